@@ -10,7 +10,7 @@ namespace mrmf {
 
 /// The axes of one stored row, without the first axis, which counts the samples.
 struct AxisOrder {
-  int axes = 0;      ///< of a row as stored; 0: not given, channels are the last axis
+  int axes = 0;      ///< axes of a row as stored; 0: not given, channels are the last axis
   int channel = -1;  ///< which of them holds the channels; -1: none, there is one channel
   bool given() const { return axes > 0; }
   /// Whether rows must be rearranged in memory.
@@ -36,7 +36,7 @@ Shape sample_shape(const std::vector<Index>& channels_last);
 struct ChannelBox {
   Index before = 1, channels = 1, after = 1;
 };
-/// Of samples of this shape (channels last).
+/// The box of channels of samples of this shape (channels last).
 ChannelBox channel_box(const Shape& sample, const AxisOrder& order);
 
 /// Copies `rows` rows of elements of so many bytes, channels to the end. `from` and `to` do not overlap.

@@ -46,7 +46,7 @@ class ClassValues {
 
   LabelForm form_;
   std::optional<float> ignore_;
-  std::unordered_map<float, float> values_;  // of classes that are named by numbers
+  std::unordered_map<float, float> values_;  // values of classes that are named by numbers
 };
 
 /// A named value as a number; none for a word.

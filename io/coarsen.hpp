@@ -19,7 +19,7 @@ Shape coarse_shape(const Shape& sample, const Extent& factor, const std::string&
 /// Samples in memory, one after the other.
 struct StoredSamples {
   ElementType type = ElementType::float32;
-  Shape sample;  ///< of one of them, channels-last
+  Shape sample;  ///< shape of one of them, channels-last
   const void* data = nullptr;
 };
 
@@ -32,17 +32,18 @@ void coarsen_lines(const StoredSamples& fine, const Extent& factor, Range lines,
 /// What coarse_copy() is asked for.
 struct CoarseCopy {
   std::string source, target;
-  Replace replace = Replace::nothing;  ///< of the target
+  Replace replace = Replace::nothing;  ///< what may become of an existing target
   Extent factor{1, 1, 1};
-  int axes = 1;  ///< of positions
+  int axes = 1;  ///< axes of positions
   /// files or groups: each of the data sets to average is one sample, without an axis that counts samples.
   RowForm rows = RowForm::axis;
-  std::string axis_names;  ///< of the data sets to average, for parse_axes(); empty: samples first, channels last
+  std::string
+      axis_names;  ///< axis names of the data sets to average, for parse_axes(); empty: samples first, channels last
   std::vector<std::string> samples;  ///< data sets to average, of every group with RowForm::groups; empty: all of
                                      ///< floats or 16-bit integers with so many axes that are no dimension scales
   ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
   MissingRule missing = MissingRule::refuse;
-  PackingRule packing = PackingRule::apply;  ///< of the data sets to average
+  PackingRule packing = PackingRule::apply;  ///< packing of the data sets to average
   std::string program;                       ///< name and version, for the provenance
 };
 
@@ -50,7 +51,7 @@ struct CoarseCopy {
 struct CoarseFile {
   std::vector<std::string> samples;
   Index count = 0;                 ///< samples in all of these data sets together
-  Index bytes = 0;                 ///< of the target
+  Index bytes = 0;                 ///< bytes of the target
   std::vector<std::string> notes;  ///< what became of arrays that number averaged positions, and what the target lacks
                                    ///< of the source, a line each; the root knows
 };

@@ -14,8 +14,8 @@ namespace mrmf {
 namespace {
 
 constexpr Index most_files = 64;              // that are looked into
-constexpr Index most_bytes = Index{1} << 26;  // of all files' data sets of one name
-constexpr Index most_groups = 4096;           // of a file, each of which must be opened
+constexpr Index most_bytes = Index{1} << 26;  // most bytes of all files' data sets of one name
+constexpr Index most_groups = 4096;           // most groups of a file, each of which must be opened
 
 std::vector<std::string> names_of(const DatasetSpec& spec) {
   std::vector<std::string> names = spec.sample_names();
@@ -39,7 +39,7 @@ h5::Glance glance_at_each(Index files, RowForm form) {
   return glance;
 }
 
-void look_into(const UsedFile& used, Index position, const h5::Glance& glance, std::vector<ArrayRecord>& arrays) {
+void record_arrays(const UsedFile& used, Index position, const h5::Glance& glance, std::vector<ArrayRecord>& arrays) {
   DatasetSpec spec;
   spec.files = {used.path};
   spec.name_samples(used.datasets);
@@ -86,8 +86,8 @@ DataRecord record_of(const std::vector<UsedFile>& files) {
   }
   const std::vector<Index> chosen = chosen_files(std::ssize(files));
   for (const Index i : chosen)
-    look_into(files[static_cast<std::size_t>(i)], i, glance_at_each(std::ssize(chosen), files.front().rows),
-              record.arrays);
+    record_arrays(files[static_cast<std::size_t>(i)], i, glance_at_each(std::ssize(chosen), files.front().rows),
+                  record.arrays);
   return record;
 }
 

@@ -22,7 +22,7 @@ struct UsedFile {
 /// The files of training and validation, in the order of their lists. Files that both name stand there once.
 std::vector<UsedFile> used_files(const DatasetSpec& train, const DatasetSpec& validation);
 
-/// Of one data set of one file.
+/// What is remembered of one data set of one file.
 struct ArrayRecord {
   Index file = 0;  ///< by its position
   std::string name;
@@ -32,9 +32,9 @@ struct ArrayRecord {
 };
 
 struct DataRecord {
-  std::vector<Index> bytes;            ///< of each file
+  std::vector<Index> bytes;            ///< bytes of each file
   std::vector<std::int64_t> modified;  ///< when each was written last, in seconds since 1970
-  std::vector<ArrayRecord> arrays;     ///< of the files that were looked into, a few dozen at most
+  std::vector<ArrayRecord> arrays;     ///< arrays of the files that were looked into, a few dozen at most
   bool operator==(const DataRecord&) const = default;
 };
 

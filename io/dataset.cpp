@@ -38,7 +38,7 @@ std::string why_no_row(const RowChoice& choice, const std::string& part) {
          ", and rows of 0 train, all others validate";
 }
 
-/// Of a split: the rows of its part, chosen by the root.
+/// Keeps the rows of one part of a split, chosen by the root.
 void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   if (spec.choice.part == RowPart::all) return;
   std::vector<Index> rows;

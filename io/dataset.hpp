@@ -40,7 +40,7 @@ enum class CoarseLabels { shares, majority };
 
 struct LabelForm {
   LabelKind kind = LabelKind::numbers;
-  Index classes = 0;              ///< classes: how many there are; 0: not settled yet
+  Index classes = 0;              ///< classes: how many there are; 0: not known yet
   std::optional<Index> ignore{};  ///< probabilities and classes: a value that says that there is no label
   CoarseLabels coarse = CoarseLabels::shares;
   /// Classes: the labels that stand for class 0, 1, ..., numbers as texts, or words; empty: the classes' numbers.
@@ -55,7 +55,8 @@ struct DatasetSpec {
   SampleLayout layout = SampleLayout::transpose;
   MissingRule missing = MissingRule::refuse;
   NotFiniteRule not_finite = NotFiniteRule::refuse;
-  std::string axes{};  ///< of samples as they are stored, such as "n t c" (io/axis_order.hpp); empty: channels last
+  std::string
+      axes{};  ///< axes of samples as they are stored, such as "n t c" (io/axis_order.hpp); empty: channels last
   RowChoice choice{};
   LabelForm form{};
   PackingRule packing = PackingRule::apply;
@@ -125,12 +126,12 @@ struct RememberedRows {
 struct DatasetShape {
   Index samples = 0;
   Shape sample;                             ///< at the original resolution, channels-last, with the mask; n = 0
-  Shape label{.channels = 0};               ///< of one sample's labels, n = 0; classes have one channel; none: 0
+  Shape label{.channels = 0};               ///< shape of one sample's labels, n = 0; classes have one channel; none: 0
   std::vector<Index> file_samples;          ///< samples in each file, in the order of the list
   ElementType type = ElementType::float32;  ///< in memory: the files' own; float32 for float64, packed or mixed types
   ChunkMemory chunks{};                     ///< the largest of any file
   Index converted = 0;                      ///< most bytes per element in a file that does not hold `type`; else 0
-  ElementType label_type = ElementType::float32;  ///< of labels in memory
+  ElementType label_type = ElementType::float32;  ///< type of labels in memory
   std::vector<Index> rows{};       ///< where not all rows are samples: those that are, over all files, ascending
   std::vector<Index> file_rows{};  ///< the same: rows in each file
   std::vector<Index> skipped{};  ///< rows of the choice that are left out, because not all of their numbers are finite

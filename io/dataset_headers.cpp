@@ -22,7 +22,7 @@
 namespace mrmf {
 namespace {
 
-/// Of an array as it is stored: where all of it is one row, no axis counts rows.
+/// The shape of an array as it is stored: where all of it is one row, no axis counts rows.
 std::string stored_text(const RowSource& rows, RowForm form) {
   return shape_text({rows.shape().begin() + (form == RowForm::axis ? 0 : 1), rows.shape().end()});
 }
@@ -150,7 +150,7 @@ void join_labels(Shape& label, const Shape& more, const RowSource& rows, const D
 /// One file: its shape, with an `n` of 0, what else must be the same in all files, and its groups.
 struct FileFacts {
   DatasetShape shape;
-  std::vector<std::string> units;  ///< of samples and labels, in the order of the names
+  std::vector<std::string> units;  ///< units of samples and labels, in the order of the names
   RowGroups groups;
   bool elsewhere = false;  ///< samples may lie in another file
 };

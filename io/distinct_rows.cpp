@@ -72,7 +72,7 @@ std::string names_text(const DatasetSpec& spec) {
 }
 
 // "rows 0 to 39 of 'x' in d/part0.h5", "'x' in d/sim0.h5", "'x' of group 'sim_0' in d.h5"
-std::string place_text(const Listed& listed, const RowPlace& place) {
+std::string place_text(const Listed& listed, const RowLocation& place) {
   const std::string name = names_text(listed.spec()), in = " in " + listed.path();
   if (listed.spec().rows == RowForm::files) return name + in;
   if (listed.spec().rows == RowForm::groups)
@@ -84,7 +84,7 @@ std::string place_text(const Listed& listed, const RowPlace& place) {
   return rows + " of " + name + in;
 }
 
-[[noreturn]] void refuse(const Listed& once, const RowPlace& place, const Listed& again, const RowPlace& other) {
+[[noreturn]] void refuse(const Listed& once, const RowLocation& place, const Listed& again, const RowLocation& other) {
   const std::string instead = ", or set data.duplicates = \"allow\"";
   if (once.validates != again.validates)
     throw DataError(place_text(again, other) + " validate, and are trained on as " + place_text(once, place) +
@@ -152,7 +152,7 @@ Index count_common_samples(const FoundDataset& here, const FoundDataset& there, 
       same = taken;
     } else {
       const auto [rows, others] = rows_of(here, there);
-      for (const RowPlace& place : rows_also_in(rows, others, taken))
+      for (const RowLocation& place : rows_also_in(rows, others, taken))
         std::fill_n(same[place.file].begin() + place.first, place.count, true);
     }
     for (std::size_t file = 0; file < own.size(); ++file)

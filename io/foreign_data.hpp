@@ -6,15 +6,16 @@
 
 namespace mrmf {
 
-/// Of a name that no file has, if it is an address ("s3://bucket/a.h5") or holds what a shell replaces ("~/a.h5",
+/// Advice on a name that no file has, if it is an address ("s3://bucket/a.h5") or holds what a shell replaces
+/// ("~/a.h5",
 /// "$DATA/a.h5"): "~ is the home folder in a shell alone; write /home/me/a.h5".
 std::string advice_on_name(const std::string& name);
 
-/// Of a folder: "is a folder; name its files with a pattern, such as folder/*.h5".
+/// Advice on a folder: "is a folder; name its files with a pattern, such as folder/*.h5".
 std::string advice_on_folder(const std::string& folder);
 
-/// Of a file that is not HDF5, by how it begins: "is a netCDF-3 file, not HDF5; `nccopy -k nc4 a.nc a.nc4` makes one of
-/// it". Empty for a format that is not known here, and where the file cannot be read.
+/// Advice on a file that is not HDF5, by how it begins: "is a netCDF-3 file, not HDF5; `nccopy -k nc4 a.nc a.nc4` makes
+/// one of it". Empty for a format that is not known here, and where the file cannot be read.
 std::string advice_on_format(const std::string& file);
 
 }  // namespace mrmf

@@ -88,7 +88,7 @@ void fix_extent(const Space& space) {
 
 }  // namespace
 
-void copy_attributes(const CopyPlaces& places, const std::string& object, const std::vector<std::string>& except) {
+void copy_attributes(const CopyLocations& places, const std::string& object, const std::vector<std::string>& except) {
   const Target source = follow(places.from, object);
   const Object here(source.there ? H5Oopen(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
   const Object there(H5Oopen(places.to, object.c_str(), H5P_DEFAULT));
@@ -104,7 +104,7 @@ void copy_attributes(const CopyPlaces& places, const std::string& object, const 
       places.left_out.references[name].push_back("'" + object + "'");
 }
 
-void copy_dataset(const CopyPlaces& places, const std::string& name) {
+void copy_dataset(const CopyLocations& places, const std::string& name) {
   const std::string what = places.source + ": data set '" + name + "' for " + places.target;
   const Target source = follow(places.from, name);
   const Dataset from(source.there ? H5Dopen2(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
@@ -128,7 +128,7 @@ void copy_dataset(const CopyPlaces& places, const std::string& name) {
 
 namespace {
 
-void make_group(const CopyPlaces& places, const std::string& name) {
+void make_group(const CopyLocations& places, const std::string& name) {
   const Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_GROUP_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   H5Pset_obj_track_times(creation.get(), false);
@@ -136,7 +136,7 @@ void make_group(const CopyPlaces& places, const std::string& name) {
   require(made && made.close(), places.target + ": group '" + name + "' cannot be created");
 }
 
-void make_link(const CopyPlaces& places, const FurtherName& name) {
+void make_link(const CopyLocations& places, const FurtherName& name) {
   const Properties links(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   const herr_t made =
@@ -147,7 +147,7 @@ void make_link(const CopyPlaces& places, const FurtherName& name) {
 
 }  // namespace
 
-void copy_names(const CopyPlaces& places, const FileNames& names) {
+void copy_names(const CopyLocations& places, const FileNames& names) {
   for (const std::string& group : names.groups) {
     if (!follow(places.to, group).there) make_group(places, group);
     copy_attributes(places, group);

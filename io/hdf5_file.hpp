@@ -13,10 +13,10 @@ namespace mrmf {
 
 struct DatasetInfo {
   std::vector<Index> shape;
-  ElementType type = ElementType::other;    ///< of the numbers that are read (io/packing.hpp)
+  ElementType type = ElementType::other;    ///< type of the numbers that are read (io/packing.hpp)
   std::string type_name;                    ///< the file's own type in words, also for unreadable types
   bool words = false;                       ///< texts, of variable or fixed length
-  bool whole = false;                       ///< of integers that are not scaled
+  bool whole = false;                       ///< whole numbers: integers that are not scaled
   ElementType stored = ElementType::other;  ///< in the file
   std::string packing{};                    ///< what is applied to its numbers (Packing::text)
   bool may_miss = false;                    ///< attributes tell what is missing (Packing::declared)

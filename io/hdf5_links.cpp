@@ -71,9 +71,9 @@ void add_parts(const std::string& path, std::vector<std::string>& rest) {
 }
 
 /// The way along a name, one part after another.
-class Way {
+class LinkWalk {
  public:
-  Way(hid_t file, const std::string& name) {
+  LinkWalk(hid_t file, const std::string& name) {
     found_.file = file;
     add_parts(name, rest_);
     own_ = rest_.size();
@@ -163,7 +163,7 @@ class Way {
 
 }  // namespace
 
-Target follow(hid_t file, const std::string& name) { return Way(file, name).end(); }
+Target follow(hid_t file, const std::string& name) { return LinkWalk(file, name).end(); }
 
 bool is_dataset(const Target& target) {
   if (!target.there) return false;

@@ -87,7 +87,7 @@ class Listing {
     }
   }
 
-  /// Of another file, it is for those who ask for the object.
+  /// An object of another file is for those who ask for it.
   void damaged(hid_t file, const std::string& name, bool here) {
     const std::string reason = h5::last_error();
     const std::string why = "cannot be opened" + (reason.empty() ? "" : "; " + reason);

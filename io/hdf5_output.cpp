@@ -23,7 +23,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "rows are written as this machine holds them");
 
 /// A data set's place in the file.
-struct Place {
+struct DatasetSpan {
   Index offset = 0;  // of its first byte
   ElementType type = ElementType::float32;
   std::vector<Index> shape;
@@ -36,7 +36,7 @@ Index product(std::span<const Index> sizes) {
 std::string at(const std::string& path, const std::string& name) { return path + ": data set '" + name + "'"; }
 
 /// Functions that make objects in an open file; `path` is for messages.
-h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const Place& place) {
+h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const DatasetSpan& place) {
   const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
@@ -95,7 +95,7 @@ struct Hdf5Output::State {
   OutputFile output;
   h5::DriverFile driver;
   h5::File file;  // open on the root
-  std::map<std::string, Place> places;
+  std::map<std::string, DatasetSpan> places;
   h5::LeftOut left_out;           // on the root
   Index wanted = 0, written = 0;  // bytes of all data sets; bytes of rows that this rank wrote
 
@@ -130,7 +130,7 @@ Hdf5Output::~Hdf5Output() {
 }
 
 void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
-  Place place{0, type, shape};
+  DatasetSpan place{0, type, shape};
   const Index bytes = product(shape) * size_of(type);
   state_->on_root([&] {
     const h5::Dataset dataset = make_dataset(state_->file.get(), state_->path(), name, place);
@@ -150,7 +150,7 @@ void Hdf5Output::write_bytes(const std::string& name, std::initializer_list<Inde
   const auto found = state_->places.find(name);
   const std::string where = at(state_->path(), name);
   MRMF_CHECK(found != state_->places.end(), where + " was not created");
-  const Place& place = found->second;
+  const DatasetSpan& place = found->second;
   const Index size = size_of(place.type);
   MRMF_CHECK(element == 0 || size == static_cast<Index>(element), where);
   // The values are whole pieces along the last axis that `first` names, at one index of each axis before it.

@@ -43,8 +43,9 @@ class Hdf5Output {
   void write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values);
 
   // Collective. The root's arguments count.
-  void write_text(const std::string& name, const std::string& text);       ///< a (1,) variable-length string
-  void write_attribute(const std::string& name, const std::string& text);  ///< of the root group, below 64 KiB
+  void write_text(const std::string& name, const std::string& text);  ///< a (1,) variable-length string
+  void write_attribute(const std::string& name,
+                       const std::string& text);  ///< write attribute of the root group, below 64 KiB
   /// Copies data sets of another file, with their attributes.
   void copy_datasets(const std::string& source, const std::vector<std::string>& names);
   /// Copies attributes of objects ("/" is the root) that this file lacks; not references, whose targets are not here,

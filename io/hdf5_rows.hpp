@@ -62,7 +62,7 @@ class Rows {
   /// an unreadable type.
   Rows(const std::string& path, hid_t file, const std::string& name, const RowsOpening& opening = {});
 
-  ElementType type() const { return packing_.type(); }  ///< of the numbers from read()
+  ElementType type() const { return packing_.type(); }  ///< type of the numbers from read()
   const Packing& packing() const { return packing_; }
   const std::vector<Index>& shape() const { return shape_; }
   const std::string& what() const { return what_; }  ///< "<path>: data set '<name>'"

@@ -201,11 +201,11 @@ struct Slab {
 class Walk {
  public:
   /// Throws for sources that must not be opened. With `gaps`, returns the first gap; without, only follows the sources.
-  std::optional<Gap> look(const Dataset& dataset, const std::string& what, bool gaps) {
+  std::optional<Gap> visit(const Dataset& dataset, const std::string& what, bool gaps) {
     const std::string path = file_of(dataset.get());
     const Properties creation(H5Dget_create_plist(dataset.get()));
     const H5D_layout_t layout = H5Pget_layout(creation.get());
-    if (layout == H5D_VIRTUAL) return look_virtual({path, dataset, what, gaps}, creation);
+    if (layout == H5D_VIRTUAL) return visit_virtual({path, dataset, what, gaps}, creation);
     if (H5Pget_external_count(creation.get()) > 0) {
       const std::optional<Gap> gap = external_gap(path, creation, files_);
       return gaps ? gap : std::nullopt;
@@ -223,7 +223,7 @@ class Walk {
   const std::set<std::string>& files() const { return files_; }
 
  private:
-  struct Place {
+  struct Location {
     const std::string& path;
     const Dataset& dataset;
     const std::string& what;
@@ -235,7 +235,7 @@ class Walk {
     std::optional<Gap> gap;
   };
 
-  std::optional<Gap> look_virtual(const Place& at, const Properties& creation) {
+  std::optional<Gap> visit_virtual(const Location& at, const Properties& creation) {
     const Identity self = identity(at.path, at.dataset.get());
     if (std::ranges::find(under_way_, self) != under_way_.end())
       throw DataError(at.what + " is virtual, and is among its own sources; make the file again");
@@ -251,7 +251,7 @@ class Walk {
       const SourceName name = source_name(creation, i);
       const Space selected(H5Pget_virtual_vspace(creation.get(), i));
       const Space taken(H5Pget_virtual_srcspace(creation.get(), i));
-      Source source = name.numbered() ? look_numbered(at, name) : look_source(at, name);
+      Source source = name.numbered() ? visit_numbered(at, name) : visit_source(at, name);
       if (!at.gaps) continue;
       note(name, source, selected, taken, gap);
       sources.emplace_back(i, std::move(source));
@@ -304,7 +304,7 @@ class Walk {
   }
 
   /// The first row for which no source is named.
-  std::optional<Gap> uncovered(const Place& at, const Properties& creation,
+  std::optional<Gap> uncovered(const Location& at, const Properties& creation,
                                const std::vector<std::pair<std::size_t, Source>>& sources) const {
     const Space left(H5Dget_space(at.dataset.get()));
     const Sizes extent = extent_of(left.get());
@@ -372,17 +372,17 @@ class Walk {
   }
 
   /// "a-%b.h5": sources numbered from 0, as many as exist. The extent of the result is their number.
-  Source look_numbered(const Place& at, const SourceName& name) {
+  Source visit_numbered(const Location& at, const SourceName& name) {
     Source all{true, {0}, std::nullopt};
     for (hsize_t number = 0;; ++number) {
-      const Source one = look_source(at, name.with_number(number));
+      const Source one = visit_source(at, name.with_number(number));
       if (!one.there) return all;
       if (one.gap && !all.gap) all.gap = one.gap;
       all.extent.front() = number + 1;
     }
   }
 
-  const Source& look_source(const Place& at, const SourceName& name) {
+  const Source& visit_source(const Location& at, const SourceName& name) {
     const auto key = std::tuple(at.path, name.file, name.dataset, at.gaps);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
     Source source;
@@ -395,7 +395,7 @@ class Walk {
       const Dataset dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));
       if (dataset) {
         const std::string what = open.path + ": data set '" + name.dataset + "'";
-        source.gap = look(dataset, what, at.gaps);
+        source.gap = visit(dataset, what, at.gaps);
         const Space space(H5Dget_space(dataset.get()));
         source.extent = extent_of(space.get());
         source.there = true;
@@ -420,15 +420,15 @@ class Walk {
 
 }  // namespace
 
-void require_sound_sources(const Dataset& dataset, const std::string& what) { Walk().look(dataset, what, false); }
+void require_sound_sources(const Dataset& dataset, const std::string& what) { Walk().visit(dataset, what, false); }
 
 std::optional<Gap> first_gap(const Dataset& dataset, const std::string& what) {
-  return Walk().look(dataset, what, true);
+  return Walk().visit(dataset, what, true);
 }
 
 std::vector<std::string> files_of(const Dataset& dataset, const std::string& what) {
   Walk walk;
-  walk.look(dataset, what, false);
+  walk.visit(dataset, what, false);
   std::vector<std::string> files{file_of(dataset.get())};
   files.insert(files.end(), walk.files().begin(), walk.files().end());
   return files;

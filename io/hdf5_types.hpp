@@ -17,8 +17,9 @@ struct Element {
   std::vector<Index> axes;
 };
 
-/// Of numbers in any form that the library converts: integers and floats of any size, byte order and number of bits
-/// (more than 64 bits become float64), enumerations, bit fields, complex numbers, and arrays of all these.
+/// The type in memory of numbers in any form that the library converts: integers and floats of any size, byte order and
+/// number of bits (more than 64 bits become float64), enumerations, bit fields, complex numbers, and arrays of all
+/// these.
 Element element_of(hid_t file_type);
 
 /// A user's name for any type: "64-bit integer", "complex float32", "string".

@@ -177,7 +177,7 @@ Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
       classes_(spec.form),
       order_(parse_axes(spec.axes)),
       type_(label_storage(spec.form)) {
-  MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not settled");
+  MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not resolved");
   stored_.resize(static_cast<std::size_t>(owned.count * label_.per_sample() * size_of(type_)));
   if (form_.kind == LabelKind::classes) counts_.resize(static_cast<std::size_t>(form_.classes));
   const StoredRows stored(shape);
@@ -265,7 +265,7 @@ void Labels::refuse_class(const std::string& where, ConstSpan label) const {
       (form_.values.empty() ? "give the network's last layer as many outputs as there are classes" : "name it there"));
 }
 
-// Of values that are classes or probabilities already.
+// Keeps values that are classes or probabilities already.
 void Labels::keep(ConstSpan values, std::byte* to) {
   if (form_.kind == LabelKind::classes)
     keep_classes(values, to);

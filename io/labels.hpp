@@ -42,7 +42,7 @@ class Labels {
   /// The targets of a row, counted from the first one owned. Ignored ones are -1, or have shares of zero.
   void write(const Extent& resolution, Index row, Span target) const;
 
-  /// Of classes: how many of the labels here are of each.
+  /// How many of the labels here are of each class.
   const std::vector<Index>& counts() const { return counts_; }
   /// How many of the rows here have a label that counts. Averaging changes nothing about it: factors divide the axes.
   Index labelled() const { return labelled_; }
@@ -69,7 +69,7 @@ class Labels {
   Index one_hot_;  // numbers of each label in the file; 0: one
   LabelForm form_;
   ClassValues classes_;
-  AxisOrder order_;  // of samples, and of labels that labels_move() names
+  AxisOrder order_;  // order of samples, and of labels that labels_move() names
   ElementType type_;
   std::vector<std::byte> stored_;
   std::vector<Index> counts_;

@@ -13,7 +13,7 @@ namespace mrmf {
 
 /// Elements of the largest data set, or of all files together. The bytes of several such still fit an Index.
 constexpr Index kMostElements = Index{1} << 52;
-constexpr Index kMostRowElements = Index{1} << 34;  ///< of one row
+constexpr Index kMostRowElements = Index{1} << 34;  ///< most row elements of one row
 
 /// DataError with the shape when a data set exceeds these numbers, or has a size below 0 (2^63 or more in the file).
 void require_countable(const std::vector<Index>& shape, const std::string& what);
@@ -24,8 +24,9 @@ Index saturated_product(Index a, Index b);
 /// "(96, 64, 3)"
 std::string shape_text(const std::vector<Index>& shape);
 
-constexpr Index kMostTomlBytes = Index{1} << 26;  ///< of a configuration, which may name 100,000 files or more
-constexpr int kMostNesting = 32;                  ///< of lists, tables and the names of one dotted key
+constexpr Index kMostTomlBytes = Index{1}
+                                 << 26;  ///< most toml bytes of a configuration, which may name 100,000 files or more
+constexpr int kMostNesting = 32;         ///< most nesting of lists, tables and the names of one dotted key
 
 /// The deepest nesting of brackets outside strings and comments, or the most names in a dotted key if that is more. At
 /// least what a TOML parser would find before it meets an error.

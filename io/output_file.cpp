@@ -28,11 +28,11 @@ namespace {
 
 // A signal handler may neither lock nor allocate, and sees only the process's own memory. Hence a table of fixed size,
 // the only one of its kind.
-struct Place {
+struct OpenTarget {
   std::atomic<bool> taken{false}, watched{false};
   std::array<char, PATH_MAX> path{};
 };
-std::array<Place, 8> table;
+std::array<OpenTarget, 8> table;
 
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
@@ -57,7 +57,7 @@ void watch_signals() {
 }  // namespace
 
 void remove_unfinished_files() {
-  for (const Place& place : table)
+  for (const OpenTarget& place : table)
     if (place.watched.load()) ::unlink(place.path.data());
 }
 
@@ -75,7 +75,7 @@ UnfinishedFile::UnfinishedFile(const std::string& path) {
 
 UnfinishedFile::~UnfinishedFile() {
   if (place_ < 0) return;
-  Place& place = table[static_cast<std::size_t>(place_)];
+  OpenTarget& place = table[static_cast<std::size_t>(place_)];
   place.watched.store(false);
   place.taken.store(false);
 }

@@ -17,7 +17,7 @@ enum class PackingRule { apply, ignore };
 
 /// The attributes of one array. Which numbers are missing is decided in stored numbers, before these are scaled.
 struct Packing {
-  ElementType stored = ElementType::float32;  ///< of the numbers in the file; unsigned where _Unsigned says so
+  ElementType stored = ElementType::float32;  ///< type of the numbers in the file; unsigned where _Unsigned says so
   double scale = 1, offset = 0;
   std::vector<long double> missing{};          ///< stored numbers that say that there is none; a long double holds each
   std::optional<long double> least{}, most{};  ///< stored numbers below or above are missing, too
@@ -29,7 +29,7 @@ struct Packing {
   bool marks() const { return !missing.empty() || least || most; }
   /// Nothing is to be done: stored numbers are the real ones.
   bool plain() const { return !scaled() && !marks(); }
-  /// Of the numbers in memory: the stored type where that is plain or can hold NaN, else float32.
+  /// The type of the numbers in memory: the stored type where that is plain or can hold NaN, else float32.
   ElementType type() const;
   /// Whole numbers: integers that are not scaled. Some may be missing.
   bool whole() const { return !is_float(stored) && !scaled(); }

@@ -27,7 +27,7 @@ class Recent {
         return order_.front().second;
       }
     }
-    std::shared_ptr<const Thing> opened = open_(number);  // others may go on meanwhile
+    std::shared_ptr<const Thing> opened = open_(number);  // others may continue meanwhile
     std::shared_ptr<const Thing> closed;                  // after the lock, as closing may wait
     const std::scoped_lock lock(mutex_);
     if (const auto found = places_.find(number); found != places_.end()) return found->second->second;

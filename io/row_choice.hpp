@@ -17,7 +17,7 @@ struct RowChoice {
   std::string column;     ///< a data set of one number or word per row (io/split_column.hpp); empty: by share
   double validation = 0;  ///< share of the rows that validates, chosen at random
   std::uint64_t seed = 1;
-  /// Of the column: values whose rows train or validate. As texts; those of numbers are numbers. See roles_of().
+  /// Values of the column whose rows train or validate, as texts; those of numbers are numbers. See roles_of().
   std::vector<std::string> train_roles{}, validation_roles{};
   bool operator==(const RowChoice&) const = default;
 };

@@ -18,7 +18,7 @@
 namespace mrmf::h5 {
 namespace {
 
-constexpr std::size_t most_runs = std::size_t{1} << 22;  // of one selection; one of more is not followed
+constexpr std::size_t most_runs = std::size_t{1} << 22;  // most runs of one selection; one of more is not followed
 
 /// Consecutive rows.
 struct Run {
@@ -133,7 +133,7 @@ ObjectIdentity identity_of(const Dataset& dataset) {
 struct Mapping {
   const RowSelection& to;                 ///< rows of the virtual data set
   const RowSelection& from;               ///< of the source
-  const std::vector<RowOrigin>& origins;  ///< of all the source's rows
+  const std::vector<RowOrigin>& origins;  ///< origins of all the source's rows
   ObjectIdentity source;
 };
 

@@ -49,9 +49,9 @@ struct PlainRows {
   };
   std::shared_ptr<const Form> form;
   FileState state;
-  Index offset = 0;                 ///< of the first byte
-  std::uint64_t address = 0;        ///< of the array's object
-  std::vector<std::byte> values{};  ///< of an attribute: all of them; else empty
+  Index offset = 0;                 ///< offset of the first byte
+  std::uint64_t address = 0;        ///< address of the array's object
+  std::vector<std::byte> values{};  ///< values of an attribute: all of them; else empty
 };
 
 /// Rows of one data set of one file, in their own element type or unpacked, read by any thread. Keeps its file open.
@@ -69,7 +69,7 @@ class RowReader {
   RowReader& operator=(RowReader&&) noexcept;
   ~RowReader();
 
-  ElementType type() const;                 ///< of the numbers that are read
+  ElementType type() const;                 ///< type of the numbers that are read
   const Packing& packing() const;           ///< how they come from those in the file
   const std::vector<Index>& shape() const;  ///< rows first
   const std::string& units() const;         ///< the text of its attribute of that name; "" where it has none

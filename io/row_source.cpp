@@ -155,7 +155,7 @@ class AttributeRows final : public RowSource {
   }
 
   bool whole_;
-  std::optional<FileState> state_;  // of the file that holds it, which a link may have led to
+  std::optional<FileState> state_;  // state of the file that holds it, which a link may have led to
   std::vector<std::byte> values_;
 };
 

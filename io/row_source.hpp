@@ -67,7 +67,7 @@ class RowSource {
   virtual std::optional<PlainRows> plain() const { return {}; }
   virtual void read(Index first, Index count, std::byte* to) const = 0;
   virtual void read(Index first, Index count, const RowBox& box, std::byte* to) const = 0;
-  /// Of holds_words(): the texts of these rows.
+  /// The texts of these rows, where holds_words().
   virtual std::vector<std::string> words(Index first, Index count) const;
 
  protected:

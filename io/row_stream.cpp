@@ -52,9 +52,9 @@ struct RowStream::Batch {
   }
 };
 
-StreamPlan plan_stream(const StreamBudget& budget) {
+StreamMemory budget_stream(const StreamBudget& budget) {
   const Index batch = budget.batch_rows * budget.row_bytes, all = budget.rows * budget.row_bytes;
-  StreamPlan plan;
+  StreamMemory plan;
   plan.least = std::min(all, least_batches * batch) + budget.scratch;
   if (all + budget.scratch <= budget.bytes) {
     plan.cached = budget.rows;

@@ -34,25 +34,25 @@ class RowCache {
 
 /// How much memory a rank has, and what for.
 struct StreamBudget {
-  Index rows = 0, row_bytes = 0;  ///< of the rank's part of the data, as kept in memory
+  Index rows = 0, row_bytes = 0;  ///< rows and row bytes of the rank's part of the data, as kept in memory
   Index batch_rows = 1;           ///< most rows of one batch
   Index scratch = 0;              ///< bytes that the readers need besides the rows
   Index bytes = 0;                ///< bytes that may be used
 };
-struct StreamPlan {
+struct StreamMemory {
   Index least = 0;    ///< bytes needed at least: one batch and the next
   Index batches = 0;  ///< in memory at once; 0: all rows stay, and each is read into its place
   Index cached = 0;   ///< rows that stay in memory
   Index bytes = 0;    ///< bytes of these and the readers' scratch
 };
-StreamPlan plan_stream(const StreamBudget& budget);
+StreamMemory budget_stream(const StreamBudget& budget);
 
 class RowStream {
  public:
   struct Settings {
     Range rows;
     Index row_bytes = 0;
-    StreamPlan plan;
+    StreamMemory plan;
     Index task_rows = 1;  ///< most neighbours read at once
     int threads = 1;
   };

@@ -80,16 +80,16 @@ void compare_shared(const DatasetSpec& spec, const DatasetShape* shape, Comm& co
   const int ranks = comm.size(), apart = ranks / 2;
   const Views views(spec, shape, comm);
   std::vector<std::vector<std::int64_t>> seen(2, std::vector<std::int64_t>(spec.files.size()));
-  const auto owner_of = [&](Index file, int look) {
+  const auto owner_of = [&](Index file, int reader) {
     for (int rank = 0; rank < ranks; ++rank)
       if (const Range here = piece(files, rank, ranks); file < here.first + here.count)
-        return (rank + look * (ranks - apart)) % ranks;
+        return (rank + reader * (ranks - apart)) % ranks;
     return 0;
   };
-  for (int look = 0; look < 2; ++look) {
-    const Range here = piece(files, (comm.rank() + look * apart) % ranks, ranks);
-    std::ranges::copy(views.of(here), seen[static_cast<std::size_t>(look)].begin() + here.first);
-    comm.sum(std::span(seen[static_cast<std::size_t>(look)]));
+  for (int reader = 0; reader < 2; ++reader) {
+    const Range here = piece(files, (comm.rank() + reader * apart) % ranks, ranks);
+    std::ranges::copy(views.of(here), seen[static_cast<std::size_t>(reader)].begin() + here.first);
+    comm.sum(std::span(seen[static_cast<std::size_t>(reader)]));
   }
   const Index file = std::ranges::mismatch(seen[0], seen[1]).in1 - seen[0].begin();
   if (file < files) refuse(spec, file, owner_of(file, 1), owner_of(file, 0));

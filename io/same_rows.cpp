@@ -16,7 +16,7 @@ using Make = std::vector<std::tuple<std::size_t, ObjectIdentity, Index, std::vec
 /// Rows of one make, by how far along the first piece's array they are.
 struct Stretch {
   Index start = 0, count = 0;
-  RowPlace place;
+  RowLocation place;
 };
 
 bool covers(const RowOrigin& origin, Index row) { return origin.first <= row && row < origin.first + origin.count; }
@@ -76,15 +76,15 @@ std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files) {
   Makes makes;
   for (std::size_t i = 0; i < files.size(); ++i) add_file(files[i], i, makes);
   std::optional<SameRows> first;
-  const auto order = [](const RowPlace& place) { return std::pair(place.file, place.first); };
+  const auto order = [](const RowLocation& place) { return std::pair(place.file, place.first); };
   for (auto& [make, stretches] : makes) {
     std::ranges::sort(stretches, {}, &Stretch::start);
     const Stretch* longest = nullptr;  // of those before, the one that ends last
     for (const Stretch& next : stretches) {
       if (longest != nullptr && next.start < longest->start + longest->count) {
         const Index count = std::min(next.start + next.count, longest->start + longest->count) - next.start;
-        RowPlace one{longest->place.file, longest->place.first + next.start - longest->start, count};
-        RowPlace other{next.place.file, next.place.first, count};
+        RowLocation one{longest->place.file, longest->place.first + next.start - longest->start, count};
+        RowLocation other{next.place.file, next.place.first, count};
         if (order(other) < order(one)) std::swap(one, other);
         if (!first || order(other) < order(first->again)) first = {one, other};
       }
@@ -124,12 +124,12 @@ std::vector<Reach> taken_spans(const std::vector<Stretch>& stretches, const std:
 
 }  // namespace
 
-std::vector<RowPlace> rows_also_in(const std::vector<FileRows>& here, const std::vector<FileRows>& there,
-                                   const std::vector<std::vector<bool>>& taken) {
+std::vector<RowLocation> rows_also_in(const std::vector<FileRows>& here, const std::vector<FileRows>& there,
+                                      const std::vector<std::vector<bool>>& taken) {
   Makes own, others;
   for (std::size_t i = 0; i < here.size(); ++i) add_file(here[i], i, own);
   for (std::size_t i = 0; i < there.size(); ++i) add_file(there[i], i, others);
-  std::vector<RowPlace> common;
+  std::vector<RowLocation> common;
   for (const auto& [make, stretches] : own) {
     const auto other = others.find(make);
     if (other == others.end()) continue;

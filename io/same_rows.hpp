@@ -13,7 +13,7 @@ namespace mrmf {
 struct RowOrigin {
   Index first = 0, count = 0;  ///< rows of the data set
   ObjectIdentity array;
-  Index row = 0;  ///< of the array, which is the first of them
+  Index row = 0;  ///< row of the array, which is the first of them
   std::vector<Index>
       part{};  ///< which numbers of its row, and where they stand in the data set's; empty: all, in place
   bool operator==(const RowOrigin&) const = default;
@@ -26,14 +26,14 @@ struct FileRows {
 };
 
 /// Some rows of one of several files.
-struct RowPlace {
+struct RowLocation {
   std::size_t file = 0;
   Index first = 0, count = 0;
-  bool operator==(const RowPlace&) const = default;
+  bool operator==(const RowLocation&) const = default;
 };
 /// The same rows, twice.
 struct SameRows {
-  RowPlace once, again;  ///< `again` is the later one of the list
+  RowLocation once, again;  ///< `again` is the later one of the list
   bool operator==(const SameRows&) const = default;
 };
 
@@ -43,7 +43,7 @@ std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files);
 
 /// Rows of `here` that are also rows of `there`, by the same rule: their places in `here`, which may overlap.
 /// `taken` says which rows of each file of `there` count.
-std::vector<RowPlace> rows_also_in(const std::vector<FileRows>& here, const std::vector<FileRows>& there,
-                                   const std::vector<std::vector<bool>>& taken);
+std::vector<RowLocation> rows_also_in(const std::vector<FileRows>& here, const std::vector<FileRows>& there,
+                                      const std::vector<std::vector<bool>>& taken);
 
 }  // namespace mrmf

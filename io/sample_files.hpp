@@ -31,7 +31,7 @@ class SampleFiles {
   /// bytes for unpacked chunks. DataError when one cannot be opened.
   SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Range owned, Index most_cached = kMostCached);
 
-  ElementType type() const { return type_; }  ///< of the rows from read(): DatasetShape::type
+  ElementType type() const { return type_; }  ///< type of the rows from read(): DatasetShape::type
   Index row_bytes() const { return row_bytes_; }
   const ReadingWay& way() const { return way_; }  ///< direct when it is so for all files
 

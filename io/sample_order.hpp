@@ -32,8 +32,8 @@ struct EpochOrder {
 };
 
 struct OrderSettings {
-  Index samples = 0;        ///< of the whole data set
-  int ranks = 1, rank = 0;  ///< of the team that trains on it
+  Index samples = 0;        ///< samples of the whole data set
+  int ranks = 1, rank = 0;  ///< ranks and rank of the team that trains on it
   int shards = 1;           ///< a multiple of ranks
   Index batch = 1;          ///< largest number of rows per rank and step; batch * ranks is a multiple of shards
   bool shuffle = true;

@@ -130,8 +130,8 @@ void SampleStore::load_original() {
   files_.reset();
 }
 
-StreamPlan SampleStore::plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
-                             const Extent& resolution, Index most_rows) {
+StreamMemory SampleStore::plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
+                               const Extent& resolution, Index most_rows) {
   StreamBudget budget{owned.count, row_bytes(shape), most_rows, 0, settings.budget};
   const Index task = direct_converters * std::min(most_rows, task_rows(budget.row_bytes));
   budget.scratch =
@@ -143,7 +143,7 @@ StreamPlan SampleStore::plan(const DatasetShape& shape, Range owned, const Store
     budget.scratch += task * budget.row_bytes;
     budget.row_bytes = coarse_shape(shape.read_sample(), resolution).per_sample() * size_of(ElementType::float32);
   }
-  return plan_stream(budget);
+  return budget_stream(budget);
 }
 
 bool SampleStore::converts() const { return shape_.converted > 0 || settings_.making.copies() > 0; }

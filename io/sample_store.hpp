@@ -18,11 +18,11 @@ namespace mrmf {
 
 /// How a row in memory becomes the sample that the model sees.
 struct SampleForm {
-  Shape stored;  ///< of the row
+  Shape stored;  ///< shape of the row as it is stored
   ElementType type = ElementType::float32;
   Extent factor{1, 1, 1};  ///< averaging on the way
   SampleLayout layout = SampleLayout::transpose;
-  const ChannelMap* map = nullptr;  ///< of the stored channels, after averaging
+  const ChannelMap* map = nullptr;  ///< map of the stored channels, after averaging
 };
 
 /// The number of parts that a sample of this form may be cut into, one per thread.
@@ -75,7 +75,7 @@ class SampleStore {
   void release(const Extent& resolution);
 
   Shape sample(const Extent& resolution) const;
-  Shape target(const Extent& resolution) const;  ///< of one sample's labels there; no channels: there are none
+  Shape target(const Extent& resolution) const;  ///< shape of one sample's labels there; no channels: there are none
   Range owned() const { return owned_; }
   /// Whether batches of this resolution are averaged from the original when they are made, in its own layout. A caller
   /// may then gather the original and average it later.
@@ -106,8 +106,8 @@ class SampleStore {
   double take_averaging_seconds() { return averaging_.exchange(0); }
 
   /// Streaming: how memory would be spent at this resolution, with batches of `most_rows`.
-  static StreamPlan plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
-                         const Extent& resolution, Index most_rows);
+  static StreamMemory plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
+                           const Extent& resolution, Index most_rows);
 
  private:
   struct Level {

@@ -12,7 +12,7 @@ namespace mrmf {
 /// Consecutive samples that are consecutive rows of one file.
 struct RowRun {
   std::size_t file = 0;  ///< in the data set's list
-  Range rows;            ///< of that file
+  Range rows;            ///< rows of that file
 };
 
 class StoredRows {
@@ -29,8 +29,8 @@ class StoredRows {
   Index all() const { return starts_.back(); }
 
  private:
-  std::vector<Index> starts_;  // of each file's rows, and the end of the last
-  std::vector<Index> rows_;    // of each sample, over all files; empty: the same number
+  std::vector<Index> starts_;  // starts of each file's rows, and the end of the last
+  std::vector<Index> rows_;    // rows of each sample, over all files; empty: the same number
 };
 
 }  // namespace mrmf

@@ -162,7 +162,7 @@ def kind_of(name, result):
 
 
 def phases_of(epochs):
-    """The epochs cut where the plan goes on to its next phase."""
+    """The epochs cut where the plan continues to its next phase."""
     phases = []
     for epoch in epochs:
         key = (epoch["stage"], epoch["role"])

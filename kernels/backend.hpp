@@ -60,7 +60,7 @@ class Feed {
   };
   virtual ~Feed() = default;
   virtual HostBatch host(Index rows) = 0;  ///< memory to fill; waits until it is free
-  virtual Batch submit(Index rows) = 0;    ///< of what was filled; valid until the next submit
+  virtual Batch submit(Index rows) = 0;    ///< submits what was filled; valid until the next submit
 };
 
 /// A data set in the backend's memory, of which steps pick their rows themselves.
@@ -70,7 +70,7 @@ class SampleTable {
     Shape samples;  ///< n: rows of the table
     Index outputs = 0;
     std::int64_t first = 0;  ///< id of row 0
-    Index most_rows = 0;     ///< of a batch
+    Index most_rows = 0;     ///< most rows of a batch
   };
   virtual ~SampleTable() = default;
   /// Rows [row, row + n) from the host's memory, as Feed::HostBatch has them.
@@ -79,9 +79,9 @@ class SampleTable {
   virtual Feed::Batch gather(const Step& step) = 0;
 };
 
-/// Of a GPU. fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits of mantissa;
-/// bf16: activations in bfloat16. Parameters, gradients, statistics and sums are float32 in all of them; in bf16 a
-/// convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
+/// The precision of a GPU. fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits
+/// of mantissa; bf16: activations in bfloat16. Parameters, gradients, statistics and sums are float32 in all of them;
+/// in bf16 a convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
 enum class Precision { fp32, tf32, bf16 };
 
 class Backend {

@@ -95,8 +95,9 @@ class PoolOp {
 struct NormMemory {
   ConstSpan gamma, beta;
   Span running_mean, running_variance;  ///< updated by a training forward: r += momentum * (batch - r)
-  Span mean, inverse_deviation;         ///< of this step, kept from forward to backward; mean: without the bias
-  ConstSpan bias{};                     ///< one per channel; empty: x is complete
+  Span mean, inverse_deviation;  ///< mean and inverse deviation of this step, kept from forward to backward; mean:
+                                 ///< without the bias
+  ConstSpan bias{};              ///< one per channel; empty: x is complete
 };
 struct NormSettings {
   Index channels = 1;
@@ -107,20 +108,21 @@ struct NormSettings {
 };
 
 /// A norm over each sample's own values, in groups of neighbouring channels over all positions. Training and evaluation
-/// are the same. With step.of_sample the positions are those of all ranks that share the sample. Of NormMemory it wants
-/// no running statistics; mean and inverse_deviation have rows * groups values, and the variance is the biased one.
+/// are the same. With step.sample_sum the positions are those of all ranks that share the sample. Of NormMemory it
+/// wants no running statistics; mean and inverse_deviation have rows * groups values, and the variance is the biased
+/// one.
 struct GroupNormSettings {
   Index channels = 1;
   Index groups = 1;     ///< divides the channels
-  Index positions = 1;  ///< of x
+  Index positions = 1;  ///< positions of x
   float epsilon = 1e-5F;
-  Index of_sample = 0;  ///< positions of a whole sample; 0: x has all of them
+  Index sample_positions = 0;  ///< positions of a whole sample; 0: x has all of them
   /// Values of a group that the statistics are of.
-  Index values() const { return (of_sample > 0 ? of_sample : positions) * (channels / groups); }
+  Index values() const { return (sample_positions > 0 ? sample_positions : positions) * (channels / groups); }
 };
 
 /// Batch norm over the channel axis (flat features are channels of one position).
-/// With step.ranks the statistics and the backward sums are those of the global batch. Also a norm of
+/// With step.team_sum the statistics and the backward sums are those of the global batch. Also a norm of
 /// GroupNormSettings.
 class NormOp {
  public:
@@ -224,9 +226,9 @@ class LossOp {
  public:
   virtual ~LossOp() = default;
   /// sum[0] becomes step.share * the sum over rows of each sample's loss, a mean over its positions; dy, if not empty,
-  /// the gradient of step.loss_weight * that. target is float32 and unpadded, sum one float. With step.of_sample, y has
-  /// this rank's positions of samples that several share: losses are of whole samples, step.share is the rank's part of
-  /// their positions, and dy the gradient of step.loss_weight * the whole loss.
+  /// the gradient of step.loss_weight * that. target is float32 and unpadded, sum one float. With step.sample_sum, y
+  /// has this rank's positions of samples that several share: losses are of whole samples, step.share is the rank's
+  /// part of their positions, and dy the gradient of step.loss_weight * the whole loss.
   virtual void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
 };
 

@@ -21,11 +21,11 @@ class Patience {
  public:
   explicit Patience(const WaitLimit& limit) : limit_(limit) {}
 
-  /// Call again and again, much more often than every kMostBetweenLooks.
-  void look() {
+  /// Call again and again, much more often than every kMostBetweenUpdates.
+  void update() {
     const Clock::time_point now = Clock::now();
-    const double ran = std::min(seconds(now - last_look_), kMostBetweenLooks);
-    last_look_ = now;
+    const double ran = std::min(seconds(now - last_update_), kMostBetweenUpdates);
+    last_update_ = now;
     ran_ += ran;
     if (!stopped_) counted_ += ran;
     if (limit_.seconds <= 0 || !limit_.others_stopped) return;
@@ -37,8 +37,8 @@ class Patience {
   bool over() const { return limit_.seconds > 0 && counted_ > limit_.seconds && !stopped_; }
   double counted() const { return counted_; }  ///< seconds
 
-  /// What passes between two looks beyond this did not pass for this process: it was stopped, or found no core.
-  static constexpr double kMostBetweenLooks = 0.1;
+  /// What passes between two updates beyond this did not pass for this process: it was stopped, or found no core.
+  static constexpr double kMostBetweenUpdates = 0.1;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -46,7 +46,7 @@ class Patience {
   double between_questions() const { return std::min(0.5, limit_.seconds / 8); }
 
   const WaitLimit& limit_;
-  Clock::time_point last_look_ = Clock::now(), asked_ = last_look_;
+  Clock::time_point last_update_ = Clock::now(), asked_ = last_update_;
   double ran_ = 0, counted_ = 0;
   bool stopped_ = false;  // one of the others
 };

@@ -98,15 +98,16 @@ struct Step {
   std::uint64_t seed = 0;               ///< seed of the run
   std::uint64_t number = 0;             ///< optimizer steps done so far by this model
   std::span<const std::int64_t> ids{};  ///< global index of each row's sample in its data set
-  AllReduce* ranks = nullptr;           ///< null: batch-norm statistics are this rank's own
-  AllReduce* of_whole = nullptr;        ///< the same where each rank of a grid has all of its sample
-  Messages* blocks = nullptr;           ///< null: every rank has whole samples
-  AllReduce* of_sample = nullptr;       ///< sums over the ranks of a grid; null: this rank has all of each sample
-  Index index = 0;                      ///< the step's index in its epoch: where keep() puts the loss
-  float loss_weight = 1;                ///< weight of each row's loss in the gradient
-  float share = 1;                      ///< of each row's loss that this rank counts, with its gradient (grids)
-  SgdStep sgd{};                        ///< of the update that ends the step: either this or adam
-  std::array<AdamStep, 2> adam{};       ///< for two groups of parameters, whose moments may differ in age
+  AllReduce* team_sum = nullptr;        ///< over the ranks of the team; null: batch-norm statistics are this rank's own
+  AllReduce* same_block_sum =
+      nullptr;  ///< over one rank of each sample group, where every rank of a group has all of its samples
+  Messages* halo_messages = nullptr;  ///< null: every rank has whole samples
+  AllReduce* sample_sum = nullptr;    ///< sums over the ranks of a grid; null: this rank has all of each sample
+  Index index = 0;                    ///< the step's index in its epoch: where keep() puts the loss
+  float loss_weight = 1;              ///< weight of each row's loss in the gradient
+  float share = 1;                    ///< share of each row's loss that this rank counts, with its gradient (grids)
+  SgdStep sgd{};                      ///< the update that ends the step: either this or adam
+  std::array<AdamStep, 2> adam{};     ///< for two groups of parameters, whose moments may differ in age
 };
 
 }  // namespace mrmf

@@ -7,7 +7,7 @@ namespace mrmf {
 namespace {
 
 /// A batch norm, alone or with the layers that the backend runs behind it in the same pass. Parameters and signature
-/// are those of the batch norm itself, so a fused and an unfused model may exchange them.
+/// are those of the batch norm itself, so a fused and an unfused model may swap them.
 class BatchNorm final : public Layer {
  public:
   BatchNorm(Index channels, const Shape& output, std::unique_ptr<NormOp> op)

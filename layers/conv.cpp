@@ -32,7 +32,7 @@ std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
 }
 
 /// weight (out, kernel per used axis, in), bias (out)
-std::vector<Part> conv_parts(const ConvGeometry& g, int axes) {
+std::vector<NamedTensor> conv_parts(const ConvGeometry& g, int axes) {
   std::vector<Index> shape{g.out_channels};
   shape.insert(shape.end(), g.kernel.end() - axes, g.kernel.end());
   shape.push_back(g.in_channels);
@@ -145,7 +145,7 @@ class ConvTranspose final : public ConvLayer {
                        window_signature(geometry_, output_.axes, same_padding_));
   }
   Footprint footprint() const override {
-    std::vector<Part> parts = conv_parts(geometry_, output_.axes);
+    std::vector<NamedTensor> parts = conv_parts(geometry_, output_.axes);
     parts.back().shape = {geometry_.in_channels};
     return {.params = std::move(parts), .state = {}, .slices = {.y = op_->slices(), .dy = op_->slices()}};
   }
@@ -180,7 +180,7 @@ class ConvPoolRelu final : public Layer {
         stored_(backend.stored(output_)),
         op_(std::move(parts.op)) {}
 
-  /// The same as the convolution's: a fused and an unfused model may exchange parameters.
+  /// The same as the convolution's: a fused and an unfused model may swap parameters.
   std::string signature() const override { return conv_signature(conv_, output_.axes, same_padding_); }
   Shape output() const override { return output_; }
   Footprint footprint() const override {

@@ -80,7 +80,7 @@ void ConvSlabs::prepare() {
 void ConvSlabs::run(const Slab& slab, ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) {
   const ConstSpan of_x = x.data.subspan(static_cast<std::size_t>(slab.x.place.first));
   slab.op->forward({slab.x.shape, of_x.first(static_cast<std::size_t>(slab.x.place.count))}, w, b,
-                   {slab.y.shape, part(y.data, slab.y.place)});
+                   {slab.y.shape, span_at(y.data, slab.y.place)});
 }
 
 void ConvSlabs::begin(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) { run(inner_, x, w, b, y); }

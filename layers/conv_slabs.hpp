@@ -26,7 +26,7 @@ class ConvSlabs {
   /// A piece of a tensor: its shape, and its place in floats.
   struct Piece {
     Shape shape;
-    Place place;
+    ArenaSpan place;
   };
   struct Slab {
     std::unique_ptr<WeightedOp> op;

@@ -35,7 +35,8 @@ class Dropout final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place) {
+std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                    const LayerPosition& place) {
   return std::make_unique<Dropout>(
       backend, in, spec,
       DropoutSettings{.layer = place.number, .rate = spec.rate, .first = place.first, .sample = place.sample});

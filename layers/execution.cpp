@@ -4,10 +4,10 @@
 #include <optional>
 #include <span>
 
-#include "layers/cut_dense.hpp"
-#include "layers/exchange.hpp"
+#include "layers/halo_exchange.hpp"
 #include "layers/layer.hpp"
 #include "layers/partition.hpp"
+#include "layers/row_parallel_dense.hpp"
 
 namespace mrmf {
 namespace {
@@ -20,7 +20,7 @@ struct Local {
   Layer* layer = nullptr;  // none: its output is its input
   Join* join = nullptr;
   std::vector<std::size_t> reads;  ///< as in Wiring
-  LayerPlace place{0};
+  LayerPosition place{0};
 };
 
 /// Layers one after the other, each the only reader of the one before it.
@@ -73,9 +73,9 @@ class Units {
   Units(Backend& backend, const Network& network, const ModelSettings& settings, Execution& execution)
       : backend_(backend), network_(network), settings_(settings), execution_(execution) {
     const bool alone = settings.grid.ranks() == 1;
-    if (!alone) partition_.emplace(network, settings.grid), place_ = settings.grid.place(settings.block);
+    if (!alone) partition_.emplace(network, settings.grid), place_ = settings.grid.coordinates(settings.block);
     execution.params =
-        alone ? ParameterLayout(network) : ParameterLayout(network, partition_->cut_weights(settings.block));
+        alone ? ParameterLayout(network) : ParameterLayout(network, partition_->row_parallel_weights(settings.block));
     for (std::size_t i = 0; i < network.size(); ++i) locals_.push_back(alone ? of_network(i) : of_block(i));
     readers_.assign(network.size() + 1, 0);
     for (const Local& local : locals_)
@@ -116,8 +116,8 @@ class Units {
     }
     if (!partition_) return;
     const Placement& last = partition_->tensor(network_.size());
-    if (last.owned != last.made) exchange(network_.size(), network_.size(), last.owned);
-    pair_exchanges();
+    if (last.owned != last.made) halo_exchange(network_.size(), network_.size(), last.owned);
+    pair_halo_exchanges();
   }
 
  private:
@@ -129,7 +129,7 @@ class Units {
   }
 
   /// Of a batch norm's convolution, the last of its parameters.
-  Place bias_in_front(std::size_t i) const {
+  ArenaSpan bias_in_front(std::size_t i) const {
     const std::size_t number = locals_[i].kind == LayerKind::batch_norm ? locals_[i].reads[0] : 0;
     if (number == 0 || !network_.entry(number - 1).spec.bias_in_norm) return {};
     const Index channels = network_.entry(number - 1).spec.units;
@@ -165,12 +165,12 @@ class Units {
       local.layer = nullptr;
       return local;
     }
-    if (const CutWeights* cut = execution_.params.cut(i)) {
-      local.layer = keep(make_cut_dense(backend_, local.input, local.spec, *cut));
+    if (const RowParallelWeights* cut = execution_.params.cut(i)) {
+      local.layer = keep(make_row_parallel_dense(backend_, local.input, local.spec, *cut));
       return local;
     }
     if (local.join == nullptr) {
-      local.place = partition_->place_at(i, place_);
+      local.place = partition_->position_at(i, place_);
       if (!settings_.ahead.value_or(!backend_.immediate())) local.place.here.reset();
       local.layer = keep(make_layer(backend_, local.input, local.spec, local.place));
       return local;
@@ -189,23 +189,23 @@ class Units {
     if (!partition_ || partition_->at_hand(i, k)) return outputs_[number];
     const Cut& needs = partition_->layer(i).needs[k];
     const auto known =
-        std::ranges::find_if(exchanged_, [&](const Exchanged& e) { return e.number == number && e.to == needs; });
-    return known != exchanged_.end() ? known->unit : exchange(i, number, needs);
+        std::ranges::find_if(exchanged_, [&](const HaloExchanged& e) { return e.number == number && e.to == needs; });
+    return known != exchanged_.end() ? known->unit : halo_exchange(i, number, needs);
   }
 
   /// Before layer i, of the output `number`.
-  std::size_t exchange(std::size_t i, std::size_t number, const Cut& to) {
-    const ExchangeSettings settings{network_.output_numbered(number), settings_.grid, settings_.block,
-                                    partition_->tensor(number), to};
-    add({.first = i, .last = i, .run = keep(make_exchange(backend_, settings)), .reads = {outputs_[number]}});
+  std::size_t halo_exchange(std::size_t i, std::size_t number, const Cut& to) {
+    const HaloExchangeSettings settings{network_.output_numbered(number), settings_.grid, settings_.block,
+                                        partition_->tensor(number), to};
+    add({.first = i, .last = i, .run = keep(make_halo_exchange(backend_, settings)), .reads = {outputs_[number]}});
     exchanged_.push_back({number, to, units().size()});
     return units().size();
   }
 
-  void pair_exchanges() {
+  void pair_halo_exchanges() {
     for (std::size_t u = 0; u + 1 < units().size(); ++u) {
       const Unit& reader = units()[u + 1];
-      units()[u].beside = units()[u].is_exchange() && !reader.is_exchange() && reader.join == nullptr &&
+      units()[u].beside = units()[u].is_halo_exchange() && !reader.is_halo_exchange() && reader.join == nullptr &&
                           reader.reads == std::vector{u + 1};
     }
   }
@@ -223,7 +223,7 @@ class Units {
     return Run(locals_).subspan(i, end - i);
   }
 
-  struct Exchanged {
+  struct HaloExchanged {
     std::size_t number;
     Cut to;
     std::size_t unit;
@@ -236,14 +236,14 @@ class Units {
   std::optional<Partition> partition_;  // none: every rank has whole samples
   Extent place_{};
   std::vector<Local> locals_;
-  std::vector<std::size_t> readers_;  // of each output, numbered as in Wiring
+  std::vector<std::size_t> readers_;  // readers of each output, numbered as in Wiring
   std::vector<std::size_t> outputs_;  // a unit's output by that of its last layer
-  std::vector<Exchanged> exchanged_;
+  std::vector<HaloExchanged> exchanged_;
 };
 
 }  // namespace
 
-Execution plan_execution(Backend& backend, const Network& network, const ModelSettings& settings) {
+Execution build_execution(Backend& backend, const Network& network, const ModelSettings& settings) {
   Execution execution;
   Units(backend, network, settings, execution).make();
   std::vector<UnitFacts> facts;
@@ -262,7 +262,7 @@ Execution plan_execution(Backend& backend, const Network& network, const ModelSe
                      .parts = footprint.parts,
                      .margin = footprint.margin});
   }
-  ArenaPlan plan = plan_arena(facts);
+  ArenaLayout plan = lay_out_arena(facts);
   for (std::size_t u = 0; u < execution.units.size(); ++u) execution.units[u].memory = std::move(plan.units[u]);
   execution.activations = plan.floats;
   execution.separate = plan.separate;

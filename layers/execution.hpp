@@ -1,4 +1,4 @@
-// Plan of a network's execution: its layers in order, fused where the backend offers it, and the places of what each
+// A network's execution: its layers in order, fused where the backend offers it, and the places of what each
 // unit keeps and writes. Needs no tensor memory, so a run's memory can be known beforehand.
 #pragma once
 
@@ -6,25 +6,25 @@
 #include <optional>
 #include <vector>
 
-#include "layers/arena_plan.hpp"
+#include "layers/arena_layout.hpp"
 #include "layers/network.hpp"
 #include "layers/partition.hpp"
 
 namespace mrmf {
 
-/// One entry of the executed list: a layer, a fused run of layers, or an exchange between the ranks of a grid.
+/// One entry of the executed list: a layer, a fused run of layers, or a halo exchange between the ranks of a grid.
 struct Unit {
-  std::size_t first = 0, last = 0;   ///< layers [first, last); an exchange has none
+  std::size_t first = 0, last = 0;   ///< layers [first, last); a halo exchange has none
   bool whole = false;                ///< every rank of a grid has all of each sample here
   Layer* run = nullptr;              ///< the layer itself, or the fused one
   Join* join = nullptr;              ///< the same, if it has several inputs
-  bool beside = false;               ///< an exchange, for the next unit alone: both run in halves
+  bool beside = false;               ///< a halo exchange, for the next unit alone: both run in halves
   std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
   Shape out{};                       ///< n = max_rows
-  Place bias{};                      ///< in the parameter arena: LayerBuffers::bias
-  Place cache{};                     ///< in the cache arena
+  ArenaSpan bias{};                  ///< in the parameter arena: LayerBuffers::bias
+  ArenaSpan cache{};                 ///< in the cache arena
   UnitMemory memory{};               ///< places in the activation arena, for max_rows
-  bool is_exchange() const { return first == last; }
+  bool is_halo_exchange() const { return first == last; }
 };
 
 struct Execution {
@@ -32,9 +32,9 @@ struct Execution {
   std::vector<std::unique_ptr<Layer>> made;  ///< layers that the network itself does not hold: fused, of a block
   Shape input;                               ///< what forward takes; n = max_rows
   Box input_box, output_box;                 ///< their positions in the sample, and in the network's output
-  float share = 1;                           ///< of a sample's loss that this rank's output counts
+  float share = 1;                           ///< share of a sample's loss that this rank's output counts
   bool counts = true;                        ///< whether this rank's outputs are no copies of the first block's
-  ParameterLayout params;                    ///< of parameters, gradients and moments
+  ParameterLayout params;                    ///< layout of parameters, gradients and moments
   Index cache = 0, activations = 0;          ///< floats of the arenas; activations: with their gradients
   Index separate = 0;                        ///< floats of activations and gradients if no two shared memory
 
@@ -45,7 +45,7 @@ struct Execution {
 
 struct ModelSettings {
   NetworkSettings network;
-  std::uint64_t seed = 1;  ///< of the initial parameters
+  std::uint64_t seed = 1;  ///< seed of the initial parameters
   bool fuse = true;        ///< use the backend's fused operations where it offers them
   Grid grid{};             ///< the ranks that share each sample
   int block = 0;           ///< this rank's number in the grid
@@ -55,6 +55,6 @@ struct ModelSettings {
   bool shared = false;  ///< parameters and gradients in memory that other ranks can map
 };
 
-Execution plan_execution(Backend& backend, const Network& network, const ModelSettings& settings);
+Execution build_execution(Backend& backend, const Network& network, const ModelSettings& settings);
 
 }  // namespace mrmf

@@ -11,8 +11,8 @@ namespace mrmf {
 
 /// ConfigError when the layer cannot be built on this input.
 ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec);
-/// Of the convolution whose data gradient a transposed convolution is: its `in` is the layer's output, its out() the
-/// layer's input.
+/// The geometry of the convolution whose data gradient a transposed convolution is: its `in` is the layer's output, its
+/// out() the layer's input.
 ConvGeometry conv_transpose_geometry(const Shape& in, const LayerSpec& spec);
 PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec);
 UpsampleGeometry upsample_geometry(const Shape& in, const LayerSpec& spec);

@@ -13,13 +13,13 @@ namespace {
 /// their sums.
 class GroupNorm final : public Layer {
  public:
-  GroupNorm(Backend& backend, const Shape& in, const LayerSpec& spec, Index groups, Index of_sample)
+  GroupNorm(Backend& backend, const Shape& in, const LayerSpec& spec, Index groups, Index sample_positions)
       : word_(to_string(spec.kind)),
         groups_(groups),
         channels_(static_cast<std::size_t>(in.channels)),
         places_(static_cast<std::size_t>(in.n * groups)),
         output_(in),
-        op_(backend.group_norm({in.channels, groups, product(in.spatial), spec.epsilon, of_sample}, in.n)) {}
+        op_(backend.group_norm({in.channels, groups, product(in.spatial), spec.epsilon, sample_positions}, in.n)) {}
 
   /// "group_norm 32 g8", "layer_norm 32"
   std::string signature() const override {
@@ -67,16 +67,17 @@ class GroupNorm final : public Layer {
 
 }  // namespace
 
-// `of_sample`: positions of a whole sample of which `in` is a block; 0: it is whole.
-std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec, Index of_sample) {
+// `sample_positions`: positions of a whole sample of which `in` is a block; 0: it is whole.
+std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       Index sample_positions) {
   require(spec.epsilon > 0, spec, "epsilon must be above 0");
   const Index groups = spec.kind == LayerKind::layer_norm ? 1 : spec.groups;
   require(groups >= 1 && in.channels % groups == 0, spec,
           fmt::format("{} groups do not divide the {} channels of its input {}", groups, in.channels, to_string(in)));
-  require(std::max(of_sample, product(in.spatial)) * (in.channels / groups) > 1, spec,
+  require(std::max(sample_positions, product(in.spatial)) * (in.channels / groups) > 1, spec,
           fmt::format("a group of its input {} is a single value, whose norm is always 0; use fewer groups than {}",
                       to_string(in), groups));
-  return std::make_unique<GroupNorm>(backend, in, spec, groups, of_sample);
+  return std::make_unique<GroupNorm>(backend, in, spec, groups, sample_positions);
 }
 
 }  // namespace mrmf

@@ -34,7 +34,7 @@ class Add final : public Join {
     for (const ConstTensor& more : x.subspan(2)) backend_.add(y, more, y);
   }
   /// Copies nothing where a gradient is dy's own memory.
-  void split(ConstTensor dy, std::span<const Tensor> dx) override {
+  void join_backward(ConstTensor dy, std::span<const Tensor> dx) override {
     for (const Tensor& part : dx)
       if (!part.data.empty()) backend_.reshape(dy, part);
   }
@@ -80,7 +80,7 @@ class Concat final : public Join {
     }
     MRMF_CHECK(to == output_.channels, "a concat of other inputs than it was made for");
   }
-  void split(ConstTensor dy, std::span<const Tensor> dx) override {
+  void join_backward(ConstTensor dy, std::span<const Tensor> dx) override {
     Index from = 0;
     for (const Tensor& part : dx) {
       if (!part.data.empty() && !is_slice(part, dy, from))
@@ -97,7 +97,7 @@ class Concat final : public Join {
 
   Backend& backend_;
   Shape output_;
-  std::vector<Index> channels_;  // of each input
+  std::vector<Index> channels_;  // channels of each input
 };
 
 }  // namespace

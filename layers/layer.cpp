@@ -5,7 +5,7 @@
 
 namespace mrmf {
 
-Index Part::count() const { return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>()); }
+Index NamedTensor::count() const { return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>()); }
 
 void Layer::initialise(Rng& rng, Span params, Span state) const { (void)rng, (void)params, (void)state; }
 
@@ -18,13 +18,16 @@ std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& i
 std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
                                        const std::optional<Box>& counted);
-std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec, Index of_sample);
+std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       Index sample_positions);
 std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
 std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place);
+std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                    const LayerPosition& place);
 
-std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place) {
+std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                  const LayerPosition& place) {
   switch (spec.kind) {
     case LayerKind::conv: return make_conv(backend, in, spec, place.here);
     case LayerKind::conv_transpose: return make_conv_transpose(backend, in, spec);

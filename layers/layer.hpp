@@ -22,17 +22,17 @@ namespace mrmf {
 /// The next 64-byte boundary, in floats.
 constexpr Index aligned(Index count) { return (count + 15) / 16 * 16; }
 
-/// A place in an arena, in floats. Layers start on 64-byte boundaries; the gaps between parameters are zero and stay
+/// A span of an arena, in floats. Layers start on 64-byte boundaries; the gaps between parameters are zero and stay
 /// so.
-struct Place {
+struct ArenaSpan {
   Index first = 0, count = 0;
-  Index pitch = 0;  ///< of a slice (Tensor::pitch), which goes from first to end()
+  Index pitch = 0;  ///< pitch of a slice (Tensor::pitch), which goes from first to end()
   Index end() const { return first + count; }
 };
 
-/// The part of the arena at this place.
-inline Span part(Span arena, const Place& place) {
-  MRMF_CHECK(place.first >= 0 && place.end() <= std::ssize(arena), "a place that is not in the arena");
+/// The arena's floats in this span.
+inline Span span_at(Span arena, const ArenaSpan& place) {
+  MRMF_CHECK(place.first >= 0 && place.end() <= std::ssize(arena), "a span that is not in the arena");
   return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
 }
 
@@ -46,8 +46,8 @@ struct LayerBuffers {
   ConstSpan bias{};  ///< batch norm: of the convolution in front, which left it out of x; empty: x is complete
 };
 
-/// A named part of a layer's parameters or state, in arena order ("weight", "bias", "gamma", "running_mean", ...).
-struct Part {
+/// A named tensor of a layer's parameters or state, in arena order ("weight", "bias", "gamma", "running_mean", ...).
+struct NamedTensor {
   std::string name;
   std::vector<Index> shape;
   Index count() const;
@@ -61,8 +61,8 @@ struct Slices {
 };
 
 struct Footprint {
-  std::vector<Part> params;
-  std::vector<Part> state;
+  std::vector<NamedTensor> params;
+  std::vector<NamedTensor> state;
   Index cache = 0;            ///< floats, for the largest number of rows
   bool in_place = false;      ///< forward may write y over x, and backward dx over dy
   bool identity = false;      ///< y is x in another shape: always in place, without touching memory
@@ -80,7 +80,7 @@ struct Footprint {
 class Layer {
  public:
   virtual ~Layer() = default;
-  /// Layers with equal signatures may exchange parameters and state ("conv 3->30 k4").
+  /// Layers with equal signatures may swap parameters and state ("conv 3->30 k4").
   virtual std::string signature() const = 0;
   virtual Shape output() const = 0;  ///< for the largest number of rows, fixed at construction
   virtual Footprint footprint() const = 0;
@@ -93,9 +93,9 @@ class Layer {
   /// After forward of the same step. Overwrites buffers.grads and dx. dx.data is empty where x is the network's input.
   virtual void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 
-  /// The same in two halves each, between which messages to other ranks are under way: an exchange's, and at the same
-  /// time those of the layer that reads it. begin_forward takes of x what is LayerPlace::here, and begin_backward
-  /// writes dx. By default all of forward is its second half, and all of backward its first.
+  /// The same in two halves each, between which messages to other ranks are under way: a halo exchange's, and at the
+  /// same time those of the layer that reads it. begin_forward takes of x what is LayerPosition::here, and
+  /// begin_backward writes dx. By default all of forward is its second half, and all of backward its first.
   virtual void begin_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) { (void)buffers, (void)x, (void)y; }
   virtual void end_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) { forward(buffers, x, y); }
   virtual void begin_backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) {
@@ -107,19 +107,19 @@ class Layer {
 };
 
 /// A layer of several inputs: add, concat. It has no parameters, and keeps nothing for backward. The model calls join()
-/// and split(); what every layer has, forward and backward, treats it as a layer of one input, whose output is its
-/// input.
+/// and join_backward(); what every layer has, forward and backward, treats it as a layer of one input, whose output is
+/// its input.
 class Join : public Layer {
  public:
   /// Writes all of y. With Footprint::in_place, y may be the memory of x[0] or x[1]; with Footprint::parts any input
   /// may be its slice of y.
   virtual void join(std::span<const ConstTensor> x, Tensor y) = 0;
   /// Writes the gradient of every input, but for those with empty data.
-  virtual void split(ConstTensor dy, std::span<const Tensor> dx) = 0;
+  virtual void join_backward(ConstTensor dy, std::span<const Tensor> dx) = 0;
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { join({&x, 1}, y); }
   void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
-    split(dy, {&dx, 1});
+    join_backward(dy, {&dx, 1});
   }
 };
 
@@ -127,13 +127,14 @@ class Join : public Layer {
 std::unique_ptr<Join> make_join(Backend& backend, std::span<const Shape> in, const LayerSpec& spec);
 
 /// Where a layer is in its model, and where its input is in the sample.
-struct LayerPlace {
-  LayerPlace(std::uint64_t its_number) : number(its_number) {}  // NOLINT(google-explicit-constructor)
+struct LayerPosition {
+  LayerPosition(std::uint64_t its_number) : number(its_number) {}  // NOLINT(google-explicit-constructor)
   std::uint64_t number;          ///< in the list: the key of a dropout's mask, so two dropouts differ
   Extent first{0, 0, 0};         ///< where the positions of the input begin in the sample...
   Extent sample{0, 0, 0};        ///< ...of these sizes; all 0: it has all of them (grids: layers/partition.hpp)
-  std::optional<Box> counted{};  ///< of the input: what a batch norm's statistics are of; none: all of it
-  std::optional<Box> here{};  ///< of the input: what is there before messages from other ranks arrive; none: all of it
+  std::optional<Box> counted{};  ///< the box of the input that a batch norm's statistics are of; none: all of it
+  std::optional<Box>
+      here{};  ///< the box of the input that is there before messages from other ranks arrive; none: all of it
 };
 
 /// Which activation a layer of this kind is; none: it is no activation.
@@ -141,7 +142,7 @@ std::optional<ActivationKind> activation_of(LayerKind kind);
 
 /// A layer of any kind from its input shape (n = the largest number of rows) and its spec. ConfigError for an
 /// impossible shape, with the layer's name and the sizes.
-std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPlace& place);
+std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition& place);
 
 /// The fused convolution + max pool + ReLU as one layer with the convolution's parameters. Null if the backend offers
 /// none for this geometry.

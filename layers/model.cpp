@@ -8,7 +8,7 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
     : backend_(&backend),
       layout_(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
       network_(layout_ ? *layout_ : backend, settings.network),
-      execution_(plan_execution(backend, network_, settings)),
+      execution_(build_execution(backend, network_, settings)),
       params_at_(params) {
   constexpr int moments = 2;  // Adam's; SGD needs one less
   backend.require_memory(execution_.floats(network_, moments),
@@ -37,8 +37,8 @@ void Model::initialise(std::uint64_t seed) {
     const Entry& entry = network_.entry(i);
     Rng rng(mix(seed, i));
     std::vector<float> whole(static_cast<std::size_t>(entry.params.count));  // the same on any grid
-    entry.layer->initialise(rng, whole, part(state, entry.state));
-    layout().take(i, whole, part(params, layout().of(i)));
+    entry.layer->initialise(rng, whole, span_at(state, entry.state));
+    layout().take(i, whole, span_at(params, layout().of(i)));
   }
   backend_->write(params, params_.span());
   backend_->write(state, state_.span());
@@ -58,7 +58,7 @@ LayerGroup Model::group(std::size_t first, std::size_t last) {
   LayerGroup result;
   const auto span = [&](Span arena, const auto& place_of) {
     const auto begin = [&](std::size_t i) { return i < network_.size() ? place_of(i).first : std::ssize(arena); };
-    return part(arena, {begin(first), begin(last) - begin(first)});
+    return span_at(arena, {begin(first), begin(last) - begin(first)});
   };
   result.params = span(params_at_, [&](std::size_t i) { return layout().of(i); });
   result.state = span(state_.span(), [&](std::size_t i) { return network_.entry(i).state; });
@@ -72,24 +72,24 @@ void Model::prepare(Index rows) {
 
 LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   const auto place = [&](const auto& place_of) {  // from the first layer to the last that has any
-    if (unit.is_exchange()) return Place{};
-    Place whole = place_of(unit.first);
+    if (unit.is_halo_exchange()) return ArenaSpan{};
+    ArenaSpan whole = place_of(unit.first);
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
-      if (const Place next = place_of(i); next.count > 0) whole.count = next.end() - whole.first;
+      if (const ArenaSpan next = place_of(i); next.count > 0) whole.count = next.end() - whole.first;
     return whole;
   };
-  const Place params = place([&](std::size_t i) { return layout().of(i); });
-  const Place state = place([&](std::size_t i) { return network_.entry(i).state; });
-  const bool copies = unit.whole && step.blocks != nullptr;
-  if (copies) copies_ = step, copies_.ranks = step.of_whole, copies_.of_sample = nullptr;
-  return {copies ? copies_ : step,    part(params_at_, params),        part(grads_.span(), params),
-          part(state_.span(), state), part(cache_.span(), unit.cache), part(params_at_, unit.bias)};
+  const ArenaSpan params = place([&](std::size_t i) { return layout().of(i); });
+  const ArenaSpan state = place([&](std::size_t i) { return network_.entry(i).state; });
+  const bool copies = unit.whole && step.halo_messages != nullptr;
+  if (copies) copies_ = step, copies_.team_sum = step.same_block_sum, copies_.sample_sum = nullptr;
+  return {copies ? copies_ : step,       span_at(params_at_, params),        span_at(grads_.span(), params),
+          span_at(state_.span(), state), span_at(cache_.span(), unit.cache), span_at(params_at_, unit.bias)};
 }
 
-Tensor Model::activation(const Place& place, const Shape& shape) {
+Tensor Model::activation(const ArenaSpan& place, const Shape& shape) {
   const Index floats = place.pitch == 0 ? backend_->activation_floats(shape)
                                         : (shape.n * product(shape.spatial) - 1) * place.pitch + shape.channels;
-  return {shape, part(activations_.span(), {place.first, floats}), place.pitch};
+  return {shape, span_at(activations_.span(), {place.first, floats}), place.pitch};
 }
 
 Tensor Model::output_of(const Unit& unit, Index rows) { return activation(unit.memory.output, unit.out.rows(rows)); }
@@ -139,10 +139,10 @@ Span Model::output_gradient(Index rows) {
 
 void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
   auto open = static_cast<Index>(grads_.size());  // gradients from here on are already being summed
-  // Of cut weights ranks have different numbers, and all must begin the same sums.
+  // Ranks have different numbers of row-parallel weights, and all must begin the same sums.
   const auto floats = [&](Index first) {
     Index count = open - first;
-    for (const Place& cut : layout().cuts())
+    for (const ArenaSpan& cut : layout().cuts())
       if (cut.first >= first && cut.end() <= open) count -= cut.count;
     return count;
   };
@@ -166,12 +166,12 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
 }
 
 void Model::start_sums(const GradientSums& sums, Index first, Index end) {
-  const auto start = [&](AllReduce* ranks, const Place& place) {
+  const auto start = [&](AllReduce* ranks, const ArenaSpan& place) {
     if (place.count == 0) return;
     if (sums.update != nullptr) return start_update(sums, ranks, place);
-    if (ranks != nullptr) ranks->start(part(grads_.span(), place));
+    if (ranks != nullptr) ranks->start(span_at(grads_.span(), place));
   };
-  for (const Place& cut : layout().cuts()) {
+  for (const ArenaSpan& cut : layout().cuts()) {
     if (cut.first < first || cut.end() > end) continue;
     start(sums.ranks, {first, cut.first - first});
     start(sums.same_block, cut);
@@ -181,13 +181,13 @@ void Model::start_sums(const GradientSums& sums, Index first, Index end) {
 }
 
 // Backward is done with these weights, so it does not matter how soon they change.
-void Model::start_update(const GradientSums& sums, AllReduce* ranks, const Place& place) {
+void Model::start_update(const GradientSums& sums, AllReduce* ranks, const ArenaSpan& place) {
   const Index end = std::min(place.end(), std::ssize(params_at_));
-  const Place updated{place.first, end - place.first};
+  const ArenaSpan updated{place.first, end - place.first};
   if (ranks == nullptr) return (*sums.update)(updated, updated);
-  if (place.end() > end) ranks->start(part(grads_.span(), {end, place.end() - end}));
+  if (place.end() > end) ranks->start(span_at(grads_.span(), {end, place.end() - end}));
   if (updated.count == 0) return;
-  ranks->start_update(part(grads_.span(), updated), part(params_at_, updated),
+  ranks->start_update(span_at(grads_.span(), updated), span_at(params_at_, updated),
                       [update = sums.update, updated](Index first, Index count) {
                         (*update)(updated, {updated.first + first, count});
                       });
@@ -203,7 +203,7 @@ void Model::backward(const Unit& unit, const Step& step, ConstTensor x) {
   if (unit.join != nullptr) {
     dx_.clear();
     for (std::size_t i = 0; i < unit.reads.size(); ++i) dx_.push_back(gradient_of(unit, i, x));
-    unit.join->split(activation(unit.memory.dy, unit.out.rows(x.shape.n)), dx_);
+    unit.join->join_backward(activation(unit.memory.dy, unit.out.rows(x.shape.n)), dx_);
   } else {
     call(&Layer::backward, unit, step, x);
   }

@@ -1,8 +1,8 @@
 // A network with its memory: the arenas, and forward and backward over the list of layers.
 //
 // Arenas hold parameters, gradients, state (batch-norm statistics), what layers keep for backward, and activations with
-// their gradients (arena_plan.hpp). The first three are in the order of layers, so an all-reduce, an optimizer step, a
-// checkpoint, a rank-consistency hash and a fusion each act on a span. A fusion moves contents, never addresses.
+// their gradients (arena_layout.hpp). The first three are in the order of layers, so an all-reduce, an optimizer step,
+// a checkpoint, a rank-consistency hash and a fusion each act on a span. A fusion moves contents, never addresses.
 #pragma once
 
 #include <array>
@@ -25,12 +25,13 @@ inline constexpr Index kReducedScalars = 16;
 
 /// Updates the parameters at a place, whose gradients are summed over the ranks that take part. `summed` is what was
 /// summed at once: where the place is but a piece of it, other ranks update the rest.
-using UpdateAt = std::function<void(const Place& summed, const Place& place)>;
+using UpdateAt = std::function<void(const ArenaSpan& summed, const ArenaSpan& place)>;
 
 /// Sums of gradients over ranks during backward: one starts whenever this many floats or more are ready.
 struct GradientSums {
   AllReduce* ranks = nullptr;
-  AllReduce* same_block = nullptr;  ///< of cut weights (layers/parameter_layout.hpp); null: no other rank has these
+  AllReduce* same_block =
+      nullptr;  ///< of row-parallel weights (layers/parameter_layout.hpp); null: no other rank has these
   Index bucket = std::numeric_limits<Index>::max();
   const UpdateAt* update = nullptr;  ///< with each sum, if all of them can (AllReduce::updates); null: none
 };
@@ -101,15 +102,15 @@ class Model {
   void add_up(const Unit& unit, ConstTensor x);
   void initialise(std::uint64_t seed);
   void start_sums(const GradientSums& sums, Index first, Index end);
-  void start_update(const GradientSums& sums, AllReduce* ranks, const Place& place);
+  void start_update(const GradientSums& sums, AllReduce* ranks, const ArenaSpan& place);
   std::vector<LayerGroup> groups(bool top);
   LayerGroup group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);
   ConstTensor input_of(const Unit& unit, std::size_t i, ConstTensor x);
-  Tensor activation(const Place& place, const Shape& shape);
+  Tensor activation(const ArenaSpan& place, const Shape& shape);
 
   Backend* backend_;
-  std::unique_ptr<Backend> layout_;  // of a grid: the network is of whole samples, which nobody computes
+  std::unique_ptr<Backend> layout_;  // layout of a grid: the network is of whole samples, which nobody computes
   Network network_;
   Execution execution_;
   Span params_at_;  // in params_, or another model's

@@ -10,9 +10,9 @@
 namespace mrmf {
 namespace {
 
-Index total(const std::vector<Part>& parts) {
+Index total(const std::vector<NamedTensor>& parts) {
   Index sum = 0;
-  for (const Part& part : parts) sum += part.count();
+  for (const NamedTensor& part : parts) sum += part.count();
   return sum;
 }
 
@@ -41,7 +41,7 @@ void require_countable(const Shape& in, const LayerSpec& spec) {
 Network::Network(Backend& backend, const NetworkSettings& settings) : input_(settings.sample.rows(settings.max_rows)) {
   if (settings.layers.empty()) throw ConfigError("the model has no layers; set model.preset or [[model.layers]]");
   std::vector<LayerSpec> layers = settings.layers;
-  settle_axes(layers, input_.axes);
+  resolve_axes(layers, input_.axes);
   wiring_ = connect(layers);
   leave_biases_to_norms(layers, wiring_);
   for (const LayerSpec& spec : layers) add(backend, spec);

@@ -16,7 +16,7 @@ struct NetworkSettings {
   Shape sample;                   ///< shape of one sample at the wanted resolution; n is ignored
   Index max_rows = 1;             ///< largest batch per rank
   std::vector<LayerSpec> layers;  ///< named (presets.hpp names them)
-  BottomSettings bottom;          ///< which of them a fusion hands over
+  BottomSettings bottom;          ///< which of them a fusion transfers
 };
 
 /// One layer of the list, with its places in the parameter and state arenas.
@@ -24,9 +24,9 @@ struct Entry {
   std::string name;
   LayerKind kind = LayerKind::relu;
   LayerSpec spec;  ///< with sizes for every axis, and bias_in_norm
-  Shape input;     ///< of several, the first one's
+  Shape input;     ///< shape of the input, the first one of several
   Footprint footprint;
-  Place params, state;
+  ArenaSpan params, state;
   bool top = false;
   std::unique_ptr<Layer> layer;
   Join* join = nullptr;  ///< the layer, if it has several inputs

@@ -21,22 +21,22 @@ void for_runs(const Shape& whole, const Box& box, const Visit& visit) {
 
 }  // namespace
 
-void CutWeights::take(ConstSpan all, Span own) const {
+void RowParallelWeights::take(ConstSpan all, Span own) const {
   MRMF_CHECK(std::ssize(all) == whole.count() && std::ssize(own) == count(rank), "weights of another layer");
   for_runs(whole, boxes.at(static_cast<std::size_t>(rank)),
            [&](Index from, Index to, Index floats) { std::copy_n(all.data() + from, floats, own.data() + to); });
 }
 
-void CutWeights::put(int of_rank, ConstSpan own, Span all) const {
+void RowParallelWeights::put(int of_rank, ConstSpan own, Span all) const {
   MRMF_CHECK(std::ssize(all) == whole.count() && std::ssize(own) == count(of_rank), "weights of another layer");
   for_runs(whole, boxes.at(static_cast<std::size_t>(of_rank)),
            [&](Index to, Index from, Index floats) { std::copy_n(own.data() + from, floats, all.data() + to); });
 }
 
-ParameterLayout::ParameterLayout(const Network& network, std::vector<CutWeights> cut) : cut_(std::move(cut)) {
+ParameterLayout::ParameterLayout(const Network& network, std::vector<RowParallelWeights> cut) : cut_(std::move(cut)) {
   for (std::size_t i = 0; i < network.size(); ++i) {
-    Place place{size_, network.entry(i).params.count};
-    if (const CutWeights* own = this->cut(i)) {
+    ArenaSpan place{size_, network.entry(i).params.count};
+    if (const RowParallelWeights* own = this->cut(i)) {
       cuts_.push_back({size_, aligned(own->count(own->rank))});
       place.count += cuts_.back().count - own->whole.count();
     }
@@ -45,30 +45,30 @@ ParameterLayout::ParameterLayout(const Network& network, std::vector<CutWeights>
   }
 }
 
-const CutWeights* ParameterLayout::cut(std::size_t layer) const {
-  const auto found = std::ranges::find(cut_, layer, &CutWeights::layer);
+const RowParallelWeights* ParameterLayout::cut(std::size_t layer) const {
+  const auto found = std::ranges::find(cut_, layer, &RowParallelWeights::layer);
   return found == cut_.end() ? nullptr : &*found;
 }
 
 Index ParameterLayout::bias(std::size_t layer) const {
-  const CutWeights* own = cut(layer);
+  const RowParallelWeights* own = cut(layer);
   MRMF_CHECK(own != nullptr, "a layer with whole weights");
   return aligned(own->count(own->rank));
 }
 
-std::vector<Place> ParameterLayout::counted() const {
+std::vector<ArenaSpan> ParameterLayout::counted() const {
   const bool first = cut_.empty() || cut_.front().rank == 0;
-  return first ? std::vector<Place>{{0, size_}} : cuts_;
+  return first ? std::vector<ArenaSpan>{{0, size_}} : cuts_;
 }
 
 void ParameterLayout::take(std::size_t layer, ConstSpan all, Span own) const {
-  const CutWeights* cut_here = cut(layer);
+  const RowParallelWeights* cut_here = cut(layer);
   if (cut_here == nullptr) {
     std::ranges::copy(all, own.begin());
     return;
   }
   const auto weights = static_cast<std::size_t>(cut_here->whole.count());
-  cut_here->take(all.first(weights), part(own, {0, cut_here->count(cut_here->rank)}));
+  cut_here->take(all.first(weights), span_at(own, {0, cut_here->count(cut_here->rank)}));
   std::ranges::copy(all.subspan(weights), own.subspan(static_cast<std::size_t>(bias(layer))).begin());
 }
 

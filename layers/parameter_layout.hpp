@@ -1,6 +1,6 @@
 // Where a rank's parameters lie in its arenas: parameters, gradients and moments have one layout. Without a grid it is
-// that of the network. Of a grid, the weights of the dense layer behind the flatten are cut: each rank of a group has
-// the columns of some features. All else is the same on every rank.
+// that of the network. On a grid, the weights of the dense layer behind the flatten are row-parallel: each rank of a
+// sample group has the columns of some features. All else is the same on every rank.
 //
 // What leaves the arenas, such as a checkpoint, has whole weights: what comes in is cut by take(), and put() puts the
 // ranks' columns together (src/run/whole_weights.hpp).
@@ -13,7 +13,7 @@
 namespace mrmf {
 
 /// A dense layer's weights of which each rank of a grid has some columns: those of the features in its box.
-struct CutWeights {
+struct RowParallelWeights {
   std::size_t layer = 0;     ///< in the network's list
   Shape whole;               ///< n: the rows, one per output; their columns are features, as positions and channels
   std::vector<Box> boxes{};  ///< by rank of the grid, no feature twice
@@ -27,34 +27,34 @@ struct CutWeights {
   void take(ConstSpan all, Span own) const;
   /// Puts those of a rank in their place of the whole ones.
   void put(int of_rank, ConstSpan own, Span all) const;
-  bool operator==(const CutWeights&) const = default;
+  bool operator==(const RowParallelWeights&) const = default;
 };
 
 class ParameterLayout {
  public:
   ParameterLayout() = default;
   /// `cut` in the order of layers; empty: the network's own places.
-  explicit ParameterLayout(const Network& network, std::vector<CutWeights> cut = {});
+  explicit ParameterLayout(const Network& network, std::vector<RowParallelWeights> cut = {});
 
   Index size() const { return size_; }  ///< floats of an arena, padding included
-  const Place& of(std::size_t layer) const { return places_[layer]; }
+  const ArenaSpan& of(std::size_t layer) const { return places_[layer]; }
   /// Null: every rank has all weights of this layer.
-  const CutWeights* cut(std::size_t layer) const;
-  /// Floats before a layer's bias: cut weights end on a 64-byte boundary, so that what is behind them has the same
-  /// length on every rank.
+  const RowParallelWeights* cut(std::size_t layer) const;
+  /// Floats before a layer's bias: row-parallel weights end on a 64-byte boundary, so that what is behind them has the
+  /// same length on every rank.
   Index bias(std::size_t layer) const;
-  /// Where this rank's cut weights lie, from the first on; empty: it has whole ones.
-  const std::vector<Place>& cuts() const { return cuts_; }
+  /// Where this rank's row-parallel weights lie, from the first on; empty: it has whole ones.
+  const std::vector<ArenaSpan>& cuts() const { return cuts_; }
   /// Ranks that cut the weights; 1: none are cut.
   int ranks() const { return cut_.empty() ? 1 : static_cast<int>(cut_.front().boxes.size()); }
   /// What this rank counts where values are added over a group, each once: the first rank what all have, too.
-  std::vector<Place> counted() const;
+  std::vector<ArenaSpan> counted() const;
   /// A layer's own values of whole ones, in the host's memory.
   void take(std::size_t layer, ConstSpan all, Span own) const;
 
  private:
-  std::vector<Place> places_, cuts_;
-  std::vector<CutWeights> cut_;
+  std::vector<ArenaSpan> places_, cuts_;
+  std::vector<RowParallelWeights> cut_;
   Index size_ = 0;
 };
 

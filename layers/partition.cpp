@@ -58,7 +58,7 @@ std::vector<Interval> mapped_pieces(const std::vector<Interval>& from, Index pos
   return pieces;
 }
 
-// Of a window: the first output whose window has its middle at or behind the cut.
+// A cut of the output: the first whose window has its middle at or behind the cut.
 std::vector<Interval> window_pieces(const std::vector<Interval>& in, const Window& w, Index out) {
   return mapped_pieces(in, out, [&](Index cut) { return ceil_div(2 * (cut + w.before) - w.reach + 1, 2 * w.stride); });
 }
@@ -214,7 +214,7 @@ bool has_empty_piece(const Cut& cut) {
 
 }  // namespace
 
-Extent Grid::place(int rank) const {
+Extent Grid::coordinates(int rank) const {
   const Index r = rank;
   return {r / (blocks[2] * blocks[1]), r / blocks[2] % blocks[1], r % blocks[2]};
 }
@@ -263,7 +263,7 @@ void Partition::build() {
   }
   input_.made = input_.owned;
   layers_.clear();
-  cut_weights_.clear();
+  row_parallel_weights_.clear();
   layers_.reserve(network_->size());
   for (std::size_t i = 0; i < network_->size(); ++i) place(i);
   read_margins();
@@ -379,7 +379,7 @@ void Partition::place(std::size_t i) {
     layer = {};
     gather(i, layer);
   }
-  // Of a transposed convolution and of linear upsampling, what is made beside lacks the neighbours' part.
+  // What a transposed convolution or linear upsampling makes beside its own lacks the neighbours' part.
   layer.output.right = layer.output.owned == layer.output.made;
   layers_.push_back(std::move(layer));
   if (entry.kind == LayerKind::dense && behind_flatten(i)) this->cut(i);
@@ -429,28 +429,28 @@ void Partition::cut(std::size_t i) {
   const Entry& entry = network_->entry(i);
   const std::size_t number = network_->wiring()[i][0];
   const Index features = entry.input.channels, ranks = grid_.ranks();
-  CutWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
+  RowParallelWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
   if (tensor(number).unflattened) {
     const Shape in = shape_of(number);
     weights.whole.spatial = in.spatial, weights.whole.channels = in.channels;
     for (int rank = 0; rank < grid_.ranks(); ++rank)
-      weights.boxes.push_back(tensor(number).owned.of(grid_.place(rank)));
+      weights.boxes.push_back(tensor(number).owned.of(grid_.coordinates(rank)));
   } else if (features >= ranks) {
     for (const Interval& piece : even_pieces(features, ranks))
       weights.boxes.push_back({.first = {0, 0, piece.first}, .count = {1, 1, piece.count}});
   } else {
     return;
   }
-  cut_weights_.push_back(std::move(weights));
+  row_parallel_weights_.push_back(std::move(weights));
 }
 
-std::vector<CutWeights> Partition::cut_weights(int rank) const {
-  std::vector<CutWeights> weights = cut_weights_;
-  for (CutWeights& one : weights) one.rank = rank;
+std::vector<RowParallelWeights> Partition::row_parallel_weights(int rank) const {
+  std::vector<RowParallelWeights> weights = row_parallel_weights_;
+  for (RowParallelWeights& one : weights) one.rank = rank;
   return weights;
 }
 
-// Of a whole tensor, as its positions lie here.
+// The shape of a whole tensor, as its positions lie here.
 Shape Partition::shape_of(std::size_t number) const {
   while (tensor(number).unflattened) number = network_->wiring()[number - 1][0];
   return network_->output_numbered(number);
@@ -474,9 +474,9 @@ LayerSpec Partition::spec_at(std::size_t i, const Extent& place) const {
   return spec;
 }
 
-LayerPlace Partition::place_at(std::size_t i, const Extent& place) const {
+LayerPosition Partition::position_at(std::size_t i, const Extent& place) const {
   const LayerPlacement& layer = layers_[i];
-  LayerPlace result(i);
+  LayerPosition result(i);
   if (layer.output.whole) return result;
   const Box made = layer.output.made.of(place), owned = layer.output.owned.of(place);
   result.first = made.first;

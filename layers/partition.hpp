@@ -25,7 +25,7 @@ namespace mrmf {
 struct Grid {
   Extent blocks{1, 1, 1};
   int ranks() const { return static_cast<int>(product(blocks)); }
-  Extent place(int rank) const;          ///< of the rank's block
+  Extent coordinates(int rank) const;    ///< coordinates of the rank's block
   std::string text(int axes = 1) const;  ///< as run.grid writes it for so many axes: "[2]", "[1, 2, 1]"
   bool operator==(const Grid&) const = default;
 };
@@ -68,8 +68,8 @@ class Partition {
   Partition(const Network& network, const Grid& grid);
 
   const Grid& grid() const { return grid_; }
-  /// Of the network's input (0), or of the output of layer number - 1. The input comes as its readers need it, if they
-  /// need the same: files give any positions.
+  /// Where the network's input (0) is, or the output of layer number - 1. The input comes as its readers need it, if
+  /// they need the same: files give any positions.
   const Placement& tensor(std::size_t number) const { return number == 0 ? input_ : layers_[number - 1].output; }
   const LayerPlacement& layer(std::size_t i) const { return layers_[i]; }
   /// Whether input number i of a layer is there as the layer needs it, without any message.
@@ -78,9 +78,9 @@ class Partition {
   LayerSpec spec_at(std::size_t layer, const Extent& place) const;
   Shape input_at(std::size_t layer, std::size_t i, const Extent& place) const;
   /// What make_layer() needs to know of the layer's block.
-  LayerPlace place_at(std::size_t layer, const Extent& place) const;
-  /// Of the dense layers behind a flatten.
-  std::vector<CutWeights> cut_weights(int rank) const;
+  LayerPosition position_at(std::size_t layer, const Extent& place) const;
+  /// The weights of the dense layers behind a flatten.
+  std::vector<RowParallelWeights> row_parallel_weights(int rank) const;
   /// The share of a sample's positions of the output that a rank has; where every rank has all, each counts its part.
   double share_at(const Extent& place) const;
 
@@ -108,7 +108,7 @@ class Partition {
   Grid grid_;
   Placement input_;
   std::vector<LayerPlacement> layers_;
-  std::vector<CutWeights> cut_weights_;
+  std::vector<RowParallelWeights> row_parallel_weights_;
 };
 
 }  // namespace mrmf

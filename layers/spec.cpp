@@ -11,7 +11,7 @@ void spread(Extent& sizes, int axes) { std::fill(sizes.end() - std::max(axes, 1)
 
 }  // namespace
 
-void settle_axes(std::vector<LayerSpec>& layers, int axes) {
+void resolve_axes(std::vector<LayerSpec>& layers, int axes) {
   for (LayerSpec& spec : layers) {
     const OneForAll given = std::exchange(spec.one_for_all, {});
     if (given.window) spread(spec.window, axes);

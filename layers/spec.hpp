@@ -54,7 +54,7 @@ inline std::string to_string(LayerKind kind) { return kLayerKinds[static_cast<st
 /// biases.
 enum class Initialiser { pytorch, glorot, he };
 
-/// Sizes given as one number for every axis of the data. The number is at the last axis until settle_axes() copies it
+/// Sizes given as one number for every axis of the data. The number is at the last axis until resolve_axes() copies it
 /// to the others.
 struct OneForAll {
   bool window = false, stride = false, padding = false, dilation = false;
@@ -71,7 +71,7 @@ struct LayerSpec {
   Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
   Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the kernel reaches
   Extent pad_after{0, 0, 0};   ///< conv_transpose: positions that are left out of the output
-  Extent dilation{1, 1, 1};    ///< of a kernel's taps
+  Extent dilation{1, 1, 1};    ///< dilation of a kernel's taps
   OneForAll one_for_all{};
   /// conv: out = ceil(in / stride), an odd zero goes after (TensorFlow's "same"); no pads. conv_transpose: in * stride
   bool same_padding = false;
@@ -81,7 +81,7 @@ struct LayerSpec {
   float slope = 0.01F;    ///< leaky ReLU, for negative values
   float scale = 1.0F;     ///< tanh: y = scale * tanh(x)
   float momentum = 0.1F;  ///< batch norm, PyTorch's meaning: weight of the new batch
-  float epsilon = 1e-5F;  ///< of norms
+  float epsilon = 1e-5F;  ///< epsilon of norms
   Initialiser initialiser = Initialiser::pytorch;
   /// conv: the batch norm behind it takes care of its bias. Set while a network is made (leave_biases_to_norms).
   bool bias_in_norm = false;
@@ -96,8 +96,8 @@ inline constexpr const char* kInput = "input";
 /// Layers of several inputs.
 constexpr bool is_join(LayerKind kind) { return kind == LayerKind::add || kind == LayerKind::concat; }
 
-/// Copies sizes given once to every axis of the data. Leaves nothing to settle.
-void settle_axes(std::vector<LayerSpec>& layers, int axes);
+/// Copies sizes given once to every axis of the data. Leaves nothing to resolve.
+void resolve_axes(std::vector<LayerSpec>& layers, int axes);
 
 /// Connections of one unit: the inputs it reads and the outputs it feeds; for a convolution, times the kernel's
 /// positions.
@@ -111,7 +111,7 @@ struct Fan {
 ///   he       sqrt(6/fan.in), zero biases (He et al. 2015)
 void initialise_weights(Initialiser initialiser, const Fan& fan, Rng& rng, Span weights, Span biases);
 
-/// Which layers are the bottom, whose parameters a fusion hands over: those before a cut, or a set of layers.
+/// Which layers are the bottom, whose parameters a fusion transfers: those before a cut, or a set of layers.
 struct BottomSettings {
   std::string cut{};                  ///< name of the first layer of the top; empty: see find_cut()
   std::vector<std::string> layers{};  ///< names instead of a cut; "down*" stands for all that begin with down

@@ -60,7 +60,7 @@ struct Comm::State {
   WaitLimit limit;
   bool any_order = false;
   std::shared_ptr<mpi::SumMemory> sum_memory = std::make_shared<mpi::SumMemory>();
-  int sums = 0;  // by pieces, begun so far
+  int sums = 0;  // by reduce-scatter, begun so far
 
   explicit State(MPI_Comm owned) : comm(owned) {
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -128,15 +128,15 @@ struct Comm::State {
     });
   }
   // Tags above those of other messages; more sums are never under way.
-  std::unique_ptr<mpi::SumByPieces> start_by_pieces(std::span<float> values, const SumUpdate& update = {},
-                                                    const PeerMemory* peers = nullptr) {
+  std::unique_ptr<mpi::ReduceScatterSum> start_reduce_scatter(std::span<float> values, const SumUpdate& update = {},
+                                                              const PeerMemory* peers = nullptr) {
     constexpr int first_tag = 1024, at_once = 8192;
-    const mpi::SumByPieces::Ranks ranks{comm, rank, size};
+    const mpi::ReduceScatterSum::Ranks ranks{comm, rank, size};
     const int tag = first_tag + 2 * (sums++ % at_once);
     if (peers != nullptr) return std::make_unique<mpi::SharedSum>(ranks, tag, values, *peers, update);
     return std::make_unique<mpi::MessageSum>(ranks, tag, values, sum_memory, update);
   }
-  bool adds_by_pieces() const { return mpi::adds_by_pieces(size, any_order); }
+  bool adds_by_reduce_scatter() const { return mpi::adds_by_reduce_scatter(size, any_order); }
   template <typename T>
   T reduced(T value, MPI_Op operation) const {
     reduce(std::span(&value, 1), operation);
@@ -154,15 +154,15 @@ struct Comm::State {
 };
 
 struct PendingSum::State {
-  struct Part {
+  struct Chunk {
     mpi::Request request;
     std::function<void()> done{};  // called once
     void end() {
       if (done) std::exchange(done, {})();
     }
   };
-  std::vector<Part> parts;
-  std::vector<std::unique_ptr<mpi::SumByPieces>> by_pieces;
+  std::vector<Chunk> parts;
+  std::vector<std::unique_ptr<mpi::ReduceScatterSum>> reduce_scatters;
   WaitLimit limit;
 };
 
@@ -173,22 +173,22 @@ PendingSum::~PendingSum() = default;
 
 bool PendingSum::test() {
   bool done = true;
-  for (State::Part& part : state_->parts) {
+  for (State::Chunk& part : state_->parts) {
     if (part.request.test())
       part.end();
     else
       done = false;
   }
-  for (const auto& sum : state_->by_pieces) done = sum->test() && done;
+  for (const auto& sum : state_->reduce_scatters) done = sum->test() && done;
   return done;
 }
 
 void PendingSum::finish() {
-  for (State::Part& part : state_->parts) {
+  for (State::Chunk& part : state_->parts) {
     part.request.finish(state_->limit);
     part.end();
   }
-  for (const auto& sum : state_->by_pieces) sum->finish(state_->limit);
+  for (const auto& sum : state_->reduce_scatters) sum->finish(state_->limit);
 }
 
 Comm::Comm(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -248,22 +248,23 @@ PendingSum Comm::start_sum(std::span<float> values) {
   pending->limit = state_->limit;
   if (state_->any_order)
     state_->add(values);  // two dependent steps, so nothing can overlap
-  else if (state_->adds_by_pieces() && values.size() >= mpi::long_sum)
-    pending->by_pieces.push_back(state_->start_by_pieces(values));
+  else if (state_->adds_by_reduce_scatter() && values.size() >= mpi::long_sum)
+    pending->reduce_scatters.push_back(state_->start_reduce_scatter(values));
   else
     for_each_chunk(values, max_bytes / sizeof(float),
                    [&](std::span<float> part) { pending->parts.push_back({state_->start_reduce(part, MPI_SUM)}); });
   return PendingSum(std::move(pending));
 }
 
-bool Comm::sums_by_pieces() const { return state_->adds_by_pieces(); }
+bool Comm::sums_by_reduce_scatter() const { return state_->adds_by_reduce_scatter(); }
 
 PendingSum Comm::start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers) {
-  MRMF_CHECK(sums_by_pieces() && update.results.size() == values.size(), "an update goes with sums by pieces");
+  MRMF_CHECK(sums_by_reduce_scatter() && update.results.size() == values.size(),
+             "an update goes with sums by reduce-scatter");
   auto pending = std::make_unique<PendingSum::State>();
   pending->limit = state_->limit;
   if (values.size() >= mpi::long_sum)
-    pending->by_pieces.push_back(state_->start_by_pieces(values, update, peers));
+    pending->reduce_scatters.push_back(state_->start_reduce_scatter(values, update, peers));
   else
     pending->parts.push_back(
         {state_->start_reduce(values, MPI_SUM), [update, count = values.size()] { update.update(0, count); }});
@@ -318,7 +319,7 @@ std::pair<std::vector<int>, std::size_t> places(const std::vector<int>& counts) 
 
 }  // namespace
 
-Exchange::Exchange(Comm& comm, std::vector<int> to)
+AllToAll::AllToAll(Comm& comm, std::vector<int> to)
     : comm_(&comm), to_{std::move(to)}, from_{std::vector<int>(static_cast<std::size_t>(comm.size()))} {
   MRMF_CHECK(to_.counts.size() == from_.counts.size(), "one count per rank is needed");
   mpi::Request request("MPI_Ialltoall");
@@ -329,15 +330,15 @@ Exchange::Exchange(Comm& comm, std::vector<int> to)
   std::tie(from_.first, from_.all) = places(from_.counts);
 }
 
-void Exchange::send(std::span<const float> values, std::span<float> arrived) const {
+void AllToAll::send(std::span<const float> values, std::span<float> arrived) const {
   move(values, to_, arrived, from_);
 }
 
-void Exchange::answer(std::span<const float> answers, std::span<float> arrived) const {
+void AllToAll::answer(std::span<const float> answers, std::span<float> arrived) const {
   move(answers, from_, arrived, to_);
 }
 
-void Exchange::move(std::span<const float> from, const Pieces& there, std::span<float> to, const Pieces& here) const {
+void AllToAll::move(std::span<const float> from, const Pieces& there, std::span<float> to, const Pieces& here) const {
   MRMF_CHECK(from.size() == there.all && to.size() == here.all, "other lengths than were told");
   mpi::Request request("MPI_Ialltoallv");
   check(MPI_Ialltoallv(from.data(), there.counts.data(), there.first.data(), MPI_FLOAT, to.data(), here.counts.data(),

@@ -24,7 +24,7 @@ class MpiSession {
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
   static int rank();   ///< in the world
-  static int ranks();  ///< of the world
+  static int ranks();  ///< ranks of the world
   /// Ends all ranks of the world at once, without unwinding. Only main's last resort.
   [[noreturn]] static void abort(int exit_code);
   /// "Open MPI v4.1.4, ..." for logs and results.
@@ -48,8 +48,8 @@ class PendingSum {
   std::unique_ptr<State> state_;
 };
 
-/// What the ranks have in place of a sum by pieces: `results` (as long as what is summed) as the ranks' updates leave
-/// them. update(first, count) is called once: of a long sum for this rank's piece, of a short one for all.
+/// What the ranks have in place of a sum by reduce-scatter: `results` (as long as what is summed) as the ranks' updates
+/// leave them. update(first, count) is called once: of a long sum for this rank's piece, of a short one for all.
 struct SumUpdate {
   std::span<float> results{};
   std::function<void(std::size_t first, std::size_t count)> update{};
@@ -100,9 +100,9 @@ class Comm {
   /// Begins a sum that runs beside the caller's further work. Every rank begins its sums in the same order.
   PendingSum start_sum(std::span<float> values);
   /// Whether long sums are added piece by piece, each piece on one rank: where few ranks add in MPI's order.
-  bool sums_by_pieces() const;
-  /// Begins a sum where sums_by_pieces(). test() or finish() updates, and `values` are undefined in the end. With
-  /// `peers`, whose blocks hold values and results, the ranks read pieces of long sums in each other's memory.
+  bool sums_by_reduce_scatter() const;
+  /// Begins a sum where sums_by_reduce_scatter(). test() or finish() updates, and `values` are undefined in the end.
+  /// With `peers`, whose blocks hold values and results, the ranks read pieces of long sums in each other's memory.
   /// AllReduce::share_memory() says who may write there and when.
   PendingSum start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers = nullptr);
   double min(double value);
@@ -133,12 +133,12 @@ class Comm {
   std::unique_ptr<State> state_;
 };
 
-/// Exchange of numbers between every two ranks, with one answer to each number. Its calls are collective over the
-/// communicator, which must outlive it, and throw as the communicator's verbs do.
-class Exchange {
+/// MPI's all-to-all: every rank sends numbers to every other, and gets one answer to each number. Its calls are
+/// collective over the communicator, which must outlive it, and throw as the communicator's verbs do.
+class AllToAll {
  public:
   /// Collective: ranks tell each other their counts. This rank has to[r] numbers for rank r.
-  Exchange(Comm& comm, std::vector<int> to);
+  AllToAll(Comm& comm, std::vector<int> to);
 
   std::size_t sent() const { return to_.all; }
   std::size_t received() const { return from_.all; }

@@ -26,8 +26,9 @@ class CommonEnd {
   };
   /// How it has ended on all ranks together.
   struct Common {
-    int exit_code = 0;  ///< of the lowest rank that failed; of another that does not end with 0, if none failed
-    int failed = -1;    ///< the lowest rank that failed; -1: none
+    int exit_code =
+        0;            ///< exit code of the lowest rank that failed; of another that does not end with 0, if none failed
+    int failed = -1;  ///< the lowest rank that failed; -1: none
   };
   /// Collective. Returns when every rank has called it. A rank that failed gives up after `kLimit` seconds: the others
   /// are elsewhere, perhaps in a call in which they wait for this rank. It must then end all of them. It gives up at

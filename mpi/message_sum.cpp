@@ -16,7 +16,7 @@ std::vector<float> SumMemory::take(std::size_t count) {
 
 MessageSum::MessageSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,
                        SumUpdate update)
-    : SumByPieces(ranks, tag, values, std::move(update)), memory_(std::move(memory)) {
+    : ReduceScatterSum(ranks, tag, values, std::move(update)), memory_(std::move(memory)) {
   arrived_ = memory_->take(own_piece().size() * static_cast<std::size_t>(ranks.size - 1));
   for_each_other([&](int r) { receive(r, tag, arrived(r)); });
   for_each_other([&](int r) { send(r, tag, piece(values, r)); });

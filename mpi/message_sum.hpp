@@ -1,11 +1,11 @@
-// A sum by pieces whose ranks send each other the pieces. Private to mpi/.
+// A sum by reduce-scatter whose ranks send each other the pieces. Private to mpi/.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "mpi/sum_by_pieces.hpp"
+#include "mpi/reduce_scatter.hpp"
 
 namespace mrmf::mpi {
 
@@ -19,7 +19,7 @@ class SumMemory {
   std::vector<std::vector<float>> free_;
 };
 
-class MessageSum final : public SumByPieces {
+class MessageSum final : public ReduceScatterSum {
  public:
   /// Begins.
   MessageSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,

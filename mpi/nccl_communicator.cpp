@@ -96,21 +96,21 @@ void NcclCommunicator::connect(const Peers& peers) {
   config.blocking = 0;
   const ncclResult_t result = ncclCommInitRankConfig(&comm_, peers.size, id, peers.rank, &config);
   if (result != ncclSuccess && result != ncclInProgress) fail(result, "connecting the ranks");
-  settle("connecting the ranks");
+  wait_until_accepted("connecting the ranks");
 }
 
 void NcclCommunicator::queue(const char* what, const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& call) {
   stream_.fork();
   const ncclResult_t result = call(comm_, stream_.get());
   if (result == ncclInProgress)
-    settle(what);
+    wait_until_accepted(what);
   else if (result != ncclSuccess)
     fail(result, what);
 }
 
 // Waits until NCCL has accepted the last call.
-void NcclCommunicator::settle(const char* what) {
-  for (Patience patience(stream_.device().settings().limit);; patience.look()) {
+void NcclCommunicator::wait_until_accepted(const char* what) {
+  for (Patience patience(stream_.device().settings().limit);; patience.update()) {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
     if (result != ncclSuccess) fail(result, what);

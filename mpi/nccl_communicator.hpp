@@ -79,7 +79,7 @@ class NcclCommunicator {
 
  private:
   void connect(const Peers& peers);
-  void settle(const char* what);
+  void wait_until_accepted(const char* what);
   [[noreturn]] void fail(ncclResult_t result, const char* what);
   bool finished();
 

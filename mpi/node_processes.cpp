@@ -90,7 +90,7 @@ void NodeProcesses::tell(int stopped) const {
   if (!lowest || (told_ != 0 && now - told_ < kAgain)) return;
   told_ = std::max<std::int64_t>(now, 1);
   const auto process = std::ranges::find(others_, stopped, &Process::rank);
-  fmt::print(stderr, "mrmf: rank {} (process {}) is stopped; the others wait until it goes on (kill -CONT {})\n",
+  fmt::print(stderr, "mrmf: rank {} (process {}) is stopped; the others wait until it continues (kill -CONT {})\n",
              stopped, process->name.process, process->name.process);
 }
 

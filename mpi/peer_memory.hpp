@@ -24,7 +24,7 @@ class PeerMemory {
   /// (SharedBlock), or the ranks do not see each other's processes, as on several nodes and in separate containers.
   static std::optional<PeerMemory> map(Comm& comm, std::span<const SharedBlock> blocks);
 
-  /// Of values in this rank's memory; none if they are not in its blocks.
+  /// The address of values in this rank's memory; none if they are not in its blocks.
   std::optional<Address> address_of(std::span<const float> values) const;
   /// `count` floats of another rank, valid as long as this lives.
   std::span<const float> of(int rank, const Address& address, std::size_t count) const;

@@ -8,7 +8,7 @@
 namespace mrmf::mpi {
 
 SharedSum::SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers, SumUpdate update)
-    : SumByPieces(ranks, tag, values, std::move(update)),
+    : ReduceScatterSum(ranks, tag, values, std::move(update)),
       peers_(peers),
       addresses_(static_cast<std::size_t>(ranks.size)),
       done_(static_cast<std::size_t>(ranks.size), 1) {

@@ -1,24 +1,24 @@
-// A sum by pieces, with an update, whose ranks read the pieces in each other's memory. Messages only say where, and
-// when. Private to mpi/.
+// A sum by reduce-scatter, with an update, whose ranks read the pieces in each other's memory. Messages only say where,
+// and when. Private to mpi/.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "mpi/peer_memory.hpp"
-#include "mpi/sum_by_pieces.hpp"
+#include "mpi/reduce_scatter.hpp"
 
 namespace mrmf::mpi {
 
 /// No rank writes to what others may read: to its values before all have sent their second message, which says that
 /// they have read them; to its results before their next sum's first message.
-class SharedSum final : public SumByPieces {
+class SharedSum final : public ReduceScatterSum {
  public:
   /// Begins. requires: values and results in the blocks that `peers` was made for. Keeps a reference to it.
   SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers, SumUpdate update);
 
  private:
-  /// Of a rank's values and results.
+  /// Where a rank's values and results lie.
   struct Addresses {
     PeerMemory::Address values, results;
   };

@@ -15,7 +15,7 @@
 namespace mrmf::mpi {
 namespace {
 
-// Of the process, as MPI's progress is: any call of MPI may touch the memory of any other.
+// One for the process, as MPI's progress is: any call of MPI may touch the memory of any other.
 std::atomic<bool> abandoned{false};
 
 }  // namespace
@@ -41,7 +41,7 @@ void wait_until(const std::function<bool()>& done, const char* function, const W
   constexpr double kLong = 0.1;  // seconds
   Patience patience(limit);
   while (!done()) {
-    patience.look();
+    patience.update();
     if (patience.counted() > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
     if (patience.over()) throw overdue(function, limit.seconds);
   }
@@ -62,15 +62,15 @@ bool Request::test() {
 namespace {
 
 void watch(const std::stop_token& done, const WaitLimit& limit, const char* function) {
-  constexpr std::chrono::milliseconds kBetweenLooks(50);
+  constexpr std::chrono::milliseconds kBetweenUpdates(50);
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any wake;
   // wait_for's result does not help: it may be false for a stop that came as the wait began, whatever the condition
   // says.
-  for (Patience patience(limit); !done.stop_requested(); patience.look()) {
+  for (Patience patience(limit); !done.stop_requested(); patience.update()) {
     if (patience.over()) throw overdue(function, limit.seconds);
-    wake.wait_for(lock, done, kBetweenLooks, [] { return false; });
+    wake.wait_for(lock, done, kBetweenUpdates, [] { return false; });
   }
 }
 

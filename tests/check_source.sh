@@ -18,13 +18,13 @@ rule "layers include kernels and layers only"  '#include "(src|io|mpi)/'        
 rule "mpi includes plain kernel headers only" '#include "(layers|src|io)/'      mpi
 rule "io includes mpi and kernels only"        '#include "(layers|src)/'         io
 rule "mpi and io use plain kernel headers only" '#include "kernels/(backend|formulas|geometry|arena|reference|onednn)' mpi io
-rule "ONNX only in src/exchange/onnx_graph.cpp"  '#include <(onnx|google)/'       layers io mpi kernels src/[a-df-z]* src/exchange/[a-np-z]* src/exchange/*.hpp src/exchange/onnx.cpp src/exchange/onnx_layers.cpp
+rule "ONNX only in src/export/onnx_graph.cpp"  '#include <(onnx|google)/'       layers io mpi kernels src/[a-df-z]* src/export/[a-np-z]* src/export/*.hpp src/export/onnx.cpp src/export/onnx_layers.cpp
 rule "exit only in main"                       '(^|[^.[:alnum:]_])(std::)?(exit|_exit|quick_exit)\(' layers io mpi kernels src/[a-ln-z]* src/method
 rule "no printing outside src"                 'std::c(out|err)|printf\('        layers io mpi kernels
 rule "no assert with side effects (use MRMF_CHECK)" '\bassert\('                 src layers io mpi kernels
 rule "no owning raw new or delete"             '(^|[^_[:alnum:]"])(new [A-Z]|delete )' src layers io mpi kernels
 rooms=  # those of src so far; io, mpi, layers and kernels are everyone's
-for room in config plan system data run training planner exchange method compare bench simulators cli; do
+for room in config plan system data run training planner export method compare bench simulators cli; do
   rooms+="${rooms:+|}$room"
   case $room in compare) may='config|plan|run|compare' ;; simulators) may='system|simulators' ;; *) may=$rooms ;; esac
   hits=$(grep -nE -r '#include "|#include <src/' "src/$room" | grep -vE "#include \"((io|mpi|layers|kernels|generated)/|src/($may)/)")

@@ -4,7 +4,7 @@
     jobs/lab/annealed_dilation.py --data data.h5 [--seeds 1 2 3] [--output docs/results/lab/annealed-dilation.csv]
 
 The data are the map's: mrmf simulate neuron --samples 16000 --cells 8 --seed 1 --output data.h5. A Neuron Inverter is
-trained on means of two for six epochs at a constant rate, and handed over with an interpolated top. Three epochs at full
+trained on means of two for six epochs at a constant rate, and transferred with an interpolated top. Three epochs at full
 resolution follow by the linear rule, each time from the same weights and in the same order: with plain convolutions; with
 taps twice as far apart, which commute with the means; and with a mixture of both whose dilated share falls from one to none
 over the first epoch. Losses are those of validation, with statistics of batch norms of eight batches."""
@@ -93,7 +93,7 @@ def interpolated(w, count):
     return w[..., low, :] * (1 - share) + w[..., low + 1, :] * share
 
 
-def handed_over(coarse, length):
+def transferred(coarse, length):
     fine = Network(length, FULL["channels"], FULL["dense"], 0.05)
     fine.convs.load_state_dict(coarse.convs.state_dict())
     channels = FULL["channels"][-1]
@@ -126,7 +126,7 @@ def main():
         coarse = Network(length // 2, FULL["channels"], FULL["dense"], 0.05)
         losses = train(coarse, means, y, COARSE, lambda done: RATE, generator)
         rows.append([seed, "coarse", "", *(round(loss, 5) for loss in losses)])
-        start, state = handed_over(coarse, length), generator.get_state()
+        start, state = transferred(coarse, length), generator.get_state()
         for name, dilated in WAYS.items():
             network = copy.deepcopy(start)
             generator.set_state(state)

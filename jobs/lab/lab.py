@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the runs of the handover laboratory: what each switch of a schedule changes in the loss at its end. Every run is
-made once; a run that was interrupted goes on. Usage: jobs/lab/lab.py [--only TEXT] [--folder runs/lab]
+"""Makes the runs of the transfer laboratory: what each switch of a schedule changes in the loss at its end. Every run is
+made once; a run that was interrupted continues. Usage: jobs/lab/lab.py [--only TEXT] [--folder runs/lab]
 [--mrmf build/mrmf] [--threads 1].
 
 settings.txt says which runs there are, and variants.txt which keys a variant sets. Finished runs leave their records in
-docs/results/lab/records, so that another machine goes on from there. `jobs/lab/tables.py` writes docs/results/lab.md
+docs/results/lab/records, so that another machine continues from there. `jobs/lab/tables.py` writes docs/results/lab.md
 from them."""
 import argparse
 import pathlib

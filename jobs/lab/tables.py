@@ -18,7 +18,7 @@ MARK = "<!-- tables: jobs/lab/tables.py writes what follows -->"
 
 def epoch_gflop(folder, baselines):
     """Of an epoch of the baseline: what separates two of the map's baselines of different lengths, which have the same
-    statistics of batch norms; without the map, the run's last epoch, which is another network's behind a front."""
+    statistics of batch norms; without the map, the run's last epoch, which is another network's behind a stem."""
     if baselines.exists():
         with open(baselines, newline="") as file:
             costs = {int(row["epochs_after_fusion"]): float(row["gflop"])

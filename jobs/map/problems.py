@@ -18,7 +18,7 @@ class Problem:
     simulate: tuple        # arguments of `mrmf simulate` but --samples
     axes: int
     folder: bool = False   # the simulator writes a folder of files and data.toml, not one file
-    front: pathlib.Path | None = None  # the configuration of the network that auto ends with, to be trained by itself
+    stem: pathlib.Path | None = None  # the configuration of the network that auto ends with, to be trained by itself
     part: int = 0          # samples of a part, each simulated by itself from a seed of its own; 0: all at once
 
 
@@ -27,8 +27,8 @@ PROBLEMS = {
                      ("cosmology", "--size", "32", "--box", "256", "--method", "lpt"), 3, folder=True),
     "cosmoflow128": Problem(JOBS / "cosmoflow/workstation-128.toml",
                             ("cosmology", "--size", "128", "--box", "512", "--method", "lpt"), 3, folder=True, part=40),
-    "neuron": Problem(JOBS / "demo/neuron.toml", ("neuron", "--cells", "8"), 1, front=JOBS / "map/neuron-front.toml"),
-    "heat": Problem(JOBS / "fields/heat.toml", ("fields", "--kind", "heat"), 2, front=JOBS / "map/heat-front.toml"),
+    "neuron": Problem(JOBS / "demo/neuron.toml", ("neuron", "--cells", "8"), 1, stem=JOBS / "map/neuron-front.toml"),
+    "heat": Problem(JOBS / "fields/heat.toml", ("fields", "--kind", "heat"), 2, stem=JOBS / "map/heat-front.toml"),
     "heat-untuned": Problem(JOBS / "fields/workstation.toml", ("fields", "--kind", "heat"), 2),
     "heat-init": Problem(JOBS / "map/heat-init.toml", ("fields", "--kind", "heat"), 2),
     "neuron-init": Problem(JOBS / "map/neuron-init.toml", ("neuron", "--cells", "8"), 1),
@@ -78,34 +78,34 @@ def config_of(problem, method):
     """The configuration that a method begins with."""
     if method != "frontnet":
         return problem.config
-    if not problem.front:
-        raise SystemExit(f"map: no configuration of the network behind a front for {problem.config}")
-    return problem.front
+    if not problem.stem:
+        raise SystemExit(f"map: no configuration of the network behind a stem for {problem.config}")
+    return problem.stem
 
 
 def statistics_batches(problem):
-    """Batches of which batch norms take new statistics, as auto chooses them."""
+    """Batches of which batch norms are recalibrated, as auto chooses them."""
     training = tomllib.loads(problem.config.read_text())["training"]
     return training.get("precise_batch_norm") or -(-512 // training["batch"])
 
 
 def method_words(problem, method, epochs):
     """KEY=VALUE words of a method, where a baseline would get so many epochs. The methods between the baseline and auto
-    differ in what they hand over: they have a coarse phase of as many epochs, and a last one of a third."""
+    differ in what they transfer: they have a coarse phase of as many epochs, and a last one of a third."""
     half, full = json.dumps([2] * problem.axes), json.dumps([1] * problem.axes)
     two = [f"method.resolutions=[{half},{full}]", "method.coarse.rule=constant"]
     lengths = [f"method.stop.coarse.epochs={epochs}", f"method.stop.finetune.epochs={max(1, round(epochs / 3))}"]
     if method in ("baseline", "frontnet"):  # frontnet: the network that auto ends with, as a baseline from the beginning
         return ["method.name=baseline"]
-    if method == "auto":  # what its schedule comes to, also where a look at the data would have said no
+    if method == "auto":  # what its schedule comes to, also where a measurement of the data would have said no
         return ["method.name=auto", "method.detail=ignore"]
     if method in ("mrt", "progressive"):
         return [f"method.name={method}", *two, *lengths]
-    by_hand = re.fullmatch(r"(\d+)([+ifc])(\d+)", method)  # i: interpolated top; f, c: a front, new or carried moments
+    by_hand = re.fullmatch(r"(\d+)([+ifc])(\d+)", method)  # i: interpolated top; f, c: a stem, new or carried moments
     if by_hand:
         coarse, kind, last = by_hand.groups()
         statistics = 64 if kind == "+" else statistics_batches(problem)
-        return ["method.name=mrmf", f"method.top={'front' if kind in 'fc' else 'interpolated'}", *two,
+        return ["method.name=mrmf", f"method.top={'stem' if kind in 'fc' else 'interpolated'}", *two,
                 *(["method.moments=carry"] if kind == "c" else []),
                 f"method.stop.coarse.epochs={coarse}", f"method.stop.finetune.epochs={last}",
                 f"training.precise_batch_norm={statistics}"]

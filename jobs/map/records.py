@@ -1,6 +1,6 @@
 """Records of the finished runs of the map and of the laboratory, kept in docs/results/map/records and docs/results/lab/records:
-a line for each run, of which every machine can make its folder again as far as `mrmf compare` reads it. So either goes
-on where another machine left it."""
+a line for each run, of which every machine can make its folder again as far as `mrmf compare` reads it. So either continues
+where another machine left it."""
 import json
 import pathlib
 

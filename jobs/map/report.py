@@ -10,7 +10,7 @@ import statistics
 import sys
 
 from compared import columns_of, columns_of_rival, compare, cost_text, label, saving_text, spread_text
-from looks import looks
+from details import details
 from problems import FITTED, JOBS
 from records import restore
 from run import folder_of, runs
@@ -118,11 +118,11 @@ def default_words(plan, baseline, epoch):
 def summary(problems, plans):
     """A line for every length of auto; the paper's method beside it where it had the same epochs."""
     lines = ["## In short", "",
-             "`auto` here is what a user gets without further keys. Where its look at the data says that the baseline is the",
+             "`auto` here is what a user gets without further keys. Where its measurement of the data says that the baseline is the",
              "better plan, the last column but one has the schedule that `method.detail = \"ignore\"` asks for all the same.",
              "*None* is a loss above that of every baseline.", "",
              "| problem | samples | rules | epochs | `auto` plans | cost | seeds | `auto` saved | against its last network "
-             "from the beginning | with the look ignored | the paper's method saved |",
+             "from the beginning | with the measurement ignored | the paper's method saved |",
              "|---|---|---|---|---|---|---|---|---|---|---|"]
     for name, made in problems.items():
         found = {label(column): column for column in made.columns}
@@ -155,7 +155,7 @@ def paired(problems):
     """How far auto's schedules end from the baselines of equal epochs."""
     lines = ["## Beside the baseline of as many epochs", "",
              "Auto's loss at the end less that of the baseline with the same `epochs` and seed, in % of the baseline's mean, with",
-             "the standard error over the seeds. Below 0 auto ends lower. The schedules are those with the look ignored.",
+             "the standard error over the seeds. Below 0 auto ends lower. The schedules are those with the measurement ignored.",
              "", "| problem | samples | epochs | auto's cost | the baseline's | auto's loss less the baseline's | seeds | "
              "seeds in which auto ends higher |", "|---|---|---|---|---|---|---|---|"]
     for name, made in problems.items():
@@ -210,7 +210,7 @@ def main():
     problems = {name: examine(program, root, name, sorted(folders))
                 for name, folders in sorted(done.items(), key=lambda item: not fitted(item[0]))
                 if sum("/baseline-" in str(folder) for folder in folders) > 1}
-    plans = looks(program, root, map(parts_of, problems))
+    plans = details(program, root, map(parts_of, problems))
     draw(problems, plans, RESULTS / "map/losses")
     lines = [mark, "", *summary(problems, plans), "![Losses at the end over what training cost](map/losses.svg)", "",
              *paired(problems), *halves(problems)]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes the runs of the map: which method saves how much, on which problem. Every run is made once; a run that was
-interrupted goes on. Usage: jobs/map/run.py [--only TEXT] [--folder runs/map] [--mrmf build/mrmf] [--threads 1]
+interrupted continues. Usage: jobs/map/run.py [--only TEXT] [--folder runs/map] [--mrmf build/mrmf] [--threads 1]
 [--data-only].
 
 settings.txt says which runs there are. Finished runs leave their records in docs/results/map/records, so that another
-machine goes on from there. A table of all runs of one problem is written to docs/results/map/ by
+machine continues from there. A table of all runs of one problem is written to docs/results/map/ by
 `jobs/map/report.py`."""
 import argparse
 import os

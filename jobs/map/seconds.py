@@ -4,8 +4,8 @@ as fast for one as for the other, and prints what auto saves of both against a b
 
     jobs/map/seconds.py [--folder runs/map] [--mrmf build/mrmf] [--turns 3] [--threads 2]
 
-Data and configurations are the map's. Both sides hold all that a run does after reading: training, validation, handover, new
-statistics of batch norms, checkpoints."""
+Data and configurations are the map's. Both sides hold all that a run does after reading: training, validation, transfer, recalibration
+of batch norms, checkpoints."""
 import argparse
 import json
 import pathlib

@@ -85,7 +85,7 @@ class Workshop:
         if not asked.exists() or not same_question(asked.read_text(), wanted):
             make_room(folder, asked.name)
             asked.write_text(wanted)
-        if not (folder / "result.json").exists():  # an unfinished run goes on
+        if not (folder / "result.json").exists():  # an unfinished run continues
             command = [*self.launch(ranks), self.program, "train", str(config)]
             for word in [*words, f"run.folder={folder}", f"run.threads={self.threads}"]:
                 command += ["--set", word]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the whole cube pay? Trains on cubes of 64^3, and on their eight pieces of 32^3, for as many epochs: the same
 volume, and nearly the same arithmetic. The pieces' answers for a cube are averaged. Every run is made once; a run that
-was interrupted goes on. Writes docs/results/whole.md behind its mark, and a CSV of all runs. Usage: jobs/whole/whole.py
+was interrupted continues. Writes docs/results/whole.md behind its mark, and a CSV of all runs. Usage: jobs/whole/whole.py
 [--folder runs/whole] [--mrmf build/mrmf] [--threads 1] [--samples 400] [--seeds 3] [--report]."""
 import argparse
 import csv

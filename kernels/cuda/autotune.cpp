@@ -20,10 +20,10 @@ namespace {
 
 /// All ways to do a problem, in the order in which they are tried: those with precompiled kernels, of which the last
 /// add the bias in a pass of its own; then what NVRTC compiles.
-class Ways {
+class ConvAttempts {
  public:
-  Ways(const ConvProblem& problem, const DeviceModel& device,
-       const std::function<PlanLimits(const ConvProblem&)>& limits)
+  ConvAttempts(const ConvProblem& problem, const DeviceModel& device,
+               const std::function<PlanLimits(const ConvProblem&)>& limits)
       : whole_(problem, device, limits(problem)) {
     if (!problem.bias) return;
     ConvProblem bare = problem;
@@ -33,17 +33,17 @@ class Ways {
     bare_.emplace(bare, device, std::move(fewer));
   }
 
-  struct Way {
+  struct ConvAttempt {
     ConvPlan plan;
     const ConvProblem& problem;  ///< the plan's own: perhaps without the bias
   };
-  std::optional<Way> next() {
+  std::optional<ConvAttempt> next() {
     for (; stage_ < 4; ++stage_) {
       const bool compiled = stage_ >= 2;
       ConvCandidates* const from = stage_ % 2 == 0 ? &whole_ : bare_ ? &*bare_ : nullptr;
       if (from == nullptr) continue;
       if (std::optional<ConvPlan> plan = compiled ? from->next_compiled() : from->next())
-        return Way{std::move(*plan), from->problem()};
+        return ConvAttempt{std::move(*plan), from->problem()};
     }
     return std::nullopt;
   }
@@ -103,20 +103,20 @@ std::shared_ptr<const ConvPlan> PlanChooser::kept(const ConvProblem& problem) {
 }
 
 std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem, std::string& reason) {
-  Ways ways(problem, device_.model(), [this](const ConvProblem& each) { return limits_of(each); });
+  ConvAttempts attempts(problem, device_.model(), [this](const ConvProblem& each) { return limits_of(each); });
   ConvTrial trial(device_, problem);
   std::optional<ConvPlan> best;
   double best_seconds = std::numeric_limits<double>::infinity();
   std::string mistakes;
-  while (std::optional<Ways::Way> way = ways.next()) {
-    const Verdict verdict = trial.judge(way->plan, !problem.deterministic, best_seconds);
+  while (std::optional<ConvAttempts::ConvAttempt> attempt = attempts.next()) {
+    const Verdict verdict = trial.judge(attempt->plan, !problem.deterministic, best_seconds);
     if (!verdict.mistake.empty()) {
-      if (device_.is_lost()) give_up(way->problem, way->plan, verdict.mistake);
-      mistakes += "; " + way->plan.description() + ": " + verdict.mistake;
+      if (device_.is_lost()) give_up(attempt->problem, attempt->plan, verdict.mistake);
+      mistakes += "; " + attempt->plan.description() + ": " + verdict.mistake;
       continue;
     }
     if (!best || verdict.seconds < best_seconds) {
-      best = std::move(way->plan);
+      best = std::move(attempt->plan);
       best_seconds = verdict.seconds;
     }
     // Timing could choose another plan in every run, and the plans' sums differ in the last bits.
@@ -124,7 +124,7 @@ std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem, s
   }
   if (!best) {
     reason = mistakes.empty() ? "cuDNN has no plan for " + describe(problem) + " on " + device_.model().key() + ": " +
-                                    ways.refusals()
+                                    attempts.refusals()
                               : "no plan of cuDNN computes " + describe(problem) + " rightly on " + device_.name() +
                                     mistakes + "; update cuDNN, or use another run.precision";
     return nullptr;

@@ -57,7 +57,7 @@ class CudaBackend final : public Backend {
  private:
   /// What steps of so many rows need: nothing may move once steps are recorded.
   void prepare_steps(Index rows);
-  /// Waits: the host's memory may be gone when the caller goes on.
+  /// Waits: the host's memory may be gone when the caller continues.
   void copy(const void* from, void* to, std::size_t bytes, cudaMemcpyKind kind);
 
   Connections& connections() {

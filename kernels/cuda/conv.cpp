@@ -43,7 +43,7 @@ class ConvPasses {
   bool as_is_;                     // plans read the parameters directly: float32, no padding
   DeviceBuffer weights_;           // packed
   DeviceBuffer bias_;              // padded float32
-  DeviceBuffer gradient_;          // of the packed weights
+  DeviceBuffer gradient_;          // gradient of the packed weights
   const void* current_ = nullptr;  // the weights that plans read
   std::map<Index, Plans> plans_;
 };

@@ -26,15 +26,15 @@ struct ConvSizes {
 double first(Index i) { return pattern_value(first_seed, static_cast<std::uint64_t>(i)); }
 double second(Index i) { return pattern_value(second_seed, static_cast<std::uint64_t>(i)); }
 
-struct Place {
+struct Coordinates {
   Index row = 0;
   Extent at{};
   Index channel = 0;
 };
 
 // The position of element i in a channels-last tensor.
-Place place_of(Index i, const Extent& size, Index channels) {
-  Place place;
+Coordinates place_of(Index i, const Extent& size, Index channels) {
+  Coordinates place;
   place.channel = i % channels;
   i /= channels;
   for (std::size_t a = 3; a-- > 0;) {
@@ -45,7 +45,7 @@ Place place_of(Index i, const Extent& size, Index channels) {
   return place;
 }
 
-Index index_of(const Place& place, const Extent& size, Index channels) {
+Index index_of(const Coordinates& place, const Extent& size, Index channels) {
   Index i = place.row;
   for (std::size_t a = 0; a < 3; ++a) i = i * size[a] + place.at[a];
   return i * channels + place.channel;
@@ -66,10 +66,10 @@ void for_each_position(const Extent& size, Use use) {
 
 double forward_element(const ConvProblem& problem, Index i) {
   const ConvGeometry& g = problem.geometry;
-  const Place y = place_of(i, g.out(), g.out_channels);
+  const Coordinates y = place_of(i, g.out(), g.out_channels);
   double sum = problem.bias ? pattern_value(bias_seed, static_cast<std::uint64_t>(y.channel)) : 0.0;
   for_each_position(g.kernel, [&](const Extent& tap) {
-    Place x{y.row, {}, 0};
+    Coordinates x{y.row, {}, 0};
     for (std::size_t a = 0; a < 3; ++a) x.at[a] = y.at[a] * g.stride[a] - g.pad_before[a] + tap[a] * g.dilation[a];
     if (!inside(x.at, g.in)) return;
     for (x.channel = 0; x.channel < g.in_channels; ++x.channel)
@@ -81,10 +81,10 @@ double forward_element(const ConvProblem& problem, Index i) {
 
 double data_element(const ConvProblem& problem, Index i) {
   const ConvGeometry& g = problem.geometry;
-  const Place x = place_of(i, g.in, g.in_channels);
+  const Coordinates x = place_of(i, g.in, g.in_channels);
   double sum = 0;
   for_each_position(g.kernel, [&](const Extent& tap) {
-    Place y{x.row, {}, 0};
+    Coordinates y{x.row, {}, 0};
     for (std::size_t a = 0; a < 3; ++a) {
       const Index from = x.at[a] + g.pad_before[a] - tap[a] * g.dilation[a];
       if (from % g.stride[a] != 0) return;
@@ -100,12 +100,12 @@ double data_element(const ConvProblem& problem, Index i) {
 
 double weights_element(const ConvProblem& problem, Index i) {
   const ConvGeometry& g = problem.geometry;
-  const Place w = place_of(i, g.kernel, g.in_channels);  // the row is the output channel
+  const Coordinates w = place_of(i, g.kernel, g.in_channels);  // the row is the output channel
   const Extent out = g.out();
   double sum = 0;
   for (Index row = 0; row < problem.rows; ++row)
     for_each_position(out, [&](const Extent& at) {
-      Place x{row, {}, w.channel};
+      Coordinates x{row, {}, w.channel};
       for (std::size_t a = 0; a < 3; ++a) x.at[a] = at[a] * g.stride[a] - g.pad_before[a] + w.at[a] * g.dilation[a];
       if (!inside(x.at, g.in)) return;
       sum += first(index_of(x, g.in, g.in_channels)) * second(index_of({row, at, w.row}, out, g.out_channels));

@@ -13,7 +13,7 @@ namespace mrmf::cuda {
 /// What a trial says of a plan.
 struct Verdict {
   std::string mistake;  ///< empty: it is right
-  double seconds = 0;   ///< of one run, where it was timed
+  double seconds = 0;   ///< seconds of one run, where it was timed
 };
 
 /// A convolution problem in its own memory. Times its plans, and checks their results before they are trusted: cuDNN
@@ -45,7 +45,7 @@ class ConvTrial {
 
   Device& device_;
   ConvProblem problem_;
-  std::vector<Sample> samples_;   // of the result
+  std::vector<Sample> samples_;   // samples of the result
   std::vector<Buffers> buffers_;  // several when one would stay in the cache
   DeviceBuffer bias_, workspace_;
 };

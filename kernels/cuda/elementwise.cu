@@ -154,10 +154,10 @@ struct CopyChannels {
 };
 
 /// Positions of a box within a tensor of these sizes, in vectors.
-struct BoxPlace {
+struct BoxPosition {
   std::uint32_t first[3], sizes[3];
 
-  BoxPlace(const Extent& begin, const Extent& spatial) : first{}, sizes{} {
+  BoxPosition(const Extent& begin, const Extent& spatial) : first{}, sizes{} {
     for (std::size_t a = 0; a < 3; ++a) first[a] = count32(begin[a]), sizes[a] = count32(spatial[a]);
   }
   MRMF_HD std::size_t position(std::uint32_t row, const std::uint32_t (&at)[3]) const {
@@ -171,7 +171,7 @@ struct BoxPlace {
 template <class T>
 struct CopyBox {
   Divider by_count[3];  // of the box
-  BoxPlace from, to;
+  BoxPosition from, to;
   std::size_t vectors;
   bool add;
   const T* x;
@@ -274,8 +274,8 @@ void copy_box(const Work& work, const BoxCopy& box, const Shape& of, const void*
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, of.n * product(box.count), vectors,
                  CopyBox<T>{{Divider(box.count[0]), Divider(box.count[1]), Divider(box.count[2])},
-                            BoxPlace(box.from, of.spatial),
-                            BoxPlace(box.to, shape.spatial),
+                            BoxPosition(box.from, of.spatial),
+                            BoxPosition(box.to, shape.spatial),
                             static_cast<std::size_t>(vectors),
                             box.add,
                             elements<T>(x),

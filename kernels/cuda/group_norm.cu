@@ -126,7 +126,7 @@ struct Moments {
 template <class T>
 struct Statistics {
   static constexpr int unroll = 1;
-  using Part = double;
+  using Partial = double;
   Moments<T> moments;
   float *mean, *inverse_deviation;
   double epsilon;
@@ -255,7 +255,7 @@ struct ParameterGradients {
   }
 };
 
-/// Of a group, from its channels' sums: the terms of dx = gamma inverse dy - offset - (x - mean) tilt.
+/// A group's terms, from its channels' sums, of dx = gamma inverse dy - offset - (x - mean) tilt.
 struct DataTerms {
   static constexpr int unroll = 1;
   Layout layout;
@@ -324,9 +324,9 @@ void group_norm_forward(const GroupNormWork& norm, Index n, const void* x, const
   const Scratch scratch(storage, norm.settings, n, norm.scratch);
   const Index columns = n * static_cast<Index>(layout.samples.vectors);
   with_element(storage, [&]<class T>(T) {
-    const Moments<T> moments{layout, elements<T>(x), scratch.sums, scratch.second, norm.of_sample != nullptr};
+    const Moments<T> moments{layout, elements<T>(x), scratch.sums, scratch.second, norm.sample_sum != nullptr};
     reduce<2, width<T>>(norm.work.stream, layout.samples.reduction(n, width<T>, scratch.partials), moments);
-    if (norm.of_sample != nullptr) norm.of_sample->sum(scratch.all());
+    if (norm.sample_sum != nullptr) norm.sample_sum->sum(scratch.all());
     reduce<2, 1>(norm.work.stream, over_channels(norm.settings, n, scratch.partials),
                  Statistics<T>{moments, memory.mean.data(), memory.inverse_deviation.data(), norm.settings.epsilon});
     for_each_row(norm.work.stream, norm.settings.positions, columns,
@@ -346,7 +346,7 @@ void group_norm_backward(const GroupNormWork& norm, Index n, const NormBackward&
                         GradientSums<T>{layout, Parameters(memory), x, dy, scratch.sums, scratch.second});
     reduce<2, 1>(norm.work.stream, over_samples(norm.settings, n, scratch.partials),
                  ParameterGradients{layout, inverse, scratch.sums, scratch.second, data.dgamma, data.dbeta});
-    if (norm.of_sample != nullptr) norm.of_sample->sum(scratch.all());
+    if (norm.sample_sum != nullptr) norm.sample_sum->sum(scratch.all());
     if (data.dx == nullptr) return;
     reduce<2, 1>(
         norm.work.stream, over_channels(norm.settings, n, scratch.partials),

@@ -21,7 +21,7 @@ struct Storage {
   Index channels(Index c) const { return vectors(c) * pad; }
   /// Vectors of 16 bytes that hold the channels of one position.
   Index vectors(Index c) const { return (c + pad - 1) / pad; }
-  Index bytes() const { return bf16 ? 2 : 4; }  ///< of one element
+  Index bytes() const { return bf16 ? 2 : 4; }  ///< bytes of one element
 
   Shape stored(Shape shape) const {
     shape.channels = channels(shape.channels);
@@ -42,8 +42,8 @@ struct Work {
 struct StepBlock {
   std::uint64_t seed = 0, number = 0;
   std::int64_t index = 0;
-  float loss_weight = 1;        ///< of the share
-  float whole_loss_weight = 1;  ///< of whole samples' losses
+  float loss_weight = 1;        ///< loss weight of the share
+  float whole_loss_weight = 1;  ///< whole loss weight of whole samples' losses
   float share = 1;
   SgdStep sgd{};
   std::array<AdamStep, 2> adam{};
@@ -97,11 +97,11 @@ struct LossWork {
   ErrorLoss errors{};                       ///< regression: the kinds' weights
   float entropy = 0, dice = 0, smooth = 1;  ///< else: weights of the cross-entropy of this task, and of dice
   Index rows = 0, positions = 1;            ///< samples, and positions of each
-  Index channels = 1, target_channels = 1;  ///< of a position
+  Index channels = 1, target_channels = 1;  ///< channels and target channels of a position
   const float* class_weights = nullptr;     ///< one per channel, in device memory; null: all 1
   const StepBlock* step = nullptr;          ///< has the gradient's weight
   void* scratch = nullptr;                  ///< loss_bytes() for at least as many rows
-  AllReduce* of_sample = nullptr;           ///< sums over the ranks that share the samples; null: y has all of them
+  AllReduce* sample_sum = nullptr;          ///< sums over the ranks that share the samples; null: y has all of them
 
   static LossWork of(const LossSettings& settings, const Shape& output, Index target_channels);
 };
@@ -221,8 +221,9 @@ void norm_backward(const NormWork& norm, Index n, const NormBackward& data, cons
 struct GroupNormWork {
   Work work;
   GroupNormSettings settings;
-  void* scratch = nullptr;         ///< group_norm_bytes() for at least as many samples
-  AllReduce* of_sample = nullptr;  ///< sums over the ranks that share the samples; needed with settings.of_sample
+  void* scratch = nullptr;  ///< group_norm_bytes() for at least as many samples
+  AllReduce* sample_sum =
+      nullptr;  ///< sums over the ranks that share the samples; needed with settings.sample_positions
 };
 std::size_t group_norm_bytes(const Storage& storage, const GroupNormSettings& settings, Index n);
 

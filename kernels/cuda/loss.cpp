@@ -30,7 +30,7 @@ class Loss final : public LossOp {
     now.step = device_.step();
     const Device::Lease sums = device_.lease(Device::Scratch::sums);
     now.scratch = sums.get();
-    now.of_sample = step.of_sample;
+    now.sample_sum = step.sample_sum;
     loss(device_.work(), now, y.data.data(), target.data.data(), dy.data(), sum.data());
   }
 

@@ -69,9 +69,9 @@ struct ErrorSum {
 constexpr int kSums = 4;  // per sample and class: what counts, entropy, overlap, probabilities and labels
 
 /// Where the launches of a loss of probabilities leave what later ones read.
-struct Kept {
+struct LossScratch {
   double* sums = nullptr;       ///< [sample][stored channel][kSums]
-  double* partials = nullptr;   ///< of reductions
+  double* partials = nullptr;   ///< partials of reductions
   float* logarithms = nullptr;  ///< [sample][position], of softmax's sums
   float* counted = nullptr;     ///< [sample][position]
   float* slopes = nullptr;      ///< [sample][stored channel][2]: of dice, by label and by what counts
@@ -91,10 +91,11 @@ struct Probability {
   const T* y;
   const float* target;
   T* dy;
-  Kept kept;
+  LossScratch kept;
 
   MRMF_HD std::uint32_t stored() const { return vectors * static_cast<std::uint32_t>(width<T>); }
-  /// Of a sample's loss in the gradient. Shared samples' losses are whole, so the weight is not that of a share.
+  /// The weight of a sample's loss in the gradient. Shared samples' losses are whole, so the weight is not that of a
+  /// share.
   MRMF_HD float sample_weight() const { return shared ? step->whole_loss_weight : step->loss_weight; }
   MRMF_HD float weight(std::uint32_t c) const { return class_weights != nullptr ? class_weights[c] : 1.0F; }
   MRMF_HD ClassTarget target_at(std::size_t position) const {
@@ -285,12 +286,12 @@ Reduction class_reduction(const Storage& storage, const LossWork& loss, Index ro
 Reduction row_reduction(Index rows, double* partials) { return {rows, 1, 1, partials}; }
 
 /// The places in the scratch memory, doubles first; with no memory just its bytes.
-Kept places(const Storage& storage, const LossWork& loss, Index rows, void* scratch) {
+LossScratch lay_out_scratch(const Storage& storage, const LossWork& loss, Index rows, void* scratch) {
   Index partials = row_reduction(rows, nullptr).partial_doubles(1);
   for (Index n = 1; n <= rows; ++n)  // fewer samples may take more blocks
     partials = std::max(partials, class_reduction(storage, loss, n, nullptr).partial_doubles(kSums));
   const Index channels = rows * storage.channels(loss.channels), positions = rows * loss.positions;
-  Kept kept;
+  LossScratch kept;
   auto* at = static_cast<std::byte*>(scratch);
   const auto take = [&]<class Element>(Element*& place, Index count) {
     place = at == nullptr ? nullptr : reinterpret_cast<Element*>(at + kept.bytes);
@@ -309,9 +310,9 @@ Kept places(const Storage& storage, const LossWork& loss, Index rows, void* scra
 template <class T>
 void probability_loss(const Work& work, const LossWork& loss, const void* y, const float* target, void* dy,
                       float* sum) {
-  const Kept kept = places(work.storage, loss, loss.rows, loss.scratch);
+  const LossScratch kept = lay_out_scratch(work.storage, loss, loss.rows, loss.scratch);
   const Probability<T> all{loss.task == Task::classes,
-                           loss.of_sample != nullptr,
+                           loss.sample_sum != nullptr,
                            loss.entropy,
                            loss.dice,
                            loss.smooth,
@@ -331,8 +332,8 @@ void probability_loss(const Work& work, const LossWork& loss, const void* y, con
   if (loss.rows > 0)
     reduce<kSums, width<T>>(work.stream, class_reduction(work.storage, loss, loss.rows, kept.partials),
                             ClassSums<T>{all});
-  if (loss.of_sample != nullptr)
-    loss.of_sample->sum(
+  if (loss.sample_sum != nullptr)
+    loss.sample_sum->sum(
         {kept.sums, static_cast<std::size_t>(loss.rows * work.storage.channels(loss.channels) * kSums)});
   for_each(work.stream, loss.rows, SampleLoss<T>{all});
   reduce<1, 1>(work.stream, row_reduction(loss.rows, kept.partials), AddLosses{loss.step, kept.losses, sum});
@@ -342,7 +343,7 @@ void probability_loss(const Work& work, const LossWork& loss, const void* y, con
 }  // namespace
 
 std::size_t loss_bytes(const Storage& storage, const LossWork& loss) {
-  if (loss.task != Task::regression) return places(storage, loss, loss.rows, nullptr).bytes;
+  if (loss.task != Task::regression) return lay_out_scratch(storage, loss, loss.rows, nullptr).bytes;
   return static_cast<std::size_t>(error_reduction(storage, loss, nullptr).partial_doubles(1)) * sizeof(double);
 }
 

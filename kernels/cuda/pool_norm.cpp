@@ -59,7 +59,7 @@ class Upsample final : public PoolOp {
 };
 
 NormWork norm_work(const Device& device, const NormReluPool& settings, const Step& step, const Device::Lease& sums) {
-  return {device.work(), settings, sums.get(), step.ranks};
+  return {device.work(), settings, sums.get(), step.team_sum};
 }
 
 /// Batch norm with the activation and pooling behind it.
@@ -134,9 +134,9 @@ class GroupNorm final : public NormOp {
 
  private:
   GroupNormWork work(const Step& step, const Device::Lease& sums) const {
-    MRMF_CHECK(settings_.of_sample == 0 || step.of_sample != nullptr,
+    MRMF_CHECK(settings_.sample_positions == 0 || step.sample_sum != nullptr,
                "a norm of a block needs the sums over its sample");
-    return {device_.work(), settings_, sums.get(), settings_.of_sample > 0 ? step.of_sample : nullptr};
+    return {device_.work(), settings_, sums.get(), settings_.sample_positions > 0 ? step.sample_sum : nullptr};
   }
 
   Device& device_;

@@ -34,14 +34,14 @@ struct Reduction {
 /// Halves the number of groups to add: group g < left - half gets group g + half, until one is left.
 MRMF_HD inline std::uint32_t half_of(std::uint32_t left) { return (left + 1) / 2; }
 
-/// What a few rows are added in: F::Part, or float.
+/// What a few rows are added in: F::Partial, or float.
 template <class F, class = void>
-struct PartOf {
+struct PartialOf {
   using type = float;
 };
 template <class F>
-struct PartOf<F, std::void_t<typename F::Part>> {
-  using type = typename F::Part;
+struct PartialOf<F, std::void_t<typename F::Partial>> {
+  using type = typename F::Partial;
 };
 
 /// One thread's sums over its rows.
@@ -52,19 +52,19 @@ MRMF_HD void add_rows(const Tiles& tiles, std::uint32_t first, std::uint32_t vec
   if (vector >= tiles.vectors) return;
   const auto body = f.at(vector);
   const std::uint32_t stride = tiles.stride();
-  using Part = typename PartOf<F>::type;
-  const auto keep = [&](const Part(&part)[K][W]) {
+  using Partial = typename PartialOf<F>::type;
+  const auto keep = [&](const Partial(&part)[K][W]) {
     for (int k = 0; k < K; ++k)
       for (int w = 0; w < W; ++w) sums[k * W + w] += part[k][w];
   };
   std::uint32_t row = first;
   for (; row + (float_rows - 1) * stride < tiles.rows; row += float_rows * stride) {
-    Part part[K][W] = {};
+    Partial part[K][W] = {};
     MRMF_UNROLL(F::unroll)
     for (std::uint32_t i = 0; i < float_rows; ++i) body(row + i * stride, part);
     keep(part);
   }
-  Part part[K][W] = {};
+  Partial part[K][W] = {};
   for (; row < tiles.rows; row += stride) body(row, part);
   keep(part);
 }
@@ -180,7 +180,7 @@ void emulated_finish(const Reduction& r, const Tiles& tiles, const F& f) {
 #endif
 
 /// K sums per channel, W channels to a vector. f.at(vector)(row, sums) adds a row's values to float sums[K][W], or to
-/// those of F::Part (it may write memory besides); F::unroll says how many rows' loads are to be in flight;
+/// those of F::Partial (it may write memory besides); F::unroll says how many rows' loads are to be in flight;
 /// f.finish(channel, totals) then gets double totals[K], also when there are no rows.
 template <int K, int W, class F>
 void reduce(cudaStream_t stream, const Reduction& r, F f) {

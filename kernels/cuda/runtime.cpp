@@ -59,7 +59,7 @@ void Waiter::poll(const std::function<cudaError_t()>& query) const {
     if (status != cudaErrorNotReady) MRMF_CUDA(status);
     cudaGetLastError();  // clears "not ready", which the next launch's check would report
     if (i % polls_between_checks != 0) continue;
-    patience.look();
+    patience.update();
     check_(patience);
     // A step takes under a millisecond, so poll without a pause at first. Longer waits leave the core to others.
     if (patience.counted() > 0.01) std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -129,7 +129,7 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
-/// Host memory for copies to and from the device that run while the host goes on.
+/// Host memory for copies to and from the device that run while the host continues.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;

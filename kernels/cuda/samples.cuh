@@ -23,9 +23,9 @@ struct Samples {
   Divider by_vectors;              // of a position
   std::size_t positions, vectors;  // of a sample, of a position
 
-  Samples(Index of_sample, Index of_position)
+  Samples(Index sample_positions, Index of_position)
       : by_vectors(of_position),
-        positions(static_cast<std::size_t>(of_sample)),
+        positions(static_cast<std::size_t>(sample_positions)),
         vectors(static_cast<std::size_t>(of_position)) {}
 
   /// A sample and one of its vectors of channels.

@@ -37,7 +37,7 @@ class StepFeed {
 
   const Waiter& waiter_;
   DeviceBuffer block_, ids_;
-  std::size_t capacity_ = 0;  // of ids
+  std::size_t capacity_ = 0;  // capacity of ids
   std::array<Slot, 4> slots_;
   std::size_t next_ = 0;
 };

@@ -109,7 +109,7 @@ struct ToTotal {
 template <class To>
 struct Squares {
   static constexpr int unroll = 4;
-  using Part = double;
+  using Partial = double;
   Arrays arrays;
   const float* x;
   To to;

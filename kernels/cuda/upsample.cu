@@ -67,11 +67,11 @@ struct Grid {
   }
 };
 
-enum class Way { forward, backward };
+enum class UpsamplePass { forward, backward };
 
 /// Per element of `to`, which is y or dx: the weighted sum of up to eight of x, or of all of dy that it went to, mostly
 /// from the caches.
-template <class T, Way way>
+template <class T, UpsamplePass pass>
 struct WeightedSum {
   Grid grid;
   std::size_t vectors;
@@ -86,7 +86,7 @@ struct WeightedSum {
         load_constant(f.from, source * f.vectors + vector, value);
         for (int i = 0; i < width<T>; ++i) sum[i] += weight * value[i];
       };
-      if constexpr (way == Way::forward)
+      if constexpr (pass == UpsamplePass::forward)
         f.grid.for_each_source(row, add);
       else
         f.grid.for_each_target(row, add);
@@ -101,8 +101,8 @@ void upsample_forward(const Work& work, const UpsampleGeometry& geometry, Index 
   const Index vectors = work.storage.vectors(geometry.channels);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, n * product(geometry.out()), vectors,
-                 WeightedSum<T, Way::forward>{Grid(geometry), static_cast<std::size_t>(vectors), elements<T>(x),
-                                              elements<T>(y)});
+                 WeightedSum<T, UpsamplePass::forward>{Grid(geometry), static_cast<std::size_t>(vectors),
+                                                       elements<T>(x), elements<T>(y)});
   });
 }
 
@@ -110,8 +110,8 @@ void upsample_backward(const Work& work, const UpsampleGeometry& geometry, Index
   const Index vectors = work.storage.vectors(geometry.channels);
   with_element(work.storage, [&]<class T>(T) {
     for_each_row(work.stream, n * product(geometry.in), vectors,
-                 WeightedSum<T, Way::backward>{Grid(geometry), static_cast<std::size_t>(vectors), elements<T>(dy),
-                                               elements<T>(dx)});
+                 WeightedSum<T, UpsamplePass::backward>{Grid(geometry), static_cast<std::size_t>(vectors),
+                                                        elements<T>(dy), elements<T>(dx)});
   });
 }
 

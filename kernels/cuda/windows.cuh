@@ -33,7 +33,7 @@ class Windows {
   template <class Use>
   MRMF_HD void for_each_tap(std::uint32_t out_row, Use use) const {
     if constexpr (Side == 1) return use(0U, out_row);
-    const Place at = place(out_row, by_out_);
+    const Coordinates at = place(out_row, by_out_);
     const std::uint32_t first = input_row(at);
     std::uint32_t tap = 0;
     for (std::uint32_t i = 0; i < window(0); ++i)
@@ -46,7 +46,7 @@ class Windows {
   template <class Use>
   MRMF_HD void for_each_owned(std::uint32_t out_row, Use use) const {
     if constexpr (Side == 1) return use(0U, out_row);
-    const Place at = place(out_row, by_out_);
+    const Coordinates at = place(out_row, by_out_);
     const std::uint32_t first = input_row(at);
     std::uint32_t end[3];
     bool whole = true;
@@ -66,7 +66,7 @@ class Windows {
   /// use(tap, output row) for every window that covers an input row.
   template <class Use>
   MRMF_HD void for_each_cover(std::uint32_t in_row, Use use) const {
-    const Place at = place(in_row, by_in_);
+    const Coordinates at = place(in_row, by_in_);
     std::uint32_t first[3], end[3];
     for (int a = 0; a < 3; ++a) {
       first[a] = at.axis[a] < window_[a] ? 0 : by_stride_[a].quotient(at.axis[a] - window_[a]) + 1;
@@ -85,12 +85,12 @@ class Windows {
  private:
   MRMF_HD std::uint32_t window(int axis) const { return Side > 0 ? Side : window_[axis]; }
 
-  struct Place {
+  struct Coordinates {
     std::uint32_t sample, axis[3];
   };
 
-  MRMF_HD static Place place(std::uint32_t row, const Divider (&by)[3]) {
-    Place at{};
+  MRMF_HD static Coordinates place(std::uint32_t row, const Divider (&by)[3]) {
+    Coordinates at{};
     at.axis[2] = by[2].take(row);
     at.axis[1] = by[1].take(row);
     at.axis[0] = by[0].take(row);
@@ -98,7 +98,7 @@ class Windows {
     return at;
   }
   /// The first input row of the window at a place of the output.
-  MRMF_HD std::uint32_t input_row(const Place& at) const {
+  MRMF_HD std::uint32_t input_row(const Coordinates& at) const {
     return ((at.sample * in_[0] + at.axis[0] * stride_[0]) * in_[1] + at.axis[1] * stride_[1]) * in_[2] +
            at.axis[2] * stride_[2];
   }

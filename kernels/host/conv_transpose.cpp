@@ -55,7 +55,7 @@ class HostConvTranspose final : public WeightedOp {
   }
 
   std::unique_ptr<WeightedOp> conv_;
-  Index channels_;                       // of y
+  Index channels_;                       // channels of y
   std::vector<float> no_bias_, unused_;  // for and from the convolution, which has its bias at x
   std::vector<double> sums_;             // per piece and channel
 };

@@ -43,7 +43,7 @@ inline Rows inside(const Geometry& g, long k) {
 
 // A last vector of channels that is not whole goes through a buffer.
 template <long Block, long Count>
-inline void forward_part(const Geometry& g, const Place& at, const float* packed, const float* bias, float* y,
+inline void forward_part(const Geometry& g, const TilePosition& at, const float* packed, const float* bias, float* y,
                          long channels) {
   float whole[Count * Block * lanes];
   Geometry dense = g;

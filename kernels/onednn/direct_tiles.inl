@@ -17,12 +17,12 @@ inline void for_blocks(const Geometry& g, const Body& body) {
 }
 
 // One row of output at `at` floats into the padded input rows: Count positions, Block vectors of output channels.
-struct Place {
+struct TilePosition {
   const float* const* planes;
   long row, column;
 };
 template <long Block, long Count>
-inline void forward_tile(const Geometry& g, const Place& at, const float* packed, const float* bias, float* y) {
+inline void forward_tile(const Geometry& g, const TilePosition& at, const float* packed, const float* bias, float* y) {
   Vector sum[Count][Block];
   for (long p = 0; p < Count; ++p)
     for (long n = 0; n < Block; ++n) sum[p][n] = load(bias + n * lanes);

@@ -43,7 +43,7 @@ class FewPositions final : public WeightedOp {
         for (Index p = 0; p < rows * out_positions_; ++p) y.data[static_cast<std::size_t>(p * out_ + o)] = bias;
         for (const Tap& tap : taps_) {
           const float* const weights = w.data() + (o * all_taps_ + tap.number) * in_;
-          for (const Meeting& m : tap.meetings)
+          for (const TapPair& m : tap.pairs)
             for (Index n = 0; n < rows; ++n)
               y.data[static_cast<std::size_t>((n * out_positions_ + m.out) * out_ + o)] +=
                   dot(x.data.data() + (n * in_positions_ + m.in) * in_, weights, in_);
@@ -63,7 +63,7 @@ class FewPositions final : public WeightedOp {
         for (Index o = 0; o < out_; ++o)
           for (const Tap& tap : taps_) {
             const float* const weights = w.data() + (o * all_taps_ + tap.number) * in_ + first;
-            for (const Meeting& m : tap.meetings)
+            for (const TapPair& m : tap.pairs)
               for (Index n = 0; n < rows; ++n)
                 add_scaled(dy.data[static_cast<std::size_t>((n * out_positions_ + m.out) * out_ + o)], weights,
                            dx.data.data() + (n * in_positions_ + m.in) * in_ + first, count);
@@ -84,7 +84,7 @@ class FewPositions final : public WeightedOp {
         for (const Tap& tap : taps_) {
           float* const gradient = dw.data() + (o * all_taps_ + tap.number) * in_;
           std::fill_n(gradient, in_, 0.0F);
-          for (const Meeting& m : tap.meetings)
+          for (const TapPair& m : tap.pairs)
             for (Index n = 0; n < rows; ++n)
               add_scaled(dy.data[static_cast<std::size_t>((n * out_positions_ + m.out) * out_ + o)],
                          x.data.data() + (n * in_positions_ + m.in) * in_, gradient, in_);

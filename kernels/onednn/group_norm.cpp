@@ -72,8 +72,9 @@ class GroupNorm final : public NormOp {
       for (Index i = 0; i < 2 * s_.groups; ++i)
         all[static_cast<std::size_t>(p / pieces_ * 2 * s_.groups + i)] +=
             partial_[static_cast<std::size_t>(p * 2 * s_.groups + i)];
-    MRMF_CHECK(s_.of_sample == 0 || step.of_sample != nullptr, "a norm of a block needs the sums over its sample");
-    if (s_.of_sample > 0) step.of_sample->sum(all);
+    MRMF_CHECK(s_.sample_positions == 0 || step.sample_sum != nullptr,
+               "a norm of a block needs the sums over its sample");
+    if (s_.sample_positions > 0) step.sample_sum->sum(all);
     for (Index row = 0; row < rows; ++row)
       for (Index group = 0; group < s_.groups; ++group) {
         const auto at = static_cast<std::size_t>(row * 2 * s_.groups + group);

@@ -30,7 +30,7 @@ void for_blocks(const Geometry& g, Index rows, const Work& work) {
   }
 }
 
-/// Of numbers: the mean over all of a sample's.
+/// The loss of numbers: the mean over all of a sample's.
 class ErrorOp final : public LossOp {
  public:
   ErrorOp(const LossSettings& settings, const Shape& output)
@@ -71,7 +71,7 @@ class ErrorOp final : public LossOp {
   ErrorLoss loss_;
   bool fields_;
   Geometry geometry_;
-  std::vector<double> sums_;  // of blocks
+  std::vector<double> sums_;  // sums of blocks
 };
 
 /// Sums over positions; the last three are of one class, and there only for dice.
@@ -84,12 +84,12 @@ struct ClassSums {
 
 /// What a sample's sums make of the gradient at each of its positions.
 struct Slopes {
-  double entropy = 0;            ///< of the weighted cross-entropy of one position
-  std::vector<double> by_label;  ///< of dice by probability, per class: by_label * label + by_counted
+  double entropy = 0;            ///< entropy of the weighted cross-entropy of one position
+  std::vector<double> by_label;  ///< dice by probability, per class: by_label * label + by_counted
   std::vector<double> by_counted;
 };
 
-/// Of probabilities: cross-entropies and dice. A first pass makes probabilities (in dy) and sums, a second the
+/// Losses of probabilities: cross-entropies and dice. A first pass makes probabilities (in dy) and sums, a second the
 /// gradient.
 class ProbabilityOp final : public LossOp {
  public:
@@ -120,9 +120,9 @@ class ProbabilityOp final : public LossOp {
       add_block(y.data.data() + at * g.channels, target.data.data() + at * g.target_channels, p, count, index);
     });
     for (Index row = 0; row < y.shape.n; ++row) add_blocks(row);
-    if (step.of_sample != nullptr)
-      step.of_sample->sum(std::span(totals_).first(static_cast<std::size_t>(y.shape.n * per_row())));
-    const double weight = step.of_sample != nullptr ? step.loss_weight : step.share * step.loss_weight;
+    if (step.sample_sum != nullptr)
+      step.sample_sum->sum(std::span(totals_).first(static_cast<std::size_t>(y.shape.n * per_row())));
+    const double weight = step.sample_sum != nullptr ? step.loss_weight : step.share * step.loss_weight;
     double total = 0;
     for (Index row = 0; row < y.shape.n; ++row) total += finish(row, weight);
     sum[0] = static_cast<float>(step.share * total);
@@ -270,13 +270,13 @@ class ProbabilityOp final : public LossOp {
   bool classes_;
   double entropy_, dice_;  // weights of the kinds
   Geometry geometry_;
-  std::vector<float> weights_;  // of classes
+  std::vector<float> weights_;  // weights of classes
   double all_weights_ = 0;
-  std::vector<Sums> sums_;             // of blocks
-  std::vector<ClassSums> class_sums_;  // of blocks, per class
-  std::vector<Slopes> slopes_;         // of rows
+  std::vector<Sums> sums_;             // sums of blocks
+  std::vector<ClassSums> class_sums_;  // class sums of blocks, per class
+  std::vector<Slopes> slopes_;         // slopes of rows
   std::vector<float> scratch_;         // a position's probabilities, for every block
-  std::vector<double> totals_;         // of rows: over the blocks, and over the ranks that share the sample
+  std::vector<double> totals_;         // totals of rows: over the blocks, and over the ranks that share the sample
 };
 
 }  // namespace

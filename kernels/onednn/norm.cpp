@@ -64,7 +64,7 @@ void NormSums::add_moments(ConstSpan x) {
 
 void NormSums::update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
   add_moments(x);
-  if (step.ranks != nullptr) step.ranks->sum(sums_);
+  if (step.team_sum != nullptr) step.team_sum->sum(sums_);
   const double count = sums_.back(), unbias = count / std::max(count - 1.0, 1.0);
   const auto drift = [this](float& running, double batch) {
     running = static_cast<float>(running + double{settings_.momentum} * (batch - running));
@@ -101,7 +101,7 @@ void NormSums::parameter_gradients(const NormMemory& memory, Span dgamma, Span d
 
 norm_loops::DataTerms NormSums::data_terms(const Step& step, Index rows, const NormMemory& memory) {
   sums_.back() = static_cast<double>(rows);
-  if (step.ranks != nullptr) step.ranks->sum(sums_);
+  if (step.team_sum != nullptr) step.team_sum->sum(sums_);
   const double count = sums_.back();
   for (Index c = 0; c < channels_; ++c) {
     const double inverse = memory.inverse_deviation[c];

@@ -139,7 +139,7 @@ class Pool final : public PoolOp {
 
   PoolGeometry g_;
   Extent out_;
-  std::vector<Index> offsets_, slice_offsets_;  // of a window's positions, in floats
+  std::vector<Index> offsets_, slice_offsets_;  // offsets and slice offsets of a window's positions, in floats
 };
 
 /// The mean over all positions of a sample: of pieces, which threads share, and then of these in their order.

@@ -48,7 +48,7 @@ class Context {
   int threads() const { return threads_; }
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
-  SharedMemory& scratch() const { return *scratch_; }  ///< of the running primitive
+  SharedMemory& scratch() const { return *scratch_; }  ///< scratch of the running primitive
   SharedMemory& packed() const { return *packed_; }    ///< weights in the running primitive's layout
 
  private:
@@ -112,7 +112,7 @@ class Bound {
 
   int threads_ = omp_get_max_threads();
   dnnl::primitive primitive_;
-  std::vector<dnnl::memory> memories_;  // of the arguments, then the scratchpad
+  std::vector<dnnl::memory> memories_;  // memories of the arguments, then the scratchpad
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 

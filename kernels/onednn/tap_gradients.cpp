@@ -30,7 +30,7 @@ class TapGradients final : public WeightedOp {
         in_positions_(product(g.in)),
         out_positions_(product(g.out())) {
     Index most = 1;  // pairs of positions that a tap joins in a row
-    for (const Tap& tap : taps_) most = std::max(most, std::ssize(tap.meetings));
+    for (const Tap& tap : taps_) most = std::max(most, std::ssize(tap.pairs));
     const Index each = in_ + std::min(out_, kPiece);
     rows_at_once_ = std::clamp(kGathered / (most * each), Index{1}, max_rows);
     gathered_floats_ = rows_at_once_ * most * each;
@@ -55,7 +55,7 @@ class TapGradients final : public WeightedOp {
 #pragma omp for schedule(dynamic)
       for (Index work = 0; work < taps * pieces; ++work) {
         const Index first = work % pieces * kPiece;
-        const Part channels{first, std::min(kPiece, out_ - first)};
+        const Slice channels{first, std::min(kPiece, out_ - first)};
         const dnnl_status_t done =
             gradient_of(taps_[static_cast<std::size_t>(work / pieces)], channels, {x, dy}, dw, gathered.data());
         if (done != dnnl_success) status = done;
@@ -72,7 +72,7 @@ class TapGradients final : public WeightedOp {
  private:
   static constexpr Index kPiece = 64, kGathered = Index{1} << 17;  // floats
   /// Some of the output's channels, or of the rows.
-  struct Part {
+  struct Slice {
     Index first = 0, count = 0;
   };
   struct Tensors {
@@ -88,10 +88,10 @@ class TapGradients final : public WeightedOp {
     while (std::ssize(gathered_) < threads_) gathered_.push_back(make_arena(gathered_floats_));
   }
 
-  dnnl_status_t gradient_of(const Tap& tap, const Part& channels, const Tensors& t, Span dw, float* gathered) const {
+  dnnl_status_t gradient_of(const Tap& tap, const Slice& channels, const Tensors& t, Span dw, float* gathered) const {
     const Index pitch = std::ssize(taps_) * in_;
     const Target to{dw.data() + channels.first * pitch + tap.number * in_, pitch};
-    if (tap.meetings.empty()) {
+    if (tap.pairs.empty()) {
       for (Index o = 0; o < channels.count; ++o) std::fill_n(to.gradient + o * pitch, in_, 0.0F);
       return dnnl_success;
     }
@@ -103,13 +103,13 @@ class TapGradients final : public WeightedOp {
 
   // Brings the positions that the tap joins, of some rows, one after another: then their gradient is one product. The
   // first rows' is written, that of others added.
-  dnnl_status_t add_rows(const Tap& tap, const Part& channels, const Tensors& t, const Part& rows, const Target& to,
+  dnnl_status_t add_rows(const Tap& tap, const Slice& channels, const Tensors& t, const Slice& rows, const Target& to,
                          float* gathered) const {
-    const Index joined = rows.count * std::ssize(tap.meetings);
+    const Index joined = rows.count * std::ssize(tap.pairs);
     float* const dy = gathered + joined * in_;
     float *to_x = gathered, *to_dy = dy;
     for (Index n = rows.first; n < rows.first + rows.count; ++n)
-      for (const Meeting& m : tap.meetings) {
+      for (const TapPair& m : tap.pairs) {
         to_x = std::copy_n(t.x.data.data() + (n * in_positions_ + m.in) * in_, in_, to_x);
         const float* const from = t.dy.data.data() + (n * out_positions_ + m.out) * out_ + channels.first;
         to_dy = std::copy_n(from, channels.count, to_dy);
@@ -118,7 +118,7 @@ class TapGradients final : public WeightedOp {
                       rows.first == 0 ? 0.0F : 1.0F, to.gradient, to.pitch);
   }
 
-  void sum_positions(const Part& channels, ConstTensor dy, Span db) const {
+  void sum_positions(const Slice& channels, ConstTensor dy, Span db) const {
     float* const sums = db.data() + channels.first;
     std::fill_n(sums, channels.count, 0.0F);
     for (Index p = 0; p < dy.shape.n * out_positions_; ++p) {
@@ -132,7 +132,7 @@ class TapGradients final : public WeightedOp {
   int threads_;
   Index in_, out_, in_positions_, out_positions_;
   Index rows_at_once_ = 1, gathered_floats_ = 0;
-  std::vector<Arena> gathered_;  // of each thread: x and dy at the positions that a tap joins
+  std::vector<Arena> gathered_;  // for each thread: x and dy at the positions that a tap joins
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ std::vector<Tap> taps_of(const ConvGeometry& g) {
         in[a] = position[a] * g.stride[a] - g.pad_before[a] + tap[a] * g.dilation[a];
         inside = inside && in[a] >= 0 && in[a] < g.in[a];
       }
-      if (inside) made.meetings.push_back({number(out, position), number(g.in, in)});
+      if (inside) made.pairs.push_back({number(out, position), number(g.in, in)});
     });
     taps.push_back(std::move(made));
   });

@@ -8,17 +8,17 @@
 namespace mrmf::onednn {
 
 /// An output position and the input position that a tap multiplies for it.
-struct Meeting {
+struct TapPair {
   Index out = 0, in = 0;
 };
 
 /// A tap of the kernel, and where it meets the input.
 struct Tap {
   Index number = 0;
-  std::vector<Meeting> meetings;
+  std::vector<TapPair> pairs;
 };
 
-/// In the kernel's order. Meetings on padding are left out.
+/// In the kernel's order. Pairs on padding are left out.
 std::vector<Tap> taps_of(const ConvGeometry& geometry);
 
 }  // namespace mrmf::onednn

@@ -93,7 +93,7 @@ struct Geometry {
 struct Sizes {
   long plane;     ///< the copy of an input plane; zeros before the first copy
   long packed;    ///< weights
-  long gradient;  ///< of weights and bias
+  long gradient;  ///< gradient of weights and bias
 };
 
 /// Replacement of the input: (x - mean) * factor + beta. Each array is as long as a row of the input plane and repeats

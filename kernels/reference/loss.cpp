@@ -14,12 +14,12 @@ struct Sample {
   const float* y;
   const float* target;
   Index positions, channels, target_channels;
-  double weight;         ///< of the sample's loss in the gradient
-  AllReduce* of_sample;  ///< null: these are all positions
+  double weight;          ///< weight of the sample's loss in the gradient
+  AllReduce* sample_sum;  ///< null: these are all positions
 
   /// A sum over positions, of all ranks that share the sample.
   double total(double sum) const {
-    if (of_sample != nullptr) of_sample->sum({&sum, 1});
+    if (sample_sum != nullptr) sample_sum->sum({&sum, 1});
     return sum;
   }
   double output(Index p, Index c) const { return y[p * channels + c]; }
@@ -169,12 +169,12 @@ class Loss final : public LossOp {
   void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     check_rows(y.shape, output_.n);
     const Index positions = product(output_.spatial), outputs = output_.per_sample();
-    const double weight = step.of_sample != nullptr ? step.loss_weight : double{step.loss_weight} * step.share;
+    const double weight = step.sample_sum != nullptr ? step.loss_weight : double{step.loss_weight} * step.share;
     double total = 0;
     for (Index row = 0; row < y.shape.n; ++row) {
       const Result result =
-          of_sample({y.data.data() + row * outputs, target.data.data() + row * positions * target_channels_, positions,
-                     output_.channels, target_channels_, weight, step.of_sample});
+          loss_of_sample({y.data.data() + row * outputs, target.data.data() + row * positions * target_channels_,
+                          positions, output_.channels, target_channels_, weight, step.sample_sum});
       total += result.loss;
       if (dy.empty()) continue;
       for (Index i = 0; i < outputs; ++i) dy[row * outputs + i] = static_cast<float>(result.slope[i]);
@@ -183,7 +183,7 @@ class Loss final : public LossOp {
   }
 
  private:
-  Result of_sample(const Sample& sample) const {
+  Result loss_of_sample(const Sample& sample) const {
     Result result;
     result.slope.resize(static_cast<std::size_t>(output_.per_sample()));
     if (settings_.task() == Task::regression) {

@@ -47,7 +47,7 @@ class Norm final : public NormOp {
     }
     const std::size_t rows = x.data.size() / channels_;
     moments_.back() = static_cast<double>(rows);
-    if (step.ranks != nullptr) step.ranks->sum(moments_);
+    if (step.team_sum != nullptr) step.team_sum->sum(moments_);
     if (dx.data.empty()) return;
     const double count = moments_.back();
     for (std::size_t i = 0; i < x.data.size(); ++i) {
@@ -80,7 +80,7 @@ class Norm final : public NormOp {
       sums_[i % channels_] += x[i];
       if (i % channels_ == 0) sums_.back() += 1;
     }
-    if (step.ranks != nullptr) step.ranks->sum(sums_);
+    if (step.team_sum != nullptr) step.team_sum->sum(sums_);
     const double count = sums_.back();
 
     const std::span<double> squares = std::span(moments_).first(channels_);
@@ -90,7 +90,7 @@ class Norm final : public NormOp {
       const double distance = x[i] - sums_[i % channels_] / count;
       squares[i % channels_] += distance * distance;
     }
-    if (step.ranks != nullptr) step.ranks->sum(squares);
+    if (step.team_sum != nullptr) step.team_sum->sum(squares);
 
     const auto drift = [&](float& running, double batch) {
       running = static_cast<float>(running + double{settings_.momentum} * (batch - running));
@@ -171,8 +171,9 @@ class GroupNorm final : public NormOp {
   double values() const { return static_cast<double>(s_.values()); }
   /// Over all ranks that share the sample.
   double total(const Step& step, double sum) const {
-    MRMF_CHECK(s_.of_sample == 0 || step.of_sample != nullptr, "a norm of a block needs the sums over its sample");
-    if (s_.of_sample > 0) step.of_sample->sum({&sum, 1});
+    MRMF_CHECK(s_.sample_positions == 0 || step.sample_sum != nullptr,
+               "a norm of a block needs the sums over its sample");
+    if (s_.sample_positions > 0) step.sample_sum->sum({&sum, 1});
     return sum;
   }
 

@@ -29,7 +29,7 @@ void fill_normal(Span values, std::uint64_t seed);
 /// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
 struct BenchSettings {
   std::string preset = "neuron_inverter";
-  Shape sample;          ///< of one sample; n is ignored
+  Shape sample;          ///< shape of one sample; n is ignored
   int batch = 0;         ///< 0: Preset::batch
   int steps = 10;        ///< timed, after some that are not
   int first = 0;         ///< training: steps before all others whose losses are written
@@ -165,7 +165,7 @@ struct ScalingSettings {
   std::vector<int> ranks;  ///< teams to measure, at most the world's size; empty: 1, 2, 4, ... groups of ranks, and all
   bool weak = false;       ///< batch of a group as configured; else the mini-batch that this makes on the largest team
   int epochs = 3;          ///< measured, after one that is not; the median epoch is shown
-  std::vector<Grid> grids;  ///< of all teams, or one for each of `ranks`; empty: that of run.grid
+  std::vector<Grid> grids;  ///< grids of all teams, or one for each of `ranks`; empty: that of run.grid
   bool planned = false;     ///< the planner's grid for every team, by the times in `tables`
   std::string tables;       ///< file; empty: this machine's
   int mini_batch = 0;       ///< strong: over all ranks; 0: as the largest team makes it of the configured batch
@@ -176,7 +176,7 @@ struct ScalingSettings {
 struct ScalingTeam {
   int ranks = 1;
   Grid grid{};    ///< ranks that share a sample are a group
-  int batch = 1;  ///< of a group
+  int batch = 1;  ///< batch of a group
   int groups() const { return ranks / grid.ranks(); }
 };
 

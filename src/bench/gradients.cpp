@@ -72,9 +72,9 @@ std::vector<GradientError> gradient_errors(const Network& network, ConstSpan got
   for (const Entry& entry : network.entries()) {
     auto first = static_cast<std::size_t>(entry.params.first);
     Index floats = 0;
-    for (const Part& part : entry.footprint.params) floats += part.count();
+    for (const NamedTensor& part : entry.footprint.params) floats += part.count();
     const double of_layer = mean_square(expected.subspan(first, static_cast<std::size_t>(floats)));
-    for (const Part& part : entry.footprint.params) {
+    for (const NamedTensor& part : entry.footprint.params) {
       const auto count = static_cast<std::size_t>(part.count());
       errors.push_back(compare(got.subspan(first, count), expected.subspan(first, count), of_layer));
       errors.back().name = entry.name + " " + part.name;

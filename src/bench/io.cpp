@@ -132,23 +132,23 @@ class Loader {
  public:
   Loader(const Config& config, Comm& world) : seed_(config.training.seed), step_(make_plan(config).last) {
     shape_ = inspect_dataset(config.data.train, world);
-    Config settled = config;
-    settle_axes(settled.model.layers, shape_.sample.axes);
+    Config resolved = config;
+    resolve_axes(resolved.model.layers, shape_.sample.axes);
     const auto backend = make_reference_backend();
     std::optional<StageGrids> grids;
-    if (product(step_.grid) > 1) grids.emplace(*backend, settled, make_plan(settled), shape_.sample, world);
+    if (product(step_.grid) > 1) grids.emplace(*backend, resolved, make_plan(resolved), shape_.sample, world);
     const DataShare share = grids ? grids->share(step_.resolution) : DataShare{world};
     if (config.data.train.layout == SampleLayout::transpose) shape_.block = share.block;
-    if (config.training.loss.task() == Task::classes) settle_labels(settled, shape_, {step_.resolution});
-    const DatasetSpec& spec = settled.data.train;
+    if (config.training.loss.task() == Task::classes) resolve_labels(resolved, shape_, {step_.resolution});
+    const DatasetSpec& spec = resolved.data.train;
     order_ = order_settings(config.data, shape_.samples, share.team.size(), share.team.rank());
     order_.batch = step_.batch;
     check(order_);
     DataConfig streamed = config.data;
     streamed.load = LoadRule::stream;
     const int groups = share.team.size();
-    const MemoryPlan memory = plan_memory(streamed, {{shape_, order_, {{step_.resolution, step_.batch}}}}, world,
-                                          ranks_of_same(host_name(), world).size(), world.size() / groups);
+    const MemoryBudget memory = budget_memory(streamed, {{shape_, order_, {{step_.resolution, step_.batch}}}}, world,
+                                              ranks_of_same(host_name(), world).size(), world.size() / groups);
     store_ = std::make_unique<SampleStore>(spec, shape_, visited_rows(order_), share.team, memory.stores.front());
     store_->require(step_.resolution, step_.batch);
     batch_ = store_->sample(step_.resolution).rows(step_.batch);
@@ -169,7 +169,7 @@ class Loader {
                         resolution_text(step_.resolution, shape_.sample.axes), blocks, memory.text, store_->way());
   }
 
-  double bytes() const { return bytes_; }  ///< of all ranks' samples, unpacked
+  double bytes() const { return bytes_; }  ///< bytes of all ranks' samples, unpacked
   const std::string& text() const { return text_; }
 
   void epoch(std::uint64_t number) {

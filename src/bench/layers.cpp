@@ -101,7 +101,7 @@ class TimedUnits {
     const ConstTensor dy = dy_[u + 1];
     const auto forward = [&] { unit.join ? unit.join->join(x, y) : unit.run->forward(buffers, x[0], y); };
     const auto backward = [&] {
-      unit.join ? unit.join->split(dy, dx) : unit.run->backward(buffers, x[0], y, dy, dx[0]);
+      unit.join ? unit.join->join_backward(dy, dx) : unit.run->backward(buffers, x[0], y, dy, dx[0]);
     };
     return {seconds(2 * u, forward), seconds(2 * u + 1, backward)};
   }
@@ -165,7 +165,7 @@ void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream&
   out << fmt::format("{:<20}{:>9}{:>15}{:>10}{:>10}{:>9}{:>9}\n", "layer", "oneDNN fw", "oneDNN bw", "ours fw",
                      "ours bw", "share", "GFLOP/s");
   std::vector<LayerSpec> specs = preset_layers(settings.preset);
-  settle_axes(specs, settings.sample.axes);
+  resolve_axes(specs, settings.sample.axes);
   Sums sums;
   for (std::size_t u = 0; u < steps.units.size(); ++u)
     out << unit_line(steps.model().network(), specs, steps.model().units()[u], steps.units[u], settings.steps, sums);

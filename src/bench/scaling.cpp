@@ -15,7 +15,7 @@
 #include "src/bench/bench.hpp"
 #include "src/compare/compare.hpp"
 #include "src/planner/cost_tables.hpp"
-#include "src/planner/grid_search.hpp"
+#include "src/planner/rank_grid_search.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/training/trainer.hpp"
@@ -144,10 +144,10 @@ ScalingPoint measure(const Config& config, Comm& team) {
   point.grid = fmt::format("{}", fmt::join(factors(phase.grid, phase.axes), "x"));
   point.read = team.sum(data.load_seconds()) / team.size();
   point.epoch = epoch.seconds;
-  point.io = epoch.split.io.mean;
-  point.compute = epoch.split.compute.mean;
-  point.waited = epoch.split.communication.mean;
-  point.hidden = epoch.split.hidden;
+  point.io = epoch.time_shares.io.mean;
+  point.compute = epoch.time_shares.compute.mean;
+  point.waited = epoch.time_shares.communication.mean;
+  point.hidden = epoch.time_shares.hidden;
   point.samples_per_second = static_cast<double>(epoch.samples) / epoch.seconds;
   return point;
 }
@@ -161,7 +161,7 @@ OutputOption table_of(const ScalingSettings& settings) {
 void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settings, std::ostream& out) {
   out << scaling_table(points)
       << "seconds of the median epoch, means over the ranks; waited: for sums over the ranks and for "
-         "messages between those that share samples; sums also went on hidden behind computation; ideal: the first "
+         "messages between those that share samples; sums also ran hidden behind computation; ideal: the first "
          "line's epoch shared out evenly\n";
   const OutputOption table = table_of(settings);
   table.write(scaling_csv(points));
@@ -170,8 +170,8 @@ void show(const std::vector<ScalingPoint>& points, const ScalingSettings& settin
 }
 
 // With a size for every axis of the samples, as grids need them.
-Config settled(Config config, const Shape& sample) {
-  settle_axes(config.model.layers, sample.axes);
+Config resolved(Config config, const Shape& sample) {
+  resolve_axes(config.model.layers, sample.axes);
   if (config.method.axes == 0) config.method.axes = sample.axes;
   return config;
 }
@@ -190,7 +190,7 @@ void choose_grids(ScalingSettings& settings, const Config& config, const Dataset
     if (!world.root()) return;
     const CostTables tables = read_tables(settings.tables.empty() ? tables_file() : settings.tables);
     for (std::size_t i = 0; i < settings.ranks.size(); ++i) {
-      const RankPlaces places{settings.ranks[i], std::min(settings.ranks[i], per_node)};
+      const RankLayout places{settings.ranks[i], std::min(settings.ranks[i], per_node)};
       const SearchSettings search{.ranks = places,
                                   .mini_batch = settings.mini_batch,
                                   .sample = data.sample,
@@ -223,7 +223,7 @@ std::string title(const ScalingSettings& settings, const Config& config) {
                      resolution_text(config.method.resolutions.back(), config.method.axes));
 }
 
-// What is measured is the model of the last phase, which may have a front.
+// What is measured is the model of the last phase, which may have a stem.
 void take_last_network(Config& config, const Config& configured, const Shape& sample) {
   Config whole = configured;
   whole.model = config.model;
@@ -249,7 +249,7 @@ void bench_scaling(const Config& configured, ScalingSettings settings, Comm& wor
   Config config = last_step_alone(configured, settings.epochs + 1);
   world.limit(config.run.timeout);
   const DatasetShape data = inspect_dataset(config.data.train, world);
-  config = settled(std::move(config), data.sample);
+  config = resolved(std::move(config), data.sample);
   take_last_network(config, configured, data.sample);
   // Chosen for all ranks together, so that a small team's ranks take no more cores than they would among all.
   config.run.threads = choose_threads(config.run.threads, world);

@@ -7,7 +7,7 @@
 namespace mrmf {
 namespace {
 
-// Of two in the middle the lower one: other work on the machine only adds to a time.
+// The value in the middle, of two the lower one: other work on the machine only adds to a time.
 template <class Value, class Time>
 Value middle(std::vector<Value> values, const Time& time) {
   const auto at = values.begin() + (std::ssize(values) - 1) / 2;

@@ -20,7 +20,7 @@
 #include "src/bench/table_rounds.hpp"
 #include "src/bench/timed_steps.hpp"
 #include "src/config/presets.hpp"
-#include "src/planner/grid_search.hpp"
+#include "src/planner/rank_grid_search.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/data_parallel.hpp"
 
@@ -106,7 +106,7 @@ std::vector<Job> config_jobs(Backend& backend, const TablesSettings& settings) {
         for (const int block :
              grid.ranks() == 1 ? std::vector{0} : different_blocks(Partition(network, grid), network)) {
           model.block = block;
-          jobs.push_back({place_text(phase), model, phase.optimizer, config.training.loss});
+          jobs.push_back({phase_text(phase), model, phase.optimizer, config.training.loss});
         }
       } catch (const ConfigError&) {  // the grid does not fit the network
       }
@@ -253,7 +253,7 @@ Line message_line(Comm& world) {
 }
 
 // Calls action(part) for the parts of so many gradients in which backward gives them.
-void for_each_part(Index floats, const std::function<void(const Place&)>& action) {
+void for_each_part(Index floats, const std::function<void(const ArenaSpan&)>& action) {
   constexpr Index kPart = Index{1} << 18;
   for (Index first = 0; first < floats; first += kPart) action({first, std::min(kPart, floats - first)});
 }
@@ -263,7 +263,8 @@ Line sum_line(AllReduce& sums, Comm& world) {
   for (const Index floats : kFloats) {
     std::vector<float> values(static_cast<std::size_t>(floats));
     measured.emplace_back(kFloat * static_cast<double>(floats), collective_seconds(world, kRepeats, [&] {
-                            for_each_part(floats, [&](const Place& place) { sums.start(part(Span(values), place)); });
+                            for_each_part(floats,
+                                          [&](const ArenaSpan& place) { sums.start(span_at(Span(values), place)); });
                             sums.finish();
                           }));
   }
@@ -279,8 +280,8 @@ std::optional<Line> update_sum_line(AllReduce& sums, Backend& backend, Comm& wor
   std::vector<std::pair<double, double>> measured;
   for (const Index floats : kFloats)
     measured.emplace_back(kFloat * static_cast<double>(floats), collective_seconds(world, kRepeats, [&] {
-                            for_each_part(floats, [&](const Place& place) {
-                              sums.start_update(part(gradients.span(), place), part(params.span(), place),
+                            for_each_part(floats, [&](const ArenaSpan& place) {
+                              sums.start_update(span_at(gradients.span(), place), span_at(params.span(), place),
                                                 [](Index, Index) {});
                             });
                             sums.finish();

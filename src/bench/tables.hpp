@@ -13,14 +13,14 @@ namespace mrmf {
 
 struct TablesSettings {
   std::optional<Config> config;  ///< its networks; none: every preset at two sizes
-  Shape sample;                  ///< of the configuration's data
+  Shape sample;                  ///< shape of a sample of the configuration's data
   int ranks = 0;                 ///< grids of so many ranks are measured, too; 0: of this job's
-  int threads = 1;               ///< of this rank
+  int threads = 1;               ///< threads of this rank
   int rounds = 3;                ///< all but reading is measured so often, one round after the other
-  double seconds = 0.3;          ///< of timed steps for every network and block, over all rounds
+  double seconds = 0.3;          ///< seconds of timed steps for every network and block, over all rounds
 };
 
-/// Of this machine and library, without any measurement.
+/// Tables of this machine and library, without any measurement.
 CostTables no_tables(const Backend& backend);
 
 /// Measures with as many ranks as take part, all at once, as in training. Times are medians over the rounds, so one

@@ -59,8 +59,8 @@ TimedSteps::TimedSteps(Backend& backend, const ModelSettings& settings, const Op
 Step TimedSteps::step() {
   Step step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
   step.loss_weight = 1.0F / static_cast<float>(ids_.size());
-  step.blocks = silence_.get();
-  step.of_sample = own_sum_.get();
+  step.halo_messages = silence_.get();
+  step.sample_sum = own_sum_.get();
   step.share = model_state_.model.execution().share;
   return step;
 }

@@ -37,8 +37,8 @@ class TimedSteps {
 
   Backend& backend_;
   ModelState model_state_;
-  std::unique_ptr<Messages> silence_;   // of a grid
-  std::unique_ptr<AllReduce> own_sum_;  // of a grid
+  std::unique_ptr<Messages> silence_;   // messages that a grid would send
+  std::unique_ptr<AllReduce> own_sum_;  // stands for a grid's sums
   Arena input_, target_;
   std::unique_ptr<LossOp> loss_op_;
   std::vector<std::int64_t> ids_;

@@ -122,7 +122,7 @@ void AppendedData::create(Hdf5Output& out) const {
   for (std::size_t c = 0; c < names_.size(); ++c) out.create_dataset(names_[c], columns_[c].shape, columns_[c].type);
 }
 
-void AppendedData::copy(const RowSource& from, Range rows, const Place& to) {
+void AppendedData::copy(const RowSource& from, Range rows, const Destination& to) {
   const Index most = std::max<Index>(1, kAtOnce / std::max<Index>(1, from.row_bytes()));
   for (Index done = 0; done < rows.count; done += most) {
     const Index count = std::min(most, rows.count - done);

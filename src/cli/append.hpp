@@ -33,18 +33,18 @@ class AppendedData {
  private:
   /// One of the data sets: what it is in all files.
   struct Column {
-    std::vector<Index> shape;  ///< of all samples
+    std::vector<Index> shape;  ///< shape of all samples
     ElementType type = ElementType::other;
     PackingRule packing = PackingRule::apply;
     std::unique_ptr<RowSources> sources{};
   };
   /// Rows of an output.
-  struct Place {
+  struct Destination {
     Hdf5Output& out;
     const std::string& name;
     Index first = 0;
   };
-  void copy(const RowSource& from, Range rows, const Place& to);
+  void copy(const RowSource& from, Range rows, const Destination& to);
   Column inspect(const std::string& name, const DatasetShape& shape) const;
 
   std::vector<std::string> names_;

@@ -53,7 +53,7 @@ std::string too_little_memory(Backend& backend, const BenchSettings& settings) {
   model.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
   const Network network(backend, model.network);
   constexpr int moments = 2;
-  const Index floats = plan_execution(backend, network, model).floats(network, moments) + 2 * network.input().count();
+  const Index floats = build_execution(backend, network, model).floats(network, moments) + 2 * network.input().count();
   const double needed = static_cast<double>(floats * size_of(ElementType::float32)) / 1e9, there = host_memory() / 1e9;
   if (needed <= there) return "";
   return fmt::format(

@@ -17,7 +17,7 @@
 namespace mrmf {
 namespace {
 
-constexpr std::size_t kMostLines = 32;  // of channels, or of classes
+constexpr std::size_t kMostLines = 32;  // most lines of channels, or of classes
 
 struct DataOptions {
   std::string config;
@@ -104,7 +104,7 @@ std::string misfit(Config config, const DatasetShape& train) {
   }
   try {
     const bool chosen = config.method.name == MethodName::automatic;  // the plan, whose resolutions fit
-    settle_labels(config, train, chosen ? std::vector{Extent{1, 1, 1}} : make_plan(config).resolutions());
+    resolve_labels(config, train, chosen ? std::vector{Extent{1, 1, 1}} : make_plan(config).resolutions());
   } catch (const ConfigError& error) {
     return std::string("the model does not fit the data: ") + error.what();
   }

@@ -9,12 +9,12 @@
 
 #include "io/coarsen.hpp"
 #include "kernels/check.hpp"
-#include "layers/front.hpp"
+#include "layers/stem.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/data_sample.hpp"
 #include "src/config/presets.hpp"
 #include "src/data/normalise.hpp"
-#include "src/exchange/parameters.hpp"
+#include "src/export/parameters.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
@@ -52,11 +52,11 @@ void require_measured(const std::string& path, const DataConfig& data) {
                         "config.toml: --config RUN/config.toml");
 }
 
-// Of "auto" only a front changes the network, and the file tells whether its model has one.
-void settle_method(Config& config, const SafetensorsFile& file, const Shape& sample) {
+// Only a stem of "auto" changes the network, and the file tells whether its model has one.
+void resolve_method(Config& config, const SafetensorsFile& file, const Shape& sample) {
   if (config.method.name != MethodName::automatic) return;
-  if (file.tensors().contains(std::string(kFront) + ".weight")) config = choose_schedule(config, sample).config;
-  if (config.method.top != TopRule::front) config.method = {};
+  if (file.tensors().contains(std::string(kStemLayer) + ".weight")) config = choose_schedule(config, sample).config;
+  if (config.method.top != TopRule::stem) config.method = {};
 }
 
 void import_model(const ImportOptions& options, Comm& world) {
@@ -68,7 +68,7 @@ void import_model(const ImportOptions& options, Comm& world) {
   const bool automatic = config.method.name == MethodName::automatic;
   const Extent resolution = automatic ? Extent{1, 1, 1} : make_plan(config).last.resolution;
   const Shape input = input_shape(options, config, resolution, file, world);
-  settle_method(config, file, input);
+  resolve_method(config, file, input);
   RunConfig run = config.run;
   run.device = Device::cpu;
   const auto backend = make_backend(run, world);

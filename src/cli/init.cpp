@@ -21,8 +21,8 @@
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
+#include "src/data/dataset_guess.hpp"
 #include "src/data/digits.hpp"
-#include "src/data/first_look.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/backend_choice.hpp"
@@ -34,7 +34,7 @@ namespace {
 
 constexpr int kMostBatch = 64, kLeastSteps = 20;
 constexpr const char* kOutput = "run.toml";
-constexpr double kMemoryShare = 0.4;  // of the node's, for models and batches
+constexpr double kMemoryShare = 0.4;  // share of the node's, for models and batches
 
 struct InitOptions {
   std::vector<std::string> files;
@@ -52,15 +52,15 @@ std::string folder_of(const InitOptions& options) {
 
 /// A configuration under construction, as text with comments.
 struct Draft {
-  FirstLook look;
+  DatasetGuess guess;
   DatasetShape shape;
   std::string data, model, loss;
   int batch = 1, epochs = 20;
 
   std::string text(const InitOptions& options) const {
     std::string labels;
-    if (!look.class_values.empty()) labels += "class_values = " + write_values(look.class_values) + "\n";
-    if (look.ignore) labels += fmt::format("ignore = {}\n", *look.ignore);
+    if (!guess.class_values.empty()) labels += "class_values = " + write_values(guess.class_values) + "\n";
+    if (guess.ignore) labels += fmt::format("ignore = {}\n", *guess.ignore);
     return "# Written by `mrmf init`. Every key: mrmf presets --keys.\n\n" + data + "\n" + model +
            fmt::format(
                "\n[training]\nloss = \"{}\"\n{}epochs = {}  # what one would give training at full resolution\n"
@@ -102,30 +102,30 @@ bool over_orders(const ChannelFacts& facts) {
 }
 
 /// A data set of the files, with all its finite rows or some of them.
-struct Part {
+struct DraftSplit {
   DatasetSpec spec;
   DatasetShape shape;
   Index lacking = 0;  ///< rows in which numbers are missing that are to be filled
 };
 
-Part part_of(const InitOptions& options, const FirstLook& look, const std::string& samples, const std::string& labels,
-             Comm& world) {
-  Part part;
+DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, const std::string& samples,
+                   const std::string& labels, Comm& world) {
+  DraftSplit part;
   part.spec.files = expand_patterns(options.files);
   part.spec.samples = samples;
   part.spec.labels = labels;
-  part.spec.more_labels = look.more_labels;
-  part.spec.rows = look.rows;
-  part.spec.groups = look.groups;
-  part.spec.axes = look.axes;
-  part.spec.packing = look.packing;
-  part.spec.form = {look.kind, look.kind == LabelKind::classes ? look.outputs : 0, look.ignore, CoarseLabels::shares,
-                    look.class_values};
+  part.spec.more_labels = guess.more_labels;
+  part.spec.rows = guess.rows;
+  part.spec.groups = guess.groups;
+  part.spec.axes = guess.axes;
+  part.spec.packing = guess.packing;
+  part.spec.form = {guess.kind, guess.kind == LabelKind::classes ? guess.outputs : 0, guess.ignore,
+                    CoarseLabels::shares, guess.class_values};
   part.shape = inspect_dataset(part.spec, world);
   part.spec.not_finite = NotFiniteRule::skip;
   const std::vector<Index> bad = rows_not_finite(part.spec, part.shape, world);
   // Attributes tell what is missing, or it is missing in most rows: it is not the rows that are bad.
-  if (!bad.empty() && (look.may_miss || 2 * std::ssize(bad) > part.shape.samples)) {
+  if (!bad.empty() && (guess.may_miss || 2 * std::ssize(bad) > part.shape.samples)) {
     DatasetSpec fill = part.spec;
     fill.not_finite = NotFiniteRule::fill;
     if (rows_not_finite(fill, part.shape, world).empty()) {
@@ -138,13 +138,13 @@ Part part_of(const InitOptions& options, const FirstLook& look, const std::strin
   return part;
 }
 
-constexpr double kValidation = 0.2;  // of the rows, where no data sets are there for it
+constexpr double kValidation = 0.2;  // share of the rows, where no data sets are there for it
 
 // The rows that the written split trains on.
-Part training_rows(const Part& all, const FirstLook& look, Comm& world) {
-  Part part = all;
-  part.spec.choice = {RowPart::train,       look.split_column, kValidation, DataConfig{}.split.seed, {},
-                      look.split_validation};
+DraftSplit training_rows(const DraftSplit& all, const DatasetGuess& guess, Comm& world) {
+  DraftSplit part = all;
+  part.spec.choice = {RowPart::train,        guess.split_column, kValidation, DataConfig{}.split.seed, {},
+                      guess.split_validation};
   if (all.spec.not_finite == NotFiniteRule::skip && all.shape.skipped.empty())
     part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
   part.shape = inspect_dataset(part.spec, world);
@@ -163,34 +163,35 @@ void require_numbers_there(const ChannelFacts& facts, const std::string& name, c
 
 // The units of samples and labels. `parts` are all rows, of training data first. Logarithms are for numbers that have
 // one in all of them. Adds reasons.
-std::string normalisation(FirstLook& look, const Part& train, const std::vector<Part>& parts, Comm& world) {
+std::string normalisation(DatasetGuess& guess, const DraftSplit& train, const std::vector<DraftSplit>& parts,
+                          Comm& world) {
   constexpr Index kFewRows = 10;
   const bool few = train.shape.samples < kFewRows;
-  const auto facts_in = [&](const Part& part, NumbersOf of) {
+  const auto facts_in = [&](const DraftSplit& part, NumbersOf of) {
     return channel_facts(numbers_of(part.spec, part.shape, of), false, world);
   };
   const ChannelFacts samples = facts_in(train, NumbersOf::samples);
-  require_numbers_there(samples, look.samples, "--samples");
+  require_numbers_there(samples, guess.samples, "--samples");
   require_digits(train.spec, train.shape, NumbersOf::samples, samples, world);
   bool logarithm = over_orders(samples);
-  for (const Part& part : parts)
+  for (const DraftSplit& part : parts)
     if (logarithm) logarithm = std::ranges::min(facts_in(part, NumbersOf::samples).least) >= 0;
   const std::string text = units("sample", logarithm ? "log1p_" : "", samples, few,
                                  [&] { return facts_in(parts.front(), NumbersOf::samples); });
-  if (look.kind != LabelKind::numbers) return text;
+  if (guess.kind != LabelKind::numbers) return text;
   const ChannelFacts labels = facts_in(train, NumbersOf::labels);
   require_digits(train.spec, train.shape, NumbersOf::labels, labels, world);
   if (const auto numbered = like_identifiers(train.spec, NumbersOf::labels, labels))
-    look.reasons.push_back(*numbered + "; name others with --labels");
+    guess.reasons.push_back(*numbered + "; name others with --labels");
   return text + units("label", "", labels, few, [&] { return facts_in(parts.front(), NumbersOf::labels); });
 }
 
 // How many numbers are missing, in how many rows, where they are to be filled; "" where none is.
-std::string missing_text(std::vector<Part>& parts, Comm& world) {
-  if (std::ranges::none_of(parts, [](const Part& part) { return part.lacking > 0; })) return "";
+std::string missing_text(std::vector<DraftSplit>& parts, Comm& world) {
+  if (std::ranges::none_of(parts, [](const DraftSplit& part) { return part.lacking > 0; })) return "";
   double missing = 0;
   Index lacking = 0, rows = 0;
-  for (Part& part : parts) {
+  for (DraftSplit& part : parts) {
     part.spec.not_finite = NotFiniteRule::fill;  // one rule is for all
     missing += channel_facts(numbers_of(part.spec, part.shape, NumbersOf::samples), false, world).missing();
     lacking += part.lacking;
@@ -201,63 +202,63 @@ std::string missing_text(std::vector<Part>& parts, Comm& world) {
 }
 
 // A run would refuse files that name the same rows twice.
-void require_once(const std::vector<Part>& parts, Comm& world) {
+void require_once(const std::vector<DraftSplit>& parts, Comm& world) {
   DatasetSpec train = parts.front().spec, validation = parts.back().spec;
   if (parts.size() == 1) train.choice.part = RowPart::train, validation.choice.part = RowPart::validation;
   require_distinct_rows({train, parts.front().shape}, {validation, parts.back().shape}, world);
 }
 
 // Channels that could be taken for positions are named, so that nobody asks about them again.
-std::string channels_line(const FirstLook& look, const Shape& sample) {
+std::string channels_line(const DatasetGuess& guess, const Shape& sample) {
   Config config;
-  config.data.train.axes = look.axes;
+  config.data.train.axes = guess.axes;
   if (sample_warnings(config, sample).empty()) return "";
   return fmt::format("channels = {}  # the last axis\n", sample.channels);
 }
 
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
-  const FirstLook& look = draft.look;
-  std::vector<Part> parts{part_of(options, look, look.samples, look.labels, world)};
-  const bool given = !look.validation_samples.empty();
-  if (given) parts.push_back(part_of(options, look, look.validation_samples, look.validation_labels, world));
+  const DatasetGuess& guess = draft.guess;
+  std::vector<DraftSplit> parts{part_of(options, guess, guess.samples, guess.labels, world)};
+  const bool given = !guess.validation_samples.empty();
+  if (given) parts.push_back(part_of(options, guess, guess.validation_samples, guess.validation_labels, world));
   require_once(parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;
-  for (const Part& part : parts) {
+  for (const DraftSplit& part : parts) {
     skipped += std::ssize(part.shape.skipped);
     rows += part.shape.samples + std::ssize(part.shape.skipped);
   }
   if (skipped > 0)
-    draft.look.reasons.push_back(fmt::format("{} of {} rows hold NaN or infinity and are left out", skipped, rows));
+    draft.guess.reasons.push_back(fmt::format("{} of {} rows hold NaN or infinity and are left out", skipped, rows));
   const std::string missing = missing_text(parts, world);
-  if (!missing.empty()) draft.look.reasons.push_back(missing);
-  const Part train = given ? parts.front() : training_rows(parts.front(), look, world);
-  if (!train.shape.unused.empty()) draft.look.reasons.push_back(train.shape.unused);
+  if (!missing.empty()) draft.guess.reasons.push_back(missing);
+  const DraftSplit train = given ? parts.front() : training_rows(parts.front(), guess, world);
+  if (!train.shape.unused.empty()) draft.guess.reasons.push_back(train.shape.unused);
   std::vector<std::string> files;
   for (const std::string& file : options.files) files.push_back(quoted(file));
   std::string& text = draft.data;
-  for (const std::string& reason : look.reasons) text += "# " + reason + "\n";
+  for (const std::string& reason : guess.reasons) text += "# " + reason + "\n";
   text += fmt::format("# {} samples of {}\n[data]\nfiles = [{}]\n", draft.shape.samples, to_string(draft.shape.sample),
                       fmt::join(files, ", "));
-  if (look.rows != RowForm::axis)
-    text += fmt::format("rows = \"{}\"\n", look.rows == RowForm::files ? "files" : "groups");
-  if (!look.groups.empty()) text += "groups = " + quoted(look.groups) + "\n";
-  if (look.packing == PackingRule::ignore) text += "packing = \"ignore\"  # numbers as they are stored\n";
-  if (!look.axes.empty()) text += "axes = " + quoted(look.axes) + "\n";
-  text += channels_line(look, draft.shape.sample);
+  if (guess.rows != RowForm::axis)
+    text += fmt::format("rows = \"{}\"\n", guess.rows == RowForm::files ? "files" : "groups");
+  if (!guess.groups.empty()) text += "groups = " + quoted(guess.groups) + "\n";
+  if (guess.packing == PackingRule::ignore) text += "packing = \"ignore\"  # numbers as they are stored\n";
+  if (!guess.axes.empty()) text += "axes = " + quoted(guess.axes) + "\n";
+  text += channels_line(guess, draft.shape.sample);
   const auto split = [](const std::string& part, const std::string& samples, const std::string& labels) {
     return fmt::format("{} = {{ samples = {}, labels = {} }}\n", part, quoted(samples), quoted(labels));
   };
-  if (look.more_labels.empty())
-    text += split("train", look.samples, look.labels);
+  if (guess.more_labels.empty())
+    text += split("train", guess.samples, guess.labels);
   else
-    text += fmt::format("train = {{ samples = {}, labels = {} }}\n", quoted(look.samples),
+    text += fmt::format("train = {{ samples = {}, labels = {} }}\n", quoted(guess.samples),
                         write(parts.front().spec.label_names(), {}));
   if (given)
-    text += split("validation", look.validation_samples, look.validation_labels);
-  else if (!look.split_column.empty())
-    text += fmt::format("split = {{ column = {}{} }}\n", quoted(look.split_column),
-                        look.split_validation.empty() ? "" : ", validation = " + write_values(look.split_validation));
+    text += split("validation", guess.validation_samples, guess.validation_labels);
+  else if (!guess.split_column.empty())
+    text += fmt::format("split = {{ column = {}{} }}\n", quoted(guess.split_column),
+                        guess.split_validation.empty() ? "" : ", validation = " + write_values(guess.split_validation));
   else
     text += fmt::format(
         "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
@@ -266,7 +267,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
     text += "not_finite = \"fill\"  # of missing numbers; mask = true adds a channel that says where they are\n";
   else if (skipped > 0)
     text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
-  text += normalisation(draft.look, train, parts, world);
+  text += normalisation(draft.guess, train, parts, world);
 }
 
 // How often all axes can be halved down to `least` positions; with `exactly`, without a remainder.
@@ -283,10 +284,10 @@ int halvings(const Shape& sample, Index least, bool exactly) {
 
 void describe_model(Draft& draft) {
   const Shape& sample = draft.shape.sample;
-  const Index outputs = draft.look.outputs;
-  draft.loss = draft.look.kind == LabelKind::classes         ? "cross_entropy"
-               : draft.look.kind == LabelKind::probabilities ? "binary_cross_entropy"
-                                                             : "mse";
+  const Index outputs = draft.guess.outputs;
+  draft.loss = draft.guess.kind == LabelKind::classes         ? "cross_entropy"
+               : draft.guess.kind == LabelKind::probabilities ? "binary_cross_entropy"
+                                                              : "mse";
   if (sample.axes == 0) {
     draft.model = "# No positions, so there is nothing to average: dense layers alone.\n";
     for (int i = 0; i < 2; ++i)
@@ -326,7 +327,7 @@ void choose_batch(Draft& draft, const InitOptions& options, Comm& world) {
     cpu.device = Device::cpu;
     const auto backend = make_backend(cpu, world);
     NetworkSettings network{draft.shape.sample, draft.batch, config.model.layers, config.model.bottom};
-    settle_axes(network.layers, draft.shape.sample.axes);
+    resolve_axes(network.layers, draft.shape.sample.axes);
     MemoryCount memory(*backend, config.training, 0);
     if (static_cast<double>(memory.add(network).all()) < kMemoryShare * host_memory()) return;
   }
@@ -341,19 +342,19 @@ void write_config(const InitOptions& options, Comm& world) {
       for (const std::string& file : files) Hdf5File::open(file, Comm::self());  // of two mistakes, the input's is told
       require_output(options.output, options.replace, all_inputs(options.output, files));
     }
-    draft.look = look_at_files(files, options.names);
+    draft.guess = guess_datasets(files, options.names);
   });
   describe_data(draft, options, world);
   describe_model(draft);
   choose_batch(draft, options, world);
   const std::string text = draft.text(options);
   Config config = parse_config(text, options.output, {});
-  settle_axes(config.model.layers, draft.shape.sample.axes);
-  settle_labels(config, draft.shape, {{1, 1, 1}});  // what was guessed must fit
+  resolve_axes(config.model.layers, draft.shape.sample.axes);
+  resolve_labels(config, draft.shape, {{1, 1, 1}});  // what was guessed must fit
   collective_try(world, [&] {
     if (!world.root()) return;
     write_file(options.output, text, options.replace);
-    for (const std::string& reason : draft.look.reasons) std::cout << reason << "\n";
+    for (const std::string& reason : draft.guess.reasons) std::cout << reason << "\n";
     std::cout << fmt::format("{0}: written; see what it comes to with `mrmf plan {0}`, train with `mrmf train {0}`\n",
                              options.output);
   });

@@ -51,7 +51,9 @@ std::string from_text(const Network& network, std::size_t i) {
   return network.wiring()[i] == std::vector{i} ? "" : fmt::format("{}", fmt::join(network.entry(i).spec.from, ", "));
 }
 
-std::string place_text(const Place& place) { return fmt::format("{:.2f}", 4e-6 * static_cast<double>(place.first)); }
+std::string place_text(const ArenaSpan& place) {
+  return fmt::format("{:.2f}", 4e-6 * static_cast<double>(place.first));
+}
 
 /// A line of the table, and an entry of the JSON.
 struct LayerFacts {
@@ -59,7 +61,7 @@ struct LayerFacts {
   bool top = false;
   Shape output;
   Index parameters = 0;
-  double flop = 0;             ///< of a sample's forward
+  double flop = 0;             ///< flop of a sample's forward
   const Unit* last = nullptr;  ///< the unit that ends with this layer; of fused layers only the last output is stored
   bool own_memory() const { return last != nullptr && !last->memory.in_place; }
 };
@@ -71,7 +73,8 @@ struct NetworkFacts {
   Extent resolution{1, 1, 1};
   RunMemory memory;
   Grid grid{};  ///< the memory is that of its first block's rank; the network is of whole samples
-  Index batch = 0, parts = 1, rows = 0;  ///< of a rank; computed in so many parts, of at most so many rows
+  Index batch = 0, parts = 1,
+        rows = 0;  ///< batch, parts and rows of a rank; computed in so many parts, of at most so many rows
   std::vector<LayerFacts> layers{};
   Index outputs = 0, state = 0;  ///< floats that a sample's stored outputs take; running statistics
 };
@@ -79,7 +82,7 @@ struct NetworkFacts {
 NetworkFacts network_facts(Backend& backend, const NetworkSettings& settings, const Extent& resolution,
                            const RunMemory& memory) {
   Network network(backend, settings);
-  Execution execution = plan_execution(backend, network, {settings, 0, true});
+  Execution execution = build_execution(backend, network, {settings, 0, true});
   NetworkFacts facts{std::move(network), std::move(execution), resolution, memory};
   facts.rows = settings.max_rows;
   for (const Unit& unit : facts.execution.units) {
@@ -94,7 +97,7 @@ NetworkFacts network_facts(Backend& backend, const NetworkSettings& settings, co
   return facts;
 }
 
-/// Of the columns that hold names; from: 0 where every layer reads the one before it.
+/// Widths of the columns that hold names; from: 0 where every layer reads the one before it.
 struct NameWidths {
   std::size_t name = 14, from = 0;
 };
@@ -150,7 +153,7 @@ using Json = nlohmann::ordered_json;
 
 // Memory in bytes; what the table shows as "-" is null.
 Json layer_json(const LayerFacts& layer) {
-  const auto place = [&](const Place& at) { return Json(4 * at.first); };
+  const auto place = [&](const ArenaSpan& at) { return Json(4 * at.first); };
   return {{"name", layer.name},
           {"from", layer.from},
           {"group", layer.top ? "top" : "bottom"},
@@ -285,7 +288,7 @@ HeldData held_data(const Config& config, Comm& world) {
   };
   add(config.data.train, false);
   if (absent(config.data.validation.files).empty()) add(config.data.validation, true);
-  held.stores = plan_memory(config.data, held.parts, world, ranks_of_same(host_name(), world).size()).stores;
+  held.stores = budget_memory(config.data, held.parts, world, ranks_of_same(host_name(), world).size()).stores;
   return held;
 }
 
@@ -299,8 +302,8 @@ void print_model(const InspectOptions& options, Comm& world) {
   if (of.train) held = held_data(config, world);
   if (held) {
     require_channels(config.data, sample);
-    Config settled = config;
-    settle_labels(settled, held->parts.front().shape, make_plan(config).resolutions());
+    Config resolved = config;
+    resolve_labels(resolved, held->parts.front().shape, make_plan(config).resolutions());
   }
   print_warnings(config_warnings(config), world);
   print_warnings(sample_warnings(config, sample), world);

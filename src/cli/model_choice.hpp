@@ -26,7 +26,7 @@ struct ModelChoice {
 /// Which of a run's models is wanted.
 struct WantedModel {
   bool checkpoint = false;          ///< the newest checkpoint's, of a run that is not done
-  std::optional<WhichEpoch> epoch;  ///< of a run that is done; the best unless given
+  std::optional<WhichEpoch> epoch;  ///< epoch of a run that is done; the best unless given
 };
 
 /// `from` is a run's folder or a model file. DataError when there is no such model, with what to do. Collective.

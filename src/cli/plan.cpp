@@ -22,7 +22,7 @@
 #include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
-#include "src/method/settled_run.hpp"
+#include "src/method/resolved_run.hpp"
 #include "src/plan/labels.hpp"
 #include "src/run/run_cost.hpp"
 
@@ -83,7 +83,7 @@ Config without_method(Config config) {
 }
 
 // The baseline beside what was planned for ranks: with its last phase's batch and grid.
-Config beside(Config baseline, const std::optional<RanksPlan>& ranks) {
+Config beside(Config baseline, const std::optional<RanksProposal>& ranks) {
   if (!ranks || !ranks->config) return baseline;
   baseline.training.batch = ranks->config->training.batch;
   baseline.run.grid = {ranks->config->run.grid.back()};
@@ -93,13 +93,14 @@ Config beside(Config baseline, const std::optional<RanksPlan>& ranks) {
 std::string cost_text(const RunCost& cost, const Plan& plan, const Shape& sample) {
   std::string text = fmt::format("cost: {}{:.2f} epochs at full resolution, by arithmetic on samples of {}",
                                  may_end_early(plan) ? "at most " : "", cost.epochs, to_string(sample));
-  if (cost.statistics > 0) text += fmt::format("; {:.2f} of them for new statistics of batch norms", cost.statistics);
-  if (cost.looks > 0) text += fmt::format("; {:.2f} of them for looks", cost.looks);
+  if (cost.statistics > 0)
+    text += fmt::format("; {:.2f} of them for the recalibration of batch norms", cost.statistics);
+  if (cost.probes > 0) text += fmt::format("; {:.2f} of them for probes", cost.probes);
   if (!cost.complete())
     text +=
         fmt::format("; without {}{}{}, because the number of samples is not known (--samples)",
-                    cost.without_statistics ? "new statistics of batch norms" : "",
-                    cost.without_statistics && cost.without_looks ? " and " : "", cost.without_looks ? "looks" : "");
+                    cost.without_statistics ? "recalibration of batch norms" : "",
+                    cost.without_statistics && cost.without_probes ? " and " : "", cost.without_probes ? "probes" : "");
   return text + "\n";
 }
 
@@ -120,14 +121,14 @@ std::string baseline_text(const Costs& costs, const Plan& plan, int epochs) {
 
 // The plan as the run folder keeps it, with what the text says of its cost.
 std::string plan_json(const Plan& plan, const std::optional<DataSample>& sample, const std::optional<Costs>& costs,
-                      const std::optional<AutoSchedule>& chosen, const std::optional<RanksPlan>& ranks) {
+                      const std::optional<AutoSchedule>& chosen, const std::optional<RanksProposal>& ranks) {
   auto json = nlohmann::json::parse(to_json(plan));
   if (costs) {
     json["sample"] = to_string(sample->shape);
     json["cost_epochs"] = costs->run.epochs;
     json["cost_complete"] = costs->run.complete();
     json["statistics_cost_epochs"] = costs->run.statistics;
-    json["looks_cost_epochs"] = costs->run.looks;
+    json["probes_cost_epochs"] = costs->run.probes;
     json["may_end_early"] = may_end_early(plan);
   }
   if (costs && costs->baseline) json["baseline_cost_epochs"] = costs->baseline->epochs;
@@ -180,11 +181,11 @@ void print_plan(const PlanOptions& options, Comm& world) {
   const Plan plan = make_plan(config);
   print_warnings(config_warnings(config), world);
   if (sample && sample->train) {
-    Config settled = config;
-    settle_labels(settled, *sample->train, plan.resolutions());
+    Config resolved = config;
+    resolve_labels(resolved, *sample->train, plan.resolutions());
     print_warnings(sample_warnings(config, sample->shape), world);
   }
-  std::optional<RanksPlan> ranks;
+  std::optional<RanksProposal> ranks;
   if (options.ranks.ranks > 0) {
     if (!sample) throw ConfigError("plan --ranks needs the shape of a sample; correct data.files, or give --sample");
     ranks = plan_ranks(config, *sample, counted, world);

@@ -33,7 +33,7 @@ SearchSettings search_settings(const Config& config, const DataSample& sample, c
   return settings;
 }
 
-std::unique_ptr<CostModel> costs_of(const Config& config, const RanksOptions& options, const RankPlaces& ranks) {
+std::unique_ptr<CostModel> costs_of(const Config& config, const RanksOptions& options, const RankLayout& ranks) {
   if (!options.machine.empty()) return roofline_costs(options.machine, config.run.precision);
   const std::string file = options.tables.empty() ? tables_file() : options.tables;
   if (std::error_code none; !std::filesystem::exists(file, none))
@@ -74,39 +74,39 @@ RanksOptions with_counts(RanksOptions options, const Config& config, const DataS
   return options;
 }
 
-RanksPlan plan_ranks(const Config& config, const DataSample& sample, const RanksOptions& options, Comm& world) {
+RanksProposal plan_ranks(const Config& config, const DataSample& sample, const RanksOptions& options, Comm& world) {
   const SearchSettings settings = search_settings(config, sample, options);
   const std::unique_ptr<CostModel> costs = costs_of(config, options, settings.ranks);
   RunConfig cpu = config.run;
   cpu.device = Device::cpu;
   const auto backend = make_backend(cpu, world);
   const Plan plan = make_plan(config);
-  RanksPlan found;
+  RanksProposal found;
   found.model = costs->description(), found.assumptions = costs->assumptions();
   found.phases = search_grids(*backend, *costs, config, plan, settings);
   found.all = one_grid(found.phases);
-  found.splits = search_splits(*backend, *costs, config, plan, settings, found.phases);
+  found.splits = search_team_sizes(*backend, *costs, config, plan, settings, found.phases);
   const double all = settings.samples + settings.validated;
   found.by_resolution =
       grid_per_resolution(plan, found.phases, settings.streamed ? 0 : costs->read(all * settings.sample_bytes));
   found.ranks = settings.ranks.ranks, found.axes = sample.shape.axes, found.layers = options.layers;
   if (const std::vector<Grid> grids = found.grids(); !grids.empty()) {
-    found.run = planned_run(plan, found.phases, grids);
+    found.run = proposed_run(plan, found.phases, grids);
     found.run.ranks = settings.ranks.ranks;
-    if (!found.splits.empty()) found.run.split = {found.splits.front().dense, found.splits.front().coarse};
-    found.config = planned_config(config, found.run);
+    if (!found.splits.empty()) found.run.team_shares = {found.splits.front().dense, found.splits.front().coarse};
+    found.config = proposed_config(config, found.run);
   }
   return found;
 }
 
-std::vector<Grid> RanksPlan::grids() const {
+std::vector<Grid> RanksProposal::grids() const {
   constexpr double kWorth = 0.99;  // less would be the predictions' noise
   if (by_resolution && (all.empty() || by_resolution->seconds < kWorth * all.front().seconds))
     return by_resolution->grids;
   return all.empty() ? std::vector<Grid>{} : std::vector{all.front().grid};
 }
 
-Config with_grid(const RanksPlan& plan) {
+Config with_grid(const RanksProposal& plan) {
   if (!plan.config)
     throw ConfigError(
         "no grids of these ranks fit all phases of a resolution; see which fit each phase with mrmf plan --ranks");

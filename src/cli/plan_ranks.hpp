@@ -10,8 +10,8 @@
 
 #include "mpi/comm.hpp"
 #include "src/cli/data_sample.hpp"
-#include "src/planner/planned_config.hpp"
-#include "src/planner/team_split.hpp"
+#include "src/planner/proposed_config.hpp"
+#include "src/planner/team_sizes.hpp"
 
 namespace mrmf {
 
@@ -32,16 +32,16 @@ void add_ranks(CLI::App& plan, RanksOptions& options);
 RanksOptions with_counts(RanksOptions options, const Config& config, const DataSample& sample, Comm& world);
 
 /// What the search found, and by which model.
-struct RanksPlan {
+struct RanksProposal {
   std::string model;
   std::vector<std::string> assumptions;
   std::vector<PhaseChoices> phases;
   std::vector<OneGrid> all;  ///< grids for the whole run
   std::optional<GridPerResolution> by_resolution;
-  std::vector<TeamSplit> splits;  ///< of concurrent teams
+  std::vector<TeamChoice> splits;  ///< splits of concurrent teams
   int ranks = 1, axes = 1;
   bool layers = false;
-  PlannedRun run;                ///< the best of it
+  ProposedRun run;               ///< the best of it
   std::optional<Config> config;  ///< with that; none: no grids fit
 
   /// The best single grid, or one for each resolution where these are predicted at least 1 % faster. Empty: none fit.
@@ -49,11 +49,11 @@ struct RanksPlan {
 };
 
 /// `options`: with_counts(). Collective. ConfigError where nothing fits, DataError without tables.
-RanksPlan plan_ranks(const Config& config, const DataSample& sample, const RanksOptions& options, Comm& world);
+RanksProposal plan_ranks(const Config& config, const DataSample& sample, const RanksOptions& options, Comm& world);
 
-std::string to_text(const RanksPlan& plan);
-nlohmann::ordered_json to_json(const RanksPlan& plan);
+std::string to_text(const RanksProposal& plan);
+nlohmann::ordered_json to_json(const RanksProposal& plan);
 /// The configuration with the best grids, batches and split. ConfigError where nothing fits.
-Config with_grid(const RanksPlan& plan);
+Config with_grid(const RanksProposal& plan);
 
 }  // namespace mrmf

@@ -19,7 +19,7 @@ std::string grid_text(const Grid& grid, int ranks, int axes) {
                      ranks == grid.ranks() ? "" : "s");
 }
 
-std::string choice_text(const GridChoice& choice, const RanksPlan& plan) {
+std::string choice_text(const GridChoice& choice, const RanksProposal& plan) {
   return fmt::format("grid {}, batch {}: {:.4g} s an epoch", grid_text(choice.grid, plan.ranks, plan.axes),
                      choice.batch, choice.seconds());
 }
@@ -86,10 +86,10 @@ std::string costs_text(const GridChoice& choice, int axes) {
   return text;
 }
 
-std::string phase_text(const PhaseChoices& phase, const RanksPlan& plan) {
+std::string phase_text(const PhaseChoices& phase, const RanksProposal& plan) {
   const GridChoice& best = phase.fitting.front();
   const Prediction& p = best.prediction;
-  std::string text = fmt::format("{}: {} samples a step over all ranks, {} steps an epoch\n", place_text(phase.phase),
+  std::string text = fmt::format("{}: {} samples a step over all ranks, {} steps an epoch\n", phase_text(phase.phase),
                                  phase.mini_batch, p.steps);
   text += fmt::format("  {}\n{}", choice_text(best, plan), split_text(p.epoch));
   text += fmt::format("    memory of a rank {:.4g} GB and the program; it sends {:.4g} MB to its group in a step\n",
@@ -159,12 +159,12 @@ nlohmann::ordered_json choice_json(const GridChoice& choice, int axes) {
 }
 
 // The stages whose models two teams train at once.
-std::string splits_text(const RanksPlan& plan) {
+std::string splits_text(const RanksProposal& plan) {
   constexpr std::size_t kShown = 16;
   std::string text =
       "teams that train at once, by the ranks of the dense and the coarse one, and the seconds of all their epochs\n";
   for (std::size_t i = 0; i < std::min(plan.splits.size(), kShown); ++i) {
-    const TeamSplit& split = plan.splits[i];
+    const TeamChoice& split = plan.splits[i];
     std::vector<std::string> stages;
     for (const StageTeams& stage : split.stages)
       stages.push_back(fmt::format("stage {} dense {:.4g} s, coarse {:.4g} s", stage.stage, stage.dense, stage.coarse));
@@ -174,13 +174,13 @@ std::string splits_text(const RanksPlan& plan) {
   return text;
 }
 
-bool trained_at_once(const RanksPlan& plan, const Phase& phase) {
+bool trained_at_once(const RanksProposal& plan, const Phase& phase) {
   return !plan.splits.empty() && std::ranges::any_of(plan.splits.front().stages, [&](const StageTeams& stage) {
     return stage.stage == phase.stage && !phase.last();
   });
 }
 
-std::string one_grid_text(const RanksPlan& plan) {
+std::string one_grid_text(const RanksProposal& plan) {
   if (plan.all.empty()) return "no one grid fits all phases\n";
   const OneGrid& one = plan.all.front();
   std::string text = fmt::format("one grid for the whole run: {}, at most {:.4g} s of epochs",
@@ -191,7 +191,7 @@ std::string one_grid_text(const RanksPlan& plan) {
 }
 
 // "" where one grid is as good.
-std::string by_resolution_text(const RanksPlan& plan) {
+std::string by_resolution_text(const RanksProposal& plan) {
   if (plan.grids().size() < 2) return "";
   const GridPerResolution& found = *plan.by_resolution;
   std::string text = fmt::format("a grid for each resolution: {}, at most {:.4g} s of epochs",
@@ -201,16 +201,16 @@ std::string by_resolution_text(const RanksPlan& plan) {
   return text + "\n";
 }
 
-std::string keys_text(const RanksPlan& plan) {
+std::string keys_text(const RanksProposal& plan) {
   if (!plan.config) return "";
   std::string text;
-  for (const std::string& key : planned_keys(*plan.config, plan.run, plan.axes)) text += "  " + key + "\n";
+  for (const std::string& key : proposed_keys(*plan.config, plan.run, plan.axes)) text += "  " + key + "\n";
   return text;
 }
 
 }  // namespace
 
-std::string to_text(const RanksPlan& plan) {
+std::string to_text(const RanksProposal& plan) {
   std::string text =
       fmt::format("\n{} for {} ranks, by {}\n", plan.splits.empty() ? "grids" : "teams", plan.ranks, plan.model);
   for (const std::string& line : plan.assumptions) text += "  assumed: " + line + "\n";
@@ -221,13 +221,13 @@ std::string to_text(const RanksPlan& plan) {
   return text + keys_text(plan);
 }
 
-nlohmann::ordered_json to_json(const RanksPlan& plan) {
+nlohmann::ordered_json to_json(const RanksProposal& plan) {
   nlohmann::ordered_json phases = nlohmann::ordered_json::array(), all = nlohmann::ordered_json::array(),
                          splits = nlohmann::ordered_json::array(), by_resolution = nullptr;
   for (const PhaseChoices& phase : plan.phases) {
     nlohmann::ordered_json choices = nlohmann::ordered_json::array();
     for (const GridChoice& choice : phase.fitting) choices.push_back(choice_json(choice, plan.axes));
-    phases.push_back({{"phase", place_text(phase.phase)},
+    phases.push_back({{"phase", phase_text(phase.phase)},
                       {"mini_batch", phase.mini_batch},
                       {"epochs", phase.phase.stop.epochs},
                       {"grids", choices},
@@ -236,7 +236,7 @@ nlohmann::ordered_json to_json(const RanksPlan& plan) {
   }
   for (const OneGrid& one : plan.all)
     all.push_back({{"grid", grid_json(one.grid, plan.axes)}, {"seconds", one.seconds}});
-  for (const TeamSplit& split : plan.splits) {
+  for (const TeamChoice& split : plan.splits) {
     splits.push_back({{"split", {split.dense, split.coarse}}, {"seconds", split.seconds()}});
     for (const StageTeams& stage : split.stages)
       splits.back()["stages"].push_back(
@@ -247,7 +247,7 @@ nlohmann::ordered_json to_json(const RanksPlan& plan) {
                      {"seconds", plan.by_resolution->seconds},
                      {"reading_seconds", plan.by_resolution->reading}};
   nlohmann::ordered_json keys = nlohmann::ordered_json::array();
-  if (plan.config) keys = planned_keys(*plan.config, plan.run, plan.axes);
+  if (plan.config) keys = proposed_keys(*plan.config, plan.run, plan.axes);
   return {{"ranks", plan.ranks}, {"costs", plan.model}, {"assumptions", plan.assumptions},
           {"phases", phases},    {"whole_run", all},    {"by_resolution", by_resolution},
           {"splits", splits},    {"keys", keys}};

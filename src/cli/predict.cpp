@@ -115,7 +115,7 @@ class Predictions {
     describe(of_outputs, others);
   }
 
-  /// Of every model's every pass over the same rows, one after the other.
+  /// Adds a batch of every model's every pass over the same rows, one after the other.
   void add(const Evaluated& batch) {
     std::vector<float> y(batch.outputs.begin(), batch.outputs.end());
     undo(batch.by.labels, 0, y);

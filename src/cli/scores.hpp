@@ -17,7 +17,7 @@ class Scores {
  public:
   Scores(Task task, const Shape& output, Index target_channels);
 
-  /// Of rows in the host's memory, float32 and unpadded; `loss` is their sum.
+  /// Adds rows in the host's memory, float32 and unpadded; `loss` is their sum.
   void add(ConstSpan y, ConstSpan target, double loss);
   /// Adds those of all ranks. Collective.
   void sum(Comm& world);
@@ -45,7 +45,7 @@ class Scores {
   bool positions_;
   MetricSums sums_;
   std::vector<double> confusion_;           // classes: [label][prediction]
-  double loss_ = 0, labelled_samples_ = 0;  // of samples
+  double loss_ = 0, labelled_samples_ = 0;  // loss and labelled samples of samples
   double in_first_ = 0, labelled_ = 0;      // of labels
 };
 

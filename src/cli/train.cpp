@@ -23,7 +23,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;
   bool overwrite = false;
   bool changed_data = false;
-  std::string run;  ///< instead of `config`: the folder of a run that goes on
+  std::string run;  ///< instead of `config`: the folder of a resumed run
 };
 
 /// What is to be trained.
@@ -42,7 +42,7 @@ bool sets(const std::vector<std::string>& overrides, const std::string& key) {
   });
 }
 
-// The configuration of a run that goes on, with other epochs for its last phase if that is asked for.
+// The configuration of a resumed run, with other epochs for its last phase if that is asked for.
 Asked read_continued(const TrainOptions& options) {
   const std::string file = options.run + "/config.toml";
   std::error_code none;
@@ -52,7 +52,7 @@ Asked read_continued(const TrainOptions& options) {
   const Config kept = read_config(file, {}, Writer::run);
   Config config = read_config(file, options.overrides, Writer::run);
   if (config.run.folder != kept.run.folder)
-    throw ConfigError("--continue " + options.run + " goes on in that folder; leave --set run.folder out");
+    throw ConfigError("--continue " + options.run + " continues in that folder; leave --set run.folder out");
   const bool by_training = sets(options.overrides, "training.epochs") || config.training.epochs != kept.training.epochs;
   const int had = last_epochs(kept), wanted = by_training ? config.training.epochs : last_epochs(config);
   if (wanted < had)
@@ -63,7 +63,7 @@ Asked read_continued(const TrainOptions& options) {
         fmt::format("--continue {}: the run is done; for more than its {} epochs give --set "
                     "training.epochs=...",
                     options.run, had));
-  // Written as the run has it, unless there are more: the command that began the run then goes on with it, too.
+  // Written as the run has it, unless there are more: the command that began the run then continues it, too.
   config.training.epochs = kept.training.epochs;
   config.method.finetune.epochs = kept.method.finetune.epochs;
   if (wanted != had) set_last_epochs(config, wanted);
@@ -75,8 +75,7 @@ Asked read_asked(const TrainOptions& options) {
   if (options.run.empty() == options.config.empty())
     throw ConfigError("train: name a configuration file, or a run's folder with --continue, and not both");
   if (options.run.empty()) return {read_config(options.config, options.overrides)};
-  if (options.overwrite)
-    throw ConfigError("train: --continue goes on with a run, and --overwrite begins anew; keep one");
+  if (options.overwrite) throw ConfigError("train: --continue continues a run, and --overwrite begins anew; keep one");
   return read_continued(options);
 }
 

@@ -89,7 +89,7 @@ std::vector<Trait> traits(const ModelChoice& choice, const std::string& sample) 
   throw ConfigError("predict: " + a + " and " + b + " cannot predict together: " + why);
 }
 
-// Of several models, before any data are read. Collective.
+// All models are of one kind. Runs before any data are read. Collective.
 void require_one_kind(const ModelOptions& options, const std::vector<ModelChoice>& choices, Comm& world) {
   if (choices.size() < 2) return;
   std::vector<Trait> first;
@@ -124,7 +124,7 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
   }
 }
 
-// Of samples that were named on the command line, where validation rows are meant.
+// Says which samples that were named on the command line trained a model, where validation rows are meant.
 void tell_training_rows(const ModelOptions& options, const std::vector<ModelChoice>& choices, const Trained& t,
                         std::ostream& told, Comm& world) {
   if ((options.files.empty() && options.samples.empty() && options.groups.empty()) || options.split == SplitName::train)
@@ -159,8 +159,8 @@ void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& wo
   OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
   order.shards = order.ranks;
   order.shuffle = false;
-  const MemoryPlan memory = plan_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
-                                        ranks_of_same(host_name(), world).size());
+  const MemoryBudget memory = budget_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
+                                            ranks_of_same(host_name(), world).size());
   StoreSettings settings = memory.stores.front();
   settings.samples = samples;
   if (labels == LabelUse::needed) settings.labels = label_map(t.config, t.shape.label);
@@ -215,7 +215,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   compare_samples(choice, t, told, world);  // of several models the samples are alike
   require_channels(t.config.data, t.shape.sample);
   require_same_data(t.spec, &t.shape, world);
-  if (labels == LabelUse::needed) settle_labels(t.config, t.shape, {t.resolution});
+  if (labels == LabelUse::needed) resolve_labels(t.config, t.shape, {t.resolution});
   t.spec.form = t.config.data.train.form;
   std::vector<ChannelMap> units;
   for (const ModelChoice& one : choices) {

@@ -74,7 +74,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world);
 /// How often each model is run on a batch.
 struct Passes {
   int dropout = 0;         ///< passes with dropout; 0: one without
-  std::uint64_t seed = 1;  ///< of their masks
+  std::uint64_t seed = 1;  ///< seed of their masks
   int of_each() const { return dropout > 0 ? dropout : 1; }
 };
 

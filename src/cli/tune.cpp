@@ -89,7 +89,7 @@ void print_price(const TuneOptions& options, const Config& config, const std::ve
     return;
   }
   std::string text = price_text(rungs, axes, made_of(options));
-  if (takes_statistics(config)) text += "new statistics of batch norms come on top (training.precise_batch_norm)\n";
+  if (takes_statistics(config)) text += "the recalibration of batch norms comes on top (training.precise_batch_norm)\n";
   (options.json ? std::cerr : std::cout) << text << std::flush;
 }
 
@@ -100,15 +100,15 @@ void run_tuning(TuneOptions options, Comm& world) {
   require_distinct_rows(config.data, data, validation, world);
   const int axes = data.sample.axes, ranks = config.run.ranks > 0 ? config.run.ranks : 1;
   fill_in(options, config, ranks, data.samples);
-  Config settled = config;
-  settle_axes(settled.model.layers, axes);
+  Config resolved = config;
+  resolve_axes(resolved.model.layers, axes);
   const std::vector<Trial> all = grid(options);
-  const std::vector<Rung> rungs = plan_rungs(settled, data.sample, static_cast<int>(all.size()));
+  const std::vector<Rung> rungs = make_rungs(resolved, data.sample, static_cast<int>(all.size()));
   if (world.root()) print_price(options, config, rungs, axes);
   if (options.dry_run) return;
-  settle_normalisation(config, data, world);
-  settled.data = config.data;
-  const TuneSettings settings{settled, all, options.folder.empty() ? config.run.folder + "-tune" : options.folder};
+  resolve_normalisation(config, data, world);
+  resolved.data = config.data;
+  const TuneSettings settings{resolved, all, options.folder.empty() ? config.run.folder + "-tune" : options.folder};
   const std::string best = options.output.empty() ? settings.folder + "/best.toml" : options.output;
   const std::vector<Trial> trials = train_trials(options, settings, rungs, best, world);
   collective_try(world, [&] {

@@ -50,7 +50,7 @@ std::string agreement_text(const std::vector<Trial>& trials, const std::vector<R
   return fmt::format("order of {} against {}: {}\n", heading(rungs[rung], axes), heading(rungs[other], axes), text);
 }
 
-// Of every rung against the next one, which more trials have reached, and against the last one.
+// The agreement of every rung with the next one, which more trials have reached, and with the last one.
 std::string agreements(const std::vector<Trial>& trials, const std::vector<Rung>& rungs, int axes) {
   const std::size_t last = rungs.size() - 1;
   std::string text;

@@ -38,35 +38,35 @@ std::string reached_text(const Spread& costs, std::size_t runs) {
   return text(costs, 2) + (costs.count == runs ? "" : fmt::format(" ({} of {})", costs.count, runs));
 }
 
-double most_gflop(const std::vector<Group>& groups) {
+double most_gflop(const std::vector<RunSet>& sets) {
   double most = 0;
-  for (const Group& group : groups) {
-    for (const Run& run : group.runs) most = std::max(most, total_cost(run).gflop);
+  for (const RunSet& run_set : sets) {
+    for (const Run& run : run_set.runs) most = std::max(most, total_cost(run).gflop);
   }
   return most;
 }
 
 }  // namespace
 
-CostRows::CostRows(const std::vector<Group>& groups, const CompareOptions& options)
-    : groups_(groups), target_(options.target) {
-  for (const Group& group : groups) {
-    for (const Run& run : group.runs) stages_ = std::max(stages_, fusion_stages(run));
+CostRows::CostRows(const std::vector<RunSet>& sets, const CompareOptions& options)
+    : sets_(sets), target_(options.target) {
+  for (const RunSet& run_set : sets) {
+    for (const Run& run : run_set.runs) stages_ = std::max(stages_, fusion_stages(run));
   }
   const auto add = [&](Measure measure) {
     measure.equal_loss = std::ranges::any_of(
-        groups, [&](const Group& g) { return saved_at_equal_loss(g, measure.baselines, measure.value).has_value(); });
+        sets, [&](const RunSet& g) { return saved_at_equal_loss(g, measure.baselines, measure.value).has_value(); });
     measures_.push_back(std::move(measure));
   };
   // Seconds are this machine's, so the curve of a file that was made on another one is for arithmetic alone.
   const bool from_file = !options.baselines.empty();
-  add({"time", "s", &Cost::seconds, 1, from_file ? std::vector<Group>{} : groups});
-  const double most = most_gflop(groups);
+  add({"time", "s", &Cost::seconds, 1, from_file ? std::vector<RunSet>{} : sets});
+  const double most = most_gflop(sets);
   if (most <= 0) return;
   const auto [unit, scale] = most < 1e4   ? std::pair("GFLOP", 1.0)
                              : most < 1e7 ? std::pair("TFLOP", 1e-3)
                                           : std::pair("PFLOP", 1e-6);
-  add({"arithmetic", unit, &Cost::gflop, scale, from_file ? read_baselines(options.baselines) : groups});
+  add({"arithmetic", unit, &Cost::gflop, scale, from_file ? read_baselines(options.baselines) : sets});
 }
 
 bool CostRows::equal_loss() const { return std::ranges::any_of(measures_, &Measure::equal_loss); }
@@ -92,12 +92,12 @@ std::vector<std::string> CostRows::names() const {
 
 std::string CostRows::conclusions() const {
   std::string text;
-  for (const Group& group : groups_) {
+  for (const RunSet& run_set : sets_) {
     const Measure& arithmetic = measures_.back();
-    const std::optional<EqualLoss> saved = saved_at_equal_loss(group, arithmetic.baselines, arithmetic.value);
+    const std::optional<EqualLoss> saved = saved_at_equal_loss(run_set, arithmetic.baselines, arithmetic.value);
     if (!saved || arithmetic.value != &Cost::gflop) continue;
     std::vector<double> epochs, losses;
-    for (const Run& run : group.runs) {
+    for (const Run& run : run_set.runs) {
       epochs.push_back(equivalent_epochs(run).value_or(NAN));
       losses.push_back(run.result.validation_loss);
     }
@@ -107,21 +107,21 @@ std::string CostRows::conclusions() const {
                                                                        : "a baseline that ends there takes";
     text += fmt::format(
         "{}: {} of the arithmetic saved at equal loss. {:.2f} epochs at full resolution end at {:.4f}; {} {:.2f}.\n",
-        method_name(group.first()), equal_loss_text(saved), cost, spread(losses).mean, baseline,
+        method_name(run_set.first()), equal_loss_text(saved), cost, spread(losses).mean, baseline,
         cost / (1 - saved->saved));
   }
   return text.empty() ? text : "\n" + text;
 }
 
-std::string CostRows::saved(const Group& group, MethodName method, const Figure& figure) const {
-  const Group* other = reference_of(group, method, groups_);
+std::string CostRows::saved(const RunSet& run_set, MethodName method, const Figure& figure) const {
+  const RunSet* other = reference_of(run_set, method, sets_);
   if (!other) return kNone;
   const auto saving = [](double own, double of) { return 100 * (1 - own / of); };
-  const std::optional<Comparison> saved = compared(group, *other, figure, saving);
+  const std::optional<Comparison> saved = compared(run_set, *other, figure, saving);
   return saved ? saved_text(*saved) : kNone;
 }
 
-void CostRows::add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const {
+void CostRows::add_cells(const RunSet& run_set, const Measure& measure, std::vector<std::string>& cells) const {
   const auto figure_of = [&](std::function<std::optional<Cost>(const Run&)> cost) -> Figure {
     return [&measure, cost = std::move(cost)](const Run& run) -> std::optional<double> {
       const std::optional<Cost> c = cost(run);
@@ -130,31 +130,32 @@ void CostRows::add_cells(const Group& group, const Measure& measure, std::vector
   };
   const auto spread_of = [&](const Figure& figure) {
     std::vector<double> values;
-    for (const Run& run : group.runs)
+    for (const Run& run : run_set.runs)
       if (const std::optional<double> value = figure(run)) values.push_back(*value);
     return spread(values);
   };
   for (int s = 1; s <= stages_; ++s) {
     const Spread stage = spread_of(figure_of([s](const Run& run) { return cost_of(run, s); }));
-    cells.push_back(s <= fusion_stages(group.runs.front()) ? text(stage, 2) : kNone);
+    cells.push_back(s <= fusion_stages(run_set.runs.front()) ? text(stage, 2) : kNone);
   }
   const Figure after = figure_of([](const Run& run) { return cost_of(run, 0); });
-  cells.push_back(group.first().method == MethodName::baseline ? kNone : text(spread_of(after), 2));
+  cells.push_back(run_set.first().method == MethodName::baseline ? kNone : text(spread_of(after), 2));
   const Figure total = figure_of(total_cost);
   cells.push_back(text(spread_of(total), 2));
-  for (const MethodName method : {MethodName::baseline, MethodName::mrt}) cells.push_back(saved(group, method, total));
+  for (const MethodName method : {MethodName::baseline, MethodName::mrt})
+    cells.push_back(saved(run_set, method, total));
   if (measure.equal_loss)
-    cells.push_back(equal_loss_text(saved_at_equal_loss(group, measure.baselines, measure.value)));
+    cells.push_back(equal_loss_text(saved_at_equal_loss(run_set, measure.baselines, measure.value)));
   if (!target_) return;
   const Figure reached = figure_of([this](const Run& run) { return cost_to(run, *target_); });
-  cells.push_back(reached_text(spread_of(reached), group.runs.size()));
+  cells.push_back(reached_text(spread_of(reached), run_set.runs.size()));
   for (const MethodName method : {MethodName::baseline, MethodName::mrt})
-    cells.push_back(saved(group, method, reached));
+    cells.push_back(saved(run_set, method, reached));
 }
 
-std::vector<std::string> CostRows::cells(const Group& group) const {
+std::vector<std::string> CostRows::cells(const RunSet& run_set) const {
   std::vector<std::string> cells;
-  for (const Measure& measure : measures_) add_cells(group, measure, cells);
+  for (const Measure& measure : measures_) add_cells(run_set, measure, cells);
   return cells;
 }
 

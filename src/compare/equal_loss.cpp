@@ -22,16 +22,16 @@ struct End {
 
 using Seeds = std::set<std::uint64_t>;
 
-Seeds seeds_of(const Group& group) {
+Seeds seeds_of(const RunSet& run_set) {
   Seeds seeds;
-  for (const Run& run : group.runs) seeds.insert(run.result.seed);
+  for (const Run& run : run_set.runs) seeds.insert(run.result.seed);
   return seeds;
 }
 
 // Without the runs of one seed, if that is asked for. Every seed counts once, however many choices of axes it has.
-End end_of(const Group& group, double Cost::*measure, std::optional<std::uint64_t> without) {
+End end_of(const RunSet& run_set, double Cost::*measure, std::optional<std::uint64_t> without) {
   std::map<std::uint64_t, std::pair<std::vector<double>, std::vector<double>>> by_seed;
-  for (const Run& run : group.runs) {
+  for (const Run& run : run_set.runs) {
     if (run.result.seed == without) continue;
     by_seed[run.result.seed].first.push_back(total_cost(run).*measure);
     by_seed[run.result.seed].second.push_back(run.result.validation_loss);
@@ -111,27 +111,27 @@ std::optional<double> loss_of(const Run& run) {
   return std::isnan(loss) ? std::nullopt : std::optional(loss);
 }
 
-std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all_groups,
+std::optional<EqualLoss> saved_at_equal_loss(const RunSet& run_set, const std::vector<RunSet>& all_sets,
                                              double Cost::*measure) {
-  if (group.first().method == MethodName::baseline && !group.first().automatic) return {};
-  const Seeds seeds = seeds_of(group);
-  std::vector<Group> baselines;
-  for (const Group& other : all_groups)
+  if (run_set.first().method == MethodName::baseline && !run_set.first().automatic) return {};
+  const Seeds seeds = seeds_of(run_set);
+  std::vector<RunSet> baselines;
+  for (const RunSet& other : all_sets)
     if (other.first().method == MethodName::baseline && !other.first().automatic &&
-        other.first().resolutions.back() == group.first().resolutions.back())
+        other.first().resolutions.back() == run_set.first().resolutions.back())
       baselines.push_back(other);
   if (baselines.size() < 2) return {};
-  // Like with like: where every baseline has the group's seeds, its others do not count.
+  // Like with like: where every baseline has the set's seeds, its others do not count.
   const bool paired =
-      std::ranges::all_of(baselines, [&](const Group& b) { return std::ranges::includes(seeds_of(b), seeds); });
+      std::ranges::all_of(baselines, [&](const RunSet& b) { return std::ranges::includes(seeds_of(b), seeds); });
   if (paired)
-    for (Group& baseline : baselines)
+    for (RunSet& baseline : baselines)
       std::erase_if(baseline.runs, [&](const Run& run) { return !seeds.contains(run.result.seed); });
 
   const auto without = [&](std::optional<std::uint64_t> seed) {
     std::vector<End> ends;
-    for (const Group& baseline : baselines) ends.push_back(end_of(baseline, measure, seed));
-    return saved(end_of(group, measure, seed), best_ends(ends));
+    for (const RunSet& baseline : baselines) ends.push_back(end_of(baseline, measure, seed));
+    return saved(end_of(run_set, measure, seed), best_ends(ends));
   };
   std::optional<EqualLoss> all = without({});
   if (all) all->paired = paired;
@@ -145,7 +145,7 @@ std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vect
   return all;
 }
 
-std::vector<Group> read_baselines(const std::string& path) {
+std::vector<RunSet> read_baselines(const std::string& path) {
   std::istringstream lines(read_file(path));
   const auto damaged = [&](int number, const std::string& why) {
     return DataError(fmt::format("{}:{}: {}; give a file that mrmf compare --csv wrote", path, number, why));
@@ -160,7 +160,7 @@ std::vector<Group> read_baselines(const std::string& path) {
   };
   const std::size_t column = place("column"), method = place("method"), resolutions = place("resolutions"),
                     seed = place("seed"), loss = place("validation_loss"), gflop = place("gflop");
-  std::map<std::string, Group> groups;
+  std::map<std::string, RunSet> sets;
   for (int number = 2; std::getline(lines, line); ++number) {
     const std::vector<std::string> cells = csv_cells(line);
     if (cells.size() != names.size())
@@ -176,10 +176,10 @@ std::vector<Group> read_baselines(const std::string& path) {
     if (!read) throw damaged(number, "not the figures of a run");
     run.result.resolutions = {phase.resolution};
     run.result.phases = {phase};
-    groups[cells[column]].runs.push_back(std::move(run));
+    sets[cells[column]].runs.push_back(std::move(run));
   }
-  std::vector<Group> baselines;
-  for (auto& [name, group] : groups) baselines.push_back(std::move(group));
+  std::vector<RunSet> baselines;
+  for (auto& [name, run_set] : sets) baselines.push_back(std::move(run_set));
   return baselines;
 }
 

@@ -27,9 +27,9 @@ std::string cell(const std::string& text) {
   return out + "\"";
 }
 
-std::string settings_text(const Group& group) {
+std::string settings_text(const RunSet& run_set) {
   std::string text;
-  for (const auto& [key, value] : group.labels) text += (text.empty() ? "" : "; ") + key + " = " + value;
+  for (const auto& [key, value] : run_set.labels) text += (text.empty() ? "" : "; ") + key + " = " + value;
   return text;
 }
 
@@ -68,11 +68,11 @@ Json spread_json(const Spread& s) {
           {"standard_error", number(s.error())}};
 }
 
-Json comparison(const Group& group, MethodName method, const std::vector<Group>& groups) {
-  const Group* other = reference_of(group, method, groups);
+Json comparison(const RunSet& run_set, MethodName method, const std::vector<RunSet>& sets) {
+  const RunSet* other = reference_of(run_set, method, sets);
   if (!other) return nullptr;
   const auto add = [&](Json& json, const std::string& name, const Figure& figure, auto compare) {
-    const std::optional<Comparison> c = compared(group, *other, figure, compare);
+    const std::optional<Comparison> c = compared(run_set, *other, figure, compare);
     if (!c) return;
     json[name] = spread_json(c->spread);
     json[name]["paired"] = c->paired;
@@ -87,12 +87,12 @@ Json comparison(const Group& group, MethodName method, const std::vector<Group>&
   return json;
 }
 
-Json equal_loss(const Group& group, const std::vector<Group>& groups, const std::vector<Group>& from_file) {
+Json equal_loss(const RunSet& run_set, const std::vector<RunSet>& sets, const std::vector<RunSet>& from_file) {
   Json json = Json::object();
   for (const auto& [name, measure] :
        {std::pair("seconds_saved", &Cost::seconds), std::pair("gflop_saved", &Cost::gflop)}) {
     if (!from_file.empty() && measure == &Cost::seconds) continue;
-    const std::optional<EqualLoss> saved = saved_at_equal_loss(group, from_file.empty() ? groups : from_file, measure);
+    const std::optional<EqualLoss> saved = saved_at_equal_loss(run_set, from_file.empty() ? sets : from_file, measure);
     if (!saved) return nullptr;
     const char* bounds[] = {"none", "at least", "at most"};
     json[name] = {{"mean", number(saved->saved)},
@@ -104,23 +104,23 @@ Json equal_loss(const Group& group, const std::vector<Group>& groups, const std:
 }
 
 template <class Value>
-Json over(const Group& group, const Value& value) {
+Json over(const RunSet& run_set, const Value& value) {
   std::vector<double> values;
-  for (const Run& run : group.runs) values.push_back(value(run));
+  for (const Run& run : run_set.runs) values.push_back(value(run));
   return spread_json(spread(values));
 }
 
 }  // namespace
 
 std::string compare_csv(const std::vector<std::string>& folders, const CompareOptions& options) {
-  const std::vector<Group> groups = group_runs(folders);
+  const std::vector<RunSet> sets = run_sets(folders);
   std::string names, lines;
-  for (std::size_t column = 0; column < groups.size(); ++column) {
-    const Group& group = groups[column];
-    for (const Run& run : group.runs) {
+  for (std::size_t column = 0; column < sets.size(); ++column) {
+    const RunSet& run_set = sets[column];
+    for (const Run& run : run_set.runs) {
       std::string line = fmt::format("{},{},{},{},{},{}", column + 1, cell(method_name(run.result)),
                                      cell(resolutions_text(run.result)), to_string(run.result.top),
-                                     fresh_bottom(run) ? "fresh" : "coarse", cell(settings_text(group)));
+                                     fresh_bottom(run) ? "fresh" : "coarse", cell(settings_text(run_set)));
       names = "column,method,resolutions,top,bottom,settings";
       const Json values = figures(run, options.target);
       for (const auto& [name, value] : values.items()) {
@@ -134,31 +134,31 @@ std::string compare_csv(const std::vector<std::string>& folders, const CompareOp
 }
 
 std::string compare_json(const std::vector<std::string>& folders, const CompareOptions& options) {
-  const std::vector<Group> groups = group_runs(folders);
-  const std::vector<Group> from_file =
-      options.baselines.empty() ? std::vector<Group>{} : read_baselines(options.baselines);
+  const std::vector<RunSet> sets = run_sets(folders);
+  const std::vector<RunSet> from_file =
+      options.baselines.empty() ? std::vector<RunSet>{} : read_baselines(options.baselines);
   Json columns = Json::array();
-  for (const Group& group : groups) {
+  for (const RunSet& run_set : sets) {
     Json runs = Json::array();
-    for (const Run& run : group.runs) {
+    for (const Run& run : run_set.runs) {
       Json json{{"resolutions", resolutions_text(run.result)}};
       json.update(figures(run, options.target));
       runs.push_back(std::move(json));
     }
-    columns.push_back({{"method", method_name(group.first())},
-                       {"top", to_string(group.first().top)},
-                       {"bottom", fresh_bottom(group.runs.front()) ? "fresh" : "coarse"},
-                       {"settings", group.labels},
-                       {"validation_loss", over(group, [](const Run& run) { return run.result.validation_loss; })},
-                       {"seconds", over(group, [](const Run& run) { return total_cost(run).seconds; })},
-                       {"gflop", over(group, [](const Run& run) { return total_cost(run).gflop; })},
-                       {"against_baseline", comparison(group, MethodName::baseline, groups)},
-                       {"at_equal_loss", equal_loss(group, groups, from_file)},
-                       {"against_mrt", comparison(group, MethodName::mrt, groups)},
+    columns.push_back({{"method", method_name(run_set.first())},
+                       {"top", to_string(run_set.first().top)},
+                       {"bottom", fresh_bottom(run_set.runs.front()) ? "fresh" : "coarse"},
+                       {"settings", run_set.labels},
+                       {"validation_loss", over(run_set, [](const Run& run) { return run.result.validation_loss; })},
+                       {"seconds", over(run_set, [](const Run& run) { return total_cost(run).seconds; })},
+                       {"gflop", over(run_set, [](const Run& run) { return total_cost(run).gflop; })},
+                       {"against_baseline", comparison(run_set, MethodName::baseline, sets)},
+                       {"at_equal_loss", equal_loss(run_set, sets, from_file)},
+                       {"against_mrt", comparison(run_set, MethodName::mrt, sets)},
                        {"runs", runs}});
   }
   const Json target = options.target ? Json(*options.target) : Json(nullptr);
-  return Json{{"loss", target}, {"columns", columns}, {"warnings", warnings(groups)}}.dump(2) + "\n";
+  return Json{{"loss", target}, {"columns", columns}, {"warnings", warnings(sets)}}.dump(2) + "\n";
 }
 
 }  // namespace mrmf

@@ -54,12 +54,12 @@ std::string stage_colour(int stage) {
 
 std::string stage_words(int stage) { return stage == 0 ? "baseline or finetune" : fmt::format("stage {}", stage); }
 
-// The mean over a group's runs, stage by stage. They have one plan, so the same stages.
-std::vector<StageTime> mean_times(const Group& group) {
-  std::vector<StageTime> mean = stage_times(group.runs.front());
+// The mean over a set's runs, stage by stage. They have one plan, so the same stages.
+std::vector<StageTime> mean_times(const RunSet& run_set) {
+  std::vector<StageTime> mean = stage_times(run_set.runs.front());
   for (StageTime& t : mean) t = {.stage = t.stage};
-  const auto n = static_cast<double>(group.runs.size());
-  for (const Run& run : group.runs) {
+  const auto n = static_cast<double>(run_set.runs.size());
+  for (const Run& run : run_set.runs) {
     const std::vector<StageTime> own = stage_times(run);
     for (std::size_t i = 0; i < std::min(mean.size(), own.size()); ++i) {
       mean[i].compute += own[i].compute / n, mean[i].communication += own[i].communication / n;
@@ -71,14 +71,14 @@ std::vector<StageTime> mean_times(const Group& group) {
 
 }  // namespace
 
-std::string curves_section(const std::vector<Group>& groups) {
+std::string curves_section(const std::vector<RunSet>& sets) {
   const std::array<Across, 2> costs{{{"epochs of all models", [](const EpochRecord&) { return 1.0; }},
                                      {"arithmetic (GFLOP)", [](const EpochRecord& e) { return e.gflop; }}}};
   std::vector<std::pair<std::string, Number>> curves{
       {"validation loss", [](const EpochRecord& e) { return e.validation_loss; }},
       {"training loss", [](const EpochRecord& e) { return e.train_loss; }}};
-  for (const Group& group : groups)
-    if (const auto& metric = group.first().metric) {
+  for (const RunSet& run_set : sets)
+    if (const auto& metric = run_set.first().metric) {
       curves.emplace_back("validation " + to_string(metric->metric), [kind = metric->metric](const EpochRecord& e) {
         return e.metric && e.metric->metric == kind ? e.metric->value : NAN;
       });
@@ -88,32 +88,32 @@ std::string curves_section(const std::vector<Group>& groups) {
   for (const auto& [name, value] : curves)
     for (const Across& cost : costs) {
       LineChart chart{.title = name + " over " + cost.name, .x = cost.name, .y = name, .lines = {}};
-      for (std::size_t g = 0; g < groups.size(); ++g)
-        for (const Run& run : groups[g].runs) add_lines(run, chart_colour(g), cost, value, chart);
+      for (std::size_t g = 0; g < sets.size(); ++g)
+        for (const Run& run : sets[g].runs) add_lines(run, chart_colour(g), cost, value, chart);
       charts += svg(chart);
     }
-  for (std::size_t g = 0; g < groups.size(); ++g) key += key_item(chart_colour(g), 1, group_title(groups[g]));
+  for (std::size_t g = 0; g < sets.size(); ++g) key += key_item(chart_colour(g), 1, set_title(sets[g]));
   return "<p>Solid lines are the model that a run ends with. Dotted lines are coarse and dense models before a fusion, "
          "on other data; their losses are not the run's. A dot marks the end of a phase.</p>\n<ul class=\"key\">\n" +
          key + "</ul>\n<div class=\"charts\">\n" + charts + "</div>\n";
 }
 
-std::string time_section(const std::vector<Group>& groups) {
+std::string time_section(const std::vector<RunSet>& sets) {
   BarChart chart{.title = "Seconds of training, stage by stage", .x = "seconds", .bars = {}};
   std::vector<std::vector<std::string>> rows;
   int most = 0;
-  for (const Group& group : groups) {
-    const int ranks = group.first().ranks;
-    const std::string runs = group.runs.size() > 1 ? fmt::format(", mean of {} runs", group.runs.size()) : "";
-    Bar bar{.label = fmt::format("{} ({} rank{}{})", group_title(group), ranks, ranks == 1 ? "" : "s", runs),
+  for (const RunSet& run_set : sets) {
+    const int ranks = run_set.first().ranks;
+    const std::string runs = run_set.runs.size() > 1 ? fmt::format(", mean of {} runs", run_set.runs.size()) : "";
+    Bar bar{.label = fmt::format("{} ({} rank{}{})", set_title(run_set), ranks, ranks == 1 ? "" : "s", runs),
             .parts = {}};
-    for (const StageTime& t : mean_times(group)) {
+    for (const StageTime& t : mean_times(run_set)) {
       most = std::max(most, t.stage);
       const std::array<double, 4> parts = parts_of(t);
       for (std::size_t i = 0; i < parts.size(); ++i)
         bar.parts.push_back({parts[i], stage_colour(t.stage), kParts[i].second,
                              fmt::format("{}, {}: {:.2f} s", stage_words(t.stage), kParts[i].first, parts[i])});
-      rows.push_back({group_title(group), stage_words(t.stage), fmt::format("{:.2f}", t.seconds())});
+      rows.push_back({set_title(run_set), stage_words(t.stage), fmt::format("{:.2f}", t.seconds())});
       for (const double part : parts) rows.back().push_back(fmt::format("{:.2f}", part));
     }
     chart.bars.push_back(std::move(bar));

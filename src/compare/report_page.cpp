@@ -106,9 +106,9 @@ std::string html_table(const std::vector<std::string>& header, const std::vector
 }
 
 std::string report_page(const ReportOptions& options) {
-  const std::vector<Group> groups = group_runs(options.runs);
+  const std::vector<RunSet> sets = run_sets(options.runs);
   std::size_t runs = 0;
-  for (const Group& group : groups) runs += group.runs.size();
+  for (const RunSet& run_set : sets) runs += run_set.runs.size();
   const std::string title = options.title.empty() ? "Training report" : options.title;
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
@@ -118,12 +118,12 @@ std::string report_page(const ReportOptions& options) {
              "can train on averaged-down data first, where an epoch is cheap, and hand what was learned to a model of "
              "finer data. Further down its <a href=\"#words\">words</a> are explained.</p>\n",
              runs, runs == 1 ? "" : "s", html(kVersion)) +
-         section("In short", summary_section(groups)) + section("What was run", plan_section(groups)) +
-         section("How training went", curves_section(groups)) + section("Where the time went", time_section(groups)) +
-         section("Costs and savings", savings_section(groups, options.compare)) +
-         section("Final figures of every run", figures_section(groups)) + "<section id=\"words\">\n<h2>Words</h2>\n" +
-         kWords + "</section>\n" + section("Machine and versions", machine_section(groups)) +
-         section("Configuration", configuration_section(groups)) + "</body>\n</html>\n";
+         section("In short", summary_section(sets)) + section("What was run", plan_section(sets)) +
+         section("How training went", curves_section(sets)) + section("Where the time went", time_section(sets)) +
+         section("Costs and savings", savings_section(sets, options.compare)) +
+         section("Final figures of every run", figures_section(sets)) + "<section id=\"words\">\n<h2>Words</h2>\n" +
+         kWords + "</section>\n" + section("Machine and versions", machine_section(sets)) +
+         section("Configuration", configuration_section(sets)) + "</body>\n</html>\n";
 }
 
 }  // namespace mrmf

@@ -15,17 +15,17 @@ std::string html_table(const std::vector<std::string>& header, const std::vector
 /// The text of `mrmf compare` as readers of a page know it: with a plus-minus sign.
 std::string typeset(const std::string& text);
 
-/// What tells a group from the others, in one line: "MRMF, 1 fusion, [2,2,2] [1,1,1], top dense".
-std::string group_title(const Group& group);
+/// What tells a set from the others, in one line: "MRMF, 1 fusion, [2,2,2] [1,1,1], top dense".
+std::string set_title(const RunSet& run_set);
 
 // Each is the HTML of one section, without its heading.
-std::string summary_section(const std::vector<Group>& groups);
-std::string plan_section(const std::vector<Group>& groups);
-std::string curves_section(const std::vector<Group>& groups);
-std::string time_section(const std::vector<Group>& groups);
-std::string savings_section(const std::vector<Group>& groups, const CompareOptions& options);
-std::string figures_section(const std::vector<Group>& groups);
-std::string configuration_section(const std::vector<Group>& groups);
-std::string machine_section(const std::vector<Group>& groups);
+std::string summary_section(const std::vector<RunSet>& sets);
+std::string plan_section(const std::vector<RunSet>& sets);
+std::string curves_section(const std::vector<RunSet>& sets);
+std::string time_section(const std::vector<RunSet>& sets);
+std::string savings_section(const std::vector<RunSet>& sets, const CompareOptions& options);
+std::string figures_section(const std::vector<RunSet>& sets);
+std::string configuration_section(const std::vector<RunSet>& sets);
+std::string machine_section(const std::vector<RunSet>& sets);
 
 }  // namespace mrmf

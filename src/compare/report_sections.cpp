@@ -28,9 +28,9 @@ std::string resolutions_of(const RunResult& r) {
 }
 
 template <class Value>
-Spread over(const Group& group, const Value& value) {
+Spread over(const RunSet& run_set, const Value& value) {
   std::vector<double> values;
-  for (const Run& run : group.runs) values.push_back(value(run));
+  for (const Run& run : run_set.runs) values.push_back(value(run));
   return spread(values);
 }
 
@@ -39,31 +39,31 @@ std::string less_text(double saved, const std::string& what) {
   return fmt::format("{:.1f} % {} {}", std::abs(100 * saved), saved >= 0 ? "less" : "more", what);
 }
 
-std::string against_baseline(const Group& group, const std::vector<Group>& groups) {
-  const Group* baseline = reference_of(group, MethodName::baseline, groups);
+std::string against_baseline(const RunSet& run_set, const std::vector<RunSet>& sets) {
+  const RunSet* baseline = reference_of(run_set, MethodName::baseline, sets);
   if (!baseline) return "";
   const auto saving = [](double own, double of) { return 1 - own / of; };
   const auto gflop = compared(
-      group, *baseline, [](const Run& run) { return std::optional(total_cost(run).gflop); }, saving);
+      run_set, *baseline, [](const Run& run) { return std::optional(total_cost(run).gflop); }, saving);
   const auto seconds = compared(
-      group, *baseline, [](const Run& run) { return std::optional(total_cost(run).seconds); }, saving);
-  const auto loss = compared(group, *baseline, loss_of, std::minus<>());
+      run_set, *baseline, [](const Run& run) { return std::optional(total_cost(run).seconds); }, saving);
+  const auto loss = compared(run_set, *baseline, loss_of, std::minus<>());
   if (!gflop || !seconds) return "";
   const bool counted = std::isfinite(gflop->spread.mean);  // records of early versions have no arithmetic
   const auto baselines =
-      std::ranges::count_if(groups, [](const Group& g) { return g.first().method == MethodName::baseline; });
+      std::ranges::count_if(sets, [](const RunSet& g) { return g.first().method == MethodName::baseline; });
   const double more = loss ? loss->spread.mean : 0;
   return fmt::format(
-      " Against {}: {}{}, {}.", baselines > 1 ? "the first baseline (" + group_title(*baseline) + ")" : "the baseline",
+      " Against {}: {}{}, {}.", baselines > 1 ? "the first baseline (" + set_title(*baseline) + ")" : "the baseline",
       counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "", less_text(seconds->spread.mean, "time"),
       loss ? fmt::format("and a loss {} by {:.5f}", more > 0 ? "higher" : "lower", std::abs(more))
            : "without losses to compare");
 }
 
-std::string metric_words(const Group& group) {
-  const auto& metric = group.first().metric;
+std::string metric_words(const RunSet& run_set) {
+  const auto& metric = run_set.first().metric;
   if (!metric) return "";
-  const Spread values = over(group, [](const Run& r) { return r.result.metric ? r.result.metric->value : NAN; });
+  const Spread values = over(run_set, [](const Run& r) { return r.result.metric ? r.result.metric->value : NAN; });
   return fmt::format(", {} {}", to_string(metric->metric), text(values, 4));
 }
 
@@ -126,10 +126,10 @@ std::string notes_of(const ComparisonTable& table) {
 }
 
 // Distinct facts with the folders of their runs.
-std::vector<std::pair<Cells, std::string>> distinct(const std::vector<Group>& groups) {
+std::vector<std::pair<Cells, std::string>> distinct(const std::vector<RunSet>& sets) {
   std::vector<std::pair<Cells, std::string>> found;
-  for (const Group& group : groups)
-    for (const Run& run : group.runs) {
+  for (const RunSet& run_set : sets)
+    for (const Run& run : run_set.runs) {
       const Machine& m = run.result.machine;
       const Versions& v = run.result.versions;
       const Cells facts{m.host,
@@ -153,56 +153,56 @@ std::vector<std::pair<Cells, std::string>> distinct(const std::vector<Group>& gr
 
 }  // namespace
 
-std::string group_title(const Group& group) {
-  const RunResult& r = group.first();
+std::string set_title(const RunSet& run_set) {
+  const RunResult& r = run_set.first();
   std::string title = method_name(r) + ", " + resolutions_of(r);
   if (r.method == MethodName::mrmf) title += ", top " + to_string(r.top);
-  if (r.method == MethodName::mrmf && fresh_bottom(group.runs.front())) title += ", bottom fresh";
+  if (r.method == MethodName::mrmf && fresh_bottom(run_set.runs.front())) title += ", bottom fresh";
   constexpr std::size_t longest = 40;
-  for (const auto& [key, value] : group.labels)
+  for (const auto& [key, value] : run_set.labels)
     title += ", " + key.substr(key.find('.') + 1) + " = " +
              (value.size() <= longest ? value : value.substr(0, longest) + "...");
   return title;
 }
 
-std::string summary_section(const std::vector<Group>& groups) {
+std::string summary_section(const std::vector<RunSet>& sets) {
   std::string items;
-  for (const Group& group : groups) {
-    const Spread loss = over(group, [](const Run& r) { return r.result.validation_loss; });
-    const Spread seconds = over(group, [](const Run& r) { return total_cost(r).seconds; });
-    const Spread gflop = over(group, [](const Run& r) { return total_cost(r).gflop; });
-    const std::size_t n = group.runs.size();
-    items += item(fmt::format("{}: validation loss {}{} after {} s and {} GFLOP of training{}.{}", group_title(group),
-                              text(loss, 5), metric_words(group), text(seconds, 2), text(gflop, 2),
+  for (const RunSet& run_set : sets) {
+    const Spread loss = over(run_set, [](const Run& r) { return r.result.validation_loss; });
+    const Spread seconds = over(run_set, [](const Run& r) { return total_cost(r).seconds; });
+    const Spread gflop = over(run_set, [](const Run& r) { return total_cost(r).gflop; });
+    const std::size_t n = run_set.runs.size();
+    items += item(fmt::format("{}: validation loss {}{} after {} s and {} GFLOP of training{}.{}", set_title(run_set),
+                              text(loss, 5), metric_words(run_set), text(seconds, 2), text(gflop, 2),
                               n > 1 ? fmt::format(" (means \u00B1 standard deviations of {} runs)", n) : "",
-                              against_baseline(group, groups)));
+                              against_baseline(run_set, sets)));
   }
   std::string out = "<ul>\n" + items + "</ul>\n";
-  for (const std::string& line : warnings(groups)) out += "<p class=\"warning\">Take care: " + html(line) + ".</p>\n";
+  for (const std::string& line : warnings(sets)) out += "<p class=\"warning\">Take care: " + html(line) + ".</p>\n";
   return out;
 }
 
-std::string plan_section(const std::vector<Group>& groups) {
+std::string plan_section(const std::vector<RunSet>& sets) {
   std::string out;
-  for (const Group& group : groups) {
-    const Run& run = group.runs.front();
+  for (const RunSet& run_set : sets) {
+    const Run& run = run_set.runs.front();
     const std::string path = (std::filesystem::path(run.folder) / "config.toml").string();
     const Config config = read_config(path, {}, Writer::run);
     const Plan plan = make_plan(config);
     std::string folders;
-    for (const Run& each : group.runs) folders += (folders.empty() ? "" : ", ") + each.folder;
-    out += "<h3>" + html(group_title(group)) + "</h3>\n<ul>\n" +
+    for (const Run& each : run_set.runs) folders += (folders.empty() ? "" : ", ") + each.folder;
+    out += "<h3>" + html(set_title(run_set)) + "</h3>\n<ul>\n" +
            item("network: " + (run.result.model == "custom" ? "layers of its own, in the configuration below"
                                                             : "the preset " + run.result.model)) +
            item("data: " + data_words(config.data)) + item("runs: " + folders) + "</ul>\n<pre>" + html(to_text(plan)) +
-           "</pre>\n" + (group.runs.size() > 1 ? "<p>How it went in " + html(run.folder) + ":</p>\n" : "") +
+           "</pre>\n" + (run_set.runs.size() > 1 ? "<p>How it went in " + html(run.folder) + ":</p>\n" : "") +
            phase_table(run, plan);
   }
   return out;
 }
 
-std::string savings_section(const std::vector<Group>& groups, const CompareOptions& options) {
-  const ComparisonTable table = comparison_table(groups, options);
+std::string savings_section(const std::vector<RunSet>& sets, const CompareOptions& options) {
+  const ComparisonTable table = comparison_table(sets, options);
   Cells header{""};
   for (std::size_t c = 1; c < table.columns.size(); ++c) header.push_back(table.columns[c].front());
   std::vector<Cells> rows;
@@ -219,16 +219,16 @@ std::string savings_section(const std::vector<Group>& groups, const CompareOptio
   return out + notes_of(table);
 }
 
-std::string figures_section(const std::vector<Group>& groups) {
-  const bool metric = std::ranges::any_of(groups, [](const Group& g) {
+std::string figures_section(const std::vector<RunSet>& sets) {
+  const bool metric = std::ranges::any_of(sets, [](const RunSet& g) {
     return std::ranges::any_of(g.runs, [](const Run& run) { return run.result.metric.has_value(); });
   });
   Cells header{"run", "method", "seed", "validation loss", "training loss"};
   if (metric) header.emplace_back("validation metric");
   for (const char* name : {"target", "epochs of all models", "seconds", "GFLOP"}) header.emplace_back(name);
   std::vector<Cells> rows;
-  for (const Group& group : groups)
-    for (const Run& run : group.runs) {
+  for (const RunSet& run_set : sets)
+    for (const Run& run : run_set.runs) {
       const RunResult& r = run.result;
       Cells cells{run.folder, method_name(r), std::to_string(r.seed), score_text(r.validation_loss),
                   fmt::format("{:.5f}", run.epochs.back().train_loss)};
@@ -242,8 +242,8 @@ std::string figures_section(const std::vector<Group>& groups) {
     }
   std::string out = html_table(header, rows);
   const Run* plain = nullptr;  // of numbers, with no metric: classes always have one
-  for (const Group& group : groups)
-    for (const Run& run : group.runs)
+  for (const RunSet& run_set : sets)
+    for (const Run& run : run_set.runs)
       if (!plain && !run.result.metric) plain = &run;
   if (plain)
     out += "<p class=\"small\">Losses are in the network's own units. <code>mrmf evaluate " + html(plain->folder) +
@@ -251,21 +251,21 @@ std::string figures_section(const std::vector<Group>& groups) {
   return out;
 }
 
-std::string configuration_section(const std::vector<Group>& groups) {
+std::string configuration_section(const std::vector<RunSet>& sets) {
   std::string out =
       "<p>The whole configuration of the first run of each method. With it, <code>mrmf train</code> repeats the "
       "run.</p>\n";
-  for (const Group& group : groups) {
-    const Run& run = group.runs.front();
-    out += "<details><summary>" + html(group_title(group) + " (" + run.folder + "/config.toml)") + "</summary>\n<pre>" +
+  for (const RunSet& run_set : sets) {
+    const Run& run = run_set.runs.front();
+    out += "<details><summary>" + html(set_title(run_set) + " (" + run.folder + "/config.toml)") + "</summary>\n<pre>" +
            html(config_text(run)) + "</pre></details>\n";
   }
   return out;
 }
 
-std::string machine_section(const std::vector<Group>& groups) {
+std::string machine_section(const std::vector<RunSet>& sets) {
   const Cells names{"host", "processor", "cores", "memory", "ranks", "mrmf", "backend", "compiler", "HDF5", "MPI"};
-  const auto found = distinct(groups);
+  const auto found = distinct(sets);
   Cells header{""};
   for (const auto& [facts, folders] : found) header.push_back(found.size() == 1 ? "all runs" : folders);
   std::vector<Cells> rows;

@@ -13,6 +13,7 @@
 
 #include "io/input_file.hpp"
 #include "kernels/check.hpp"
+#include "src/config/former_words.hpp"
 
 namespace mrmf {
 namespace {
@@ -55,13 +56,10 @@ Settings read_settings(const std::string& toml) {
       settings[key] += line;
     }
   }
-  // Former keys, where they say what is done without them.
-  const Settings former{{"data.coarsening", "\"average\""}, {"method.dilated", "false"}};
+  settings = with_todays_words(settings);
   std::erase_if(settings, [&](const auto& entry) {
-    const auto same = former.find(entry.first);
-    return (same != former.end() && same->second == entry.second) || entry.first == "training.seed" ||
-           entry.first == "method.resolutions" || entry.first == "method.join" || entry.first == "data.channels" ||
-           entry.first == "method.detail" ||  // how "auto" came to the rest
+    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first == "method.join" ||
+           entry.first == "data.channels" || entry.first == "method.detail" ||  // how "auto" came to the rest
            entry.first.starts_with("run.");
   });
   return settings;
@@ -84,8 +82,8 @@ int order(const RunResult& result) {
   return static_cast<int>(std::ranges::find(methods, method) - methods.begin());
 }
 
-bool before(const Group& a, const Group& b) {
-  const auto rank = [](const Group& g) {
+bool before(const RunSet& a, const RunSet& b) {
+  const auto rank = [](const RunSet& g) {
     const RunResult& r = g.first();
     return std::tuple(order(r), g.first().resolutions.size(), g.first().top);
   };
@@ -109,17 +107,17 @@ std::string value_of(const Settings& settings, const std::string& key) {
   return found == settings.end() ? "unset" : found->second;
 }
 
-// Labels each group with the settings that distinguish it from groups that would otherwise look alike.
-void label_settings(std::vector<Group>& groups) {
-  for (Group& group : groups) {
-    const Settings& own = group.runs.front().settings;
-    for (const Group& other : groups) {
-      if (&other == &group || !same_column(other.runs.front(), group.runs.front())) continue;
+// Labels each set with the settings that distinguish it from sets that would otherwise look alike.
+void label_settings(std::vector<RunSet>& sets) {
+  for (RunSet& run_set : sets) {
+    const Settings& own = run_set.runs.front().settings;
+    for (const RunSet& other : sets) {
+      if (&other == &run_set || !same_column(other.runs.front(), run_set.runs.front())) continue;
       Settings all = own;
       const Settings& theirs = other.runs.front().settings;
       all.insert(theirs.begin(), theirs.end());
       for (const auto& [key, value] : all) {
-        if (value_of(own, key) != value_of(theirs, key)) group.labels[key] = value_of(own, key);
+        if (value_of(own, key) != value_of(theirs, key)) run_set.labels[key] = value_of(own, key);
       }
     }
   }
@@ -128,11 +126,11 @@ void label_settings(std::vector<Group>& groups) {
 using Fact = std::function<std::string(const RunResult&)>;
 
 // Adds "the runs differ in <what>: A (2 runs) | B (1 run)" if they do.
-void differing(const std::vector<Group>& groups, const std::string& what, const Fact& fact,
+void differing(const std::vector<RunSet>& sets, const std::string& what, const Fact& fact,
                std::vector<std::string>& lines) {
   std::map<std::string, int> counts;
-  for (const Group& group : groups)
-    for (const Run& run : group.runs) ++counts[fact(run.result)];
+  for (const RunSet& run_set : sets)
+    for (const Run& run : run_set.runs) ++counts[fact(run.result)];
   if (counts.size() < 2) return;
   std::string values;
   for (const auto& [value, count] : counts) {
@@ -158,21 +156,22 @@ std::string machine_of(const RunResult& r) {
   return fmt::format("{} ({}, {} cores)", r.machine.host, r.machine.processor, r.machine.cores);
 }
 
-void seeds(const std::vector<Group>& groups, std::vector<std::string>& lines) {
-  std::set<std::string> sets;
-  for (const Group& group : groups) {
+void seeds(const std::vector<RunSet>& sets, std::vector<std::string>& lines) {
+  std::set<std::string> of_columns;
+  for (const RunSet& run_set : sets) {
     std::map<std::pair<std::uint64_t, std::vector<Extent>>, std::string> seen;
     std::set<std::uint64_t> numbers;
-    for (const Run& run : group.runs) {
+    for (const Run& run : run_set.runs) {
       const auto [entry, fresh] = seen.emplace(std::pair(run.result.seed, run.result.resolutions), run.folder);
       numbers.insert(run.result.seed);
       if (!fresh)
         lines.push_back(fmt::format("{} and {} have the same seed {}: they are no independent repetitions",
                                     entry->second, run.folder, run.result.seed));
     }
-    sets.insert(fmt::format("{{{}}}", fmt::join(numbers, ", ")));
+    of_columns.insert(fmt::format("{{{}}}", fmt::join(numbers, ", ")));
   }
-  if (sets.size() > 1) lines.push_back(fmt::format("the columns differ in seeds: {}", fmt::join(sets, " | ")));
+  if (of_columns.size() > 1)
+    lines.push_back(fmt::format("the columns differ in seeds: {}", fmt::join(of_columns, " | ")));
 }
 
 std::string missed_text(const std::string& score, double value, const char* than, double target) {
@@ -180,9 +179,9 @@ std::string missed_text(const std::string& score, double value, const char* than
   return fmt::format(" did NOT reach its target: {} {:.5f} {} {:g}", score, value, than, target);
 }
 
-void targets(const std::vector<Group>& groups, std::vector<std::string>& lines) {
-  for (const Group& group : groups)
-    for (const Run& run : group.runs) {
+void targets(const std::vector<RunSet>& sets, std::vector<std::string>& lines) {
+  for (const RunSet& run_set : sets)
+    for (const Run& run : run_set.runs) {
       const RunResult& r = run.result;
       if (r.target_reached) continue;
       if (r.metric_target && r.metric)
@@ -231,22 +230,22 @@ Run read_run(const std::string& folder) {
   return run;
 }
 
-std::vector<Group> group_runs(const std::vector<std::string>& folders) {
-  std::vector<Group> groups;
+std::vector<RunSet> run_sets(const std::vector<std::string>& folders) {
+  std::vector<RunSet> sets;
   for (const std::string& folder : folders) {
     Run run = read_run(folder);
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+    const auto same = std::find_if(sets.begin(), sets.end(), [&](const RunSet& g) {
       return same_column(g.runs.front(), run) && g.runs.front().settings == run.settings;
     });
-    if (same != groups.end()) {
+    if (same != sets.end()) {
       same->runs.push_back(std::move(run));
     } else {
-      groups.push_back({{std::move(run)}, {}});
+      sets.push_back({{std::move(run)}, {}});
     }
   }
-  std::stable_sort(groups.begin(), groups.end(), before);
-  label_settings(groups);
-  return groups;
+  std::stable_sort(sets.begin(), sets.end(), before);
+  label_settings(sets);
+  return sets;
 }
 
 Spread spread(const std::vector<double>& values) {
@@ -261,11 +260,11 @@ Spread spread(const std::vector<double>& values) {
 
 double Spread::error() const { return count > 0 ? deviation / std::sqrt(static_cast<double>(count)) : 0; }
 
-std::optional<Comparison> compared(const Group& own, const Group& other, const Figure& figure,
+std::optional<Comparison> compared(const RunSet& own, const RunSet& other, const Figure& figure,
                                    const std::function<double(double, double)>& compare) {
-  const auto by_seed = [&](const Group& group) {
+  const auto by_seed = [&](const RunSet& run_set) {
     std::map<std::uint64_t, std::vector<double>> values;
-    for (const Run& run : group.runs)
+    for (const Run& run : run_set.runs)
       if (const std::optional<double> value = figure(run)) values[run.result.seed].push_back(*value);
     return values;
   };
@@ -292,13 +291,13 @@ std::optional<Comparison> compared(const Group& own, const Group& other, const F
   return Comparison{spread(values), paired};
 }
 
-const Group* reference_of(const Group& group, MethodName method, const std::vector<Group>& groups) {
-  if (group.first().method == MethodName::baseline) return nullptr;
-  const auto found = std::ranges::find_if(groups, [&](const Group& g) {
+const RunSet* reference_of(const RunSet& run_set, MethodName method, const std::vector<RunSet>& sets) {
+  if (run_set.first().method == MethodName::baseline) return nullptr;
+  const auto found = std::ranges::find_if(sets, [&](const RunSet& g) {
     return g.first().method == method && !g.first().automatic &&
-           g.first().resolutions.back() == group.first().resolutions.back();
+           g.first().resolutions.back() == run_set.first().resolutions.back();
   });
-  return found == groups.end() || &*found == &group ? nullptr : &*found;
+  return found == sets.end() || &*found == &run_set ? nullptr : &*found;
 }
 
 std::string text(const Spread& s, int digits) {
@@ -338,7 +337,7 @@ std::vector<StageTime> stage_times(const Run& run) {
     StageTime sum{.stage = i > fusions ? 0 : i};
     for (const PhaseRecord& p : run.result.phases) {
       if (sum.stage == 0 ? !after_fusion(p.role) : after_fusion(p.role) || p.stage != sum.stage) continue;
-      const TimeSplit& split = p.split;
+      const TimeShares& split = p.time_shares;
       const double parts = split.compute.mean + split.communication.mean + split.io.mean;
       const StageTime own{sum.stage, split.compute.mean, split.communication.mean, split.io.mean,
                           std::max(0.0, p.seconds - parts)};
@@ -379,21 +378,21 @@ std::optional<double> equivalent_epochs(const Run& run) {
   return full > 0 ? std::optional(total_cost(run).gflop / full) : std::nullopt;
 }
 
-std::vector<std::string> warnings(const std::vector<Group>& groups) {
+std::vector<std::string> warnings(const std::vector<RunSet>& sets) {
   std::vector<std::string> lines;
-  targets(groups, lines);
-  differing(groups, "target", target_of, lines);
-  differing(groups, "data", data_of, lines);
+  targets(sets, lines);
+  differing(sets, "target", target_of, lines);
+  differing(sets, "data", data_of, lines);
   differing(
-      groups, "network", [](const RunResult& r) { return r.model; }, lines);
-  differing(groups, "machine", machine_of, lines);
+      sets, "network", [](const RunResult& r) { return r.model; }, lines);
+  differing(sets, "machine", machine_of, lines);
   differing(
-      groups, "ranks", [](const RunResult& r) { return std::to_string(r.ranks); }, lines);
+      sets, "ranks", [](const RunResult& r) { return std::to_string(r.ranks); }, lines);
   differing(
-      groups, "version of mrmf", [](const RunResult& r) { return r.versions.git; }, lines);
+      sets, "version of mrmf", [](const RunResult& r) { return r.versions.git; }, lines);
   differing(
-      groups, "backend", [](const RunResult& r) { return r.versions.backend; }, lines);
-  seeds(groups, lines);
+      sets, "backend", [](const RunResult& r) { return r.versions.backend; }, lines);
+  seeds(sets, lines);
   return lines;
 }
 

@@ -25,9 +25,9 @@ struct Run {
 };
 
 /// Runs that differ only in the seed, or in the axis of the samples that a resolution averages.
-struct Group {
+struct RunSet {
   std::vector<Run> runs;
-  Settings labels;  ///< the settings, with this group's values, that distinguish groups of the same method
+  Settings labels;  ///< the settings, with this set's values, that distinguish sets of the same method
   const RunResult& first() const { return runs.front().result; }
 };
 
@@ -36,9 +36,9 @@ bool fresh_bottom(const Run& run);
 
 Run read_run(const std::string& folder);
 /// Groups in the order baseline, MRT, progressive, MRMF by number of fusions.
-std::vector<Group> group_runs(const std::vector<std::string>& folders);
+std::vector<RunSet> run_sets(const std::vector<std::string>& folders);
 /// One line for each reason why the comparison is unfair; empty when there is none.
-std::vector<std::string> warnings(const std::vector<Group>& groups);
+std::vector<std::string> warnings(const std::vector<RunSet>& sets);
 
 /// "MRMF, 2 fusions"
 std::string method_name(const RunResult& result);
@@ -55,18 +55,18 @@ std::string text(const Spread& spread, int digits);
 
 /// A figure of a run, if it has one.
 using Figure = std::function<std::optional<double>(const Run&)>;
-/// A group's figure compared with another's: per seed when both have the same seeds, otherwise by their means.
+/// A set's figure compared with another's: per seed when both have the same seeds, otherwise by their means.
 struct Comparison {
-  Spread spread;        ///< of a single value when not paired
+  Spread spread;        ///< spread of a single value when not paired
   bool paired = false;  ///< seed by seed; a seed's runs that average other axes count by their mean
 };
-/// `compare(own, other)` over both groups. Nothing when a run of either lacks the figure: the mean of those that
+/// `compare(own, other)` over both sets. Nothing when a run of either lacks the figure: the mean of those that
 /// reached a target says nothing about the others.
-std::optional<Comparison> compared(const Group& own, const Group& other, const Figure& figure,
+std::optional<Comparison> compared(const RunSet& own, const RunSet& other, const Figure& figure,
                                    const std::function<double(double, double)>& compare);
-/// The first group of this method that ends at the group's last resolution, unless that is the group itself. Null also
+/// The first set of this method that ends at the set's last resolution, unless that is the set itself. Null also
 /// for a baseline, with which the others are compared.
-const Group* reference_of(const Group& group, MethodName method, const std::vector<Group>& groups);
+const RunSet* reference_of(const RunSet& run_set, MethodName method, const std::vector<RunSet>& sets);
 
 /// The validation loss that a run ends with, if it has one.
 std::optional<double> loss_of(const Run& run);
@@ -94,15 +94,16 @@ struct EqualLoss {
   std::optional<double> error{};  ///< standard error, where all columns have the same seeds: each in turn is left out
   enum class Bound { none, at_least, at_most };
   Bound bound = Bound::none;  ///< the loss is below that of every baseline, or above
-  bool paired = true;         ///< every baseline has all seeds of the group
+  bool paired = true;         ///< every baseline has all seeds of the set
 };
 /// Between baselines that ended lower the longer they were, the cost is interpolated; those that are no better than a
-/// cheaper one do not count, and those of other seeds do not where each baseline has the group's. `all`: only baselines
-/// that end at the group's last resolution are taken. Nothing for a baseline, and where there are fewer than two.
-std::optional<EqualLoss> saved_at_equal_loss(const Group& group, const std::vector<Group>& all, double Cost::*measure);
-/// The baselines in what compare_csv() wrote, a group per column: arithmetic, loss and seeds alone. DataError: it is no
+/// cheaper one do not count, and those of other seeds do not where each baseline has the set's. `all`: only baselines
+/// that end at the set's last resolution are taken. Nothing for a baseline, and where there are fewer than two.
+std::optional<EqualLoss> saved_at_equal_loss(const RunSet& run_set, const std::vector<RunSet>& all,
+                                             double Cost::*measure);
+/// The baselines in what compare_csv() wrote, a set per column: arithmetic, loss and seeds alone. DataError: it is no
 /// such text.
-std::vector<Group> read_baselines(const std::string& path);
+std::vector<RunSet> read_baselines(const std::string& path);
 
 /// The paper's figures for the Neuron Inverter, printed beside our runs: one column of Tables 5 and 7
 /// ("Multi-Resolution Model Fusion", section 4.2; 16 A100, seconds on Perlmutter). Negative: the paper gives no figure.
@@ -122,14 +123,14 @@ const PaperColumn& paper_mrt();
 /// The comparison's rows about the cost of training, once in seconds and once in arithmetic.
 class CostRows {
  public:
-  /// `groups` must outlive this. With a target, also the cost of reaching that validation loss.
-  CostRows(const std::vector<Group>& groups, const CompareOptions& options);
+  /// `sets` must outlive this. With a target, also the cost of reaching that validation loss.
+  CostRows(const std::vector<RunSet>& sets, const CompareOptions& options);
 
   std::vector<std::string> names() const;
   bool equal_loss() const;                                         ///< there are rows for it
-  std::vector<std::string> cells(const Group& group) const;        ///< one per name
+  std::vector<std::string> cells(const RunSet& run_set) const;     ///< one per name
   std::vector<std::string> cells(const PaperColumn& paper) const;  ///< one per name; the paper gives only seconds
-  /// What each group saved at equal loss, in arithmetic: a line each, none where it is not known.
+  /// What each set saved at equal loss, in arithmetic: a line each, none where it is not known.
   std::string conclusions() const;
 
  private:
@@ -138,14 +139,14 @@ class CostRows {
     std::string name, unit;
     double Cost::*value;
     double scale = 1;
-    std::vector<Group> baselines{};  ///< of the curve for savings at equal loss
-    bool equal_loss = false;         ///< some group has such a saving
+    std::vector<RunSet> baselines{};  ///< baselines of the curve for savings at equal loss
+    bool equal_loss = false;          ///< some set has such a saving
   };
 
-  void add_cells(const Group& group, const Measure& measure, std::vector<std::string>& cells) const;
-  std::string saved(const Group& group, MethodName method, const Figure& figure) const;
+  void add_cells(const RunSet& run_set, const Measure& measure, std::vector<std::string>& cells) const;
+  std::string saved(const RunSet& run_set, MethodName method, const Figure& figure) const;
 
-  const std::vector<Group>& groups_;
+  const std::vector<RunSet>& sets_;
   std::optional<double> target_;
   int stages_ = 0;  ///< largest number of fusion stages
   std::vector<Measure> measures_;
@@ -161,7 +162,7 @@ struct ComparisonTable {
   std::string notes{};             ///< how to read it, and warnings, a line each
   std::string conclusions{};       ///< what was saved at equal loss, a line each
 };
-ComparisonTable comparison_table(const std::vector<Group>& groups, const CompareOptions& options);
+ComparisonTable comparison_table(const std::vector<RunSet>& sets, const CompareOptions& options);
 
 /// Mean seconds over the ranks that one stage of a run took, and where they went.
 struct StageTime {

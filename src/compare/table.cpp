@@ -78,9 +78,9 @@ constexpr std::size_t kLongest = 24;  // longest setting in a heading, in charac
 // Column headings: a row for each fact, and for each setting that distinguishes columns of one method.
 class Headings {
  public:
-  explicit Headings(const std::vector<Group>& groups) {
-    for (const Group& group : groups)
-      for (const auto& [key, value] : group.labels) keys_.insert(key);
+  explicit Headings(const std::vector<RunSet>& sets) {
+    for (const RunSet& run_set : sets)
+      for (const auto& [key, value] : run_set.labels) keys_.insert(key);
   }
 
   std::size_t size() const { return kFacts + keys_.size(); }
@@ -89,11 +89,11 @@ class Headings {
     for (const std::string& key : keys_) names.push_back(key.substr(key.find('.') + 1));
     return names;
   }
-  std::vector<std::string> cells(const Group& group) {
-    std::vector<std::string> cells = facts(group);
+  std::vector<std::string> cells(const RunSet& run_set) {
+    std::vector<std::string> cells = facts(run_set);
     for (const std::string& key : keys_) {
-      const auto found = group.labels.find(key);
-      cells.push_back(found == group.labels.end() ? "" : shortened(key, found->second));
+      const auto found = run_set.labels.find(key);
+      cells.push_back(found == run_set.labels.end() ? "" : shortened(key, found->second));
     }
     return cells;
   }
@@ -111,9 +111,9 @@ class Headings {
     return i < 26 ? std::string(1, static_cast<char>('a' + i)) : std::to_string(i + 1);
   }
   // "seeds 1-3, 5"
-  static std::string seeds_text(const Group& group) {
+  static std::string seeds_text(const RunSet& run_set) {
     std::set<std::uint64_t> seeds;
-    for (const Run& run : group.runs) seeds.insert(run.result.seed);
+    for (const Run& run : run_set.runs) seeds.insert(run.result.seed);
     std::string text = seeds.size() == 1 ? "seed " : "seeds ";
     for (auto first = seeds.begin(); first != seeds.end();) {
       auto last = first, next = std::next(first);
@@ -125,10 +125,10 @@ class Headings {
     }
     return text;
   }
-  static std::vector<std::string> facts(const Group& group) {
-    const RunResult& r = group.first();
+  static std::vector<std::string> facts(const RunSet& run_set) {
+    const RunResult& r = run_set.first();
     std::set<std::vector<Extent>> choices;
-    for (const Run& run : group.runs) choices.insert(run.result.resolutions);
+    for (const Run& run : run_set.runs) choices.insert(run.result.resolutions);
     std::string resolutions;
     for (const Extent& e : r.resolutions) resolutions += (resolutions.empty() ? "" : " ") + resolution_text(e, r.axes);
     const bool mrmf = r.method == MethodName::mrmf;
@@ -136,8 +136,8 @@ class Headings {
             resolutions,
             choices.size() > 1 ? fmt::format("and {} more choices of axes", choices.size() - 1) : "",
             mrmf ? "top " + to_string(r.top) : "",
-            mrmf && fresh_bottom(group.runs.front()) ? "bottom fresh" : "",
-            fmt::format("n = {}, {}", group.runs.size(), seeds_text(group))};
+            mrmf && fresh_bottom(run_set.runs.front()) ? "bottom fresh" : "",
+            fmt::format("n = {}, {}", run_set.runs.size(), seeds_text(run_set))};
   }
   std::string shortened(const std::string& key, const std::string& value) {
     if (value.size() <= kLongest) return value;
@@ -153,9 +153,9 @@ class Headings {
 };
 
 template <class Value>
-Spread over(const Group& group, const Value& figure) {
+Spread over(const RunSet& run_set, const Value& figure) {
   std::vector<double> values;
-  for (const Run& run : group.runs) values.push_back(figure(run));
+  for (const Run& run : run_set.runs) values.push_back(figure(run));
   return spread(values);
 }
 
@@ -165,17 +165,17 @@ std::string count_text(const Spread& s) {
   return whole ? fmt::format("{:.0f}", s.mean) : text(s, 1);
 }
 
-std::string target_text(const Group& group) {
+std::string target_text(const RunSet& run_set) {
   const auto reached =
-      std::count_if(group.runs.begin(), group.runs.end(), [](const Run& r) { return r.result.target_reached; });
-  const bool set = std::any_of(group.runs.begin(), group.runs.end(),
+      std::count_if(run_set.runs.begin(), run_set.runs.end(), [](const Run& r) { return r.result.target_reached; });
+  const bool set = std::any_of(run_set.runs.begin(), run_set.runs.end(),
                                [](const Run& r) { return r.result.target || r.result.metric_target; });
-  return set ? fmt::format("{} of {}", reached, group.runs.size()) : "no target";
+  return set ? fmt::format("{} of {}", reached, run_set.runs.size()) : "no target";
 }
 
-std::string cost_text(const Group& group) {
+std::string cost_text(const RunSet& run_set) {
   std::vector<double> costs;
-  for (const Run& run : group.runs) {
+  for (const Run& run : run_set.runs) {
     if (const auto cost = equivalent_epochs(run)) costs.push_back(*cost);
   }
   return text(spread(costs), 2);
@@ -188,56 +188,56 @@ std::optional<double> waited(const Run& run) {
   return seconds > 0 ? std::optional(seconds) : std::nullopt;
 }
 
-bool any_waited(const std::vector<Group>& groups) {
-  return std::ranges::any_of(groups, [](const Group& group) {
-    return std::ranges::any_of(group.runs, [](const Run& run) { return waited(run).has_value(); });
+bool any_waited(const std::vector<RunSet>& sets) {
+  return std::ranges::any_of(sets, [](const RunSet& run_set) {
+    return std::ranges::any_of(run_set.runs, [](const Run& run) { return waited(run).has_value(); });
   });
 }
 
-std::string waited_text(const Group& group) {
+std::string waited_text(const RunSet& run_set) {
   std::vector<double> seconds;
-  for (const Run& run : group.runs)
+  for (const Run& run : run_set.runs)
     if (const auto wait = waited(run)) seconds.push_back(*wait);
   return seconds.empty() ? kNone : text(spread(seconds), 2);
 }
 
 // "-0.00174 +- 0.00030": seed by seed, with the standard error.
-std::string difference_text(const Group& group, MethodName method, const std::vector<Group>& groups) {
-  const Group* other = reference_of(group, method, groups);
+std::string difference_text(const RunSet& run_set, MethodName method, const std::vector<RunSet>& sets) {
+  const RunSet* other = reference_of(run_set, method, sets);
   if (!other) return kNone;
   const std::optional<Comparison> less =
-      compared(group, *other, loss_of, [](double own, double of) { return own - of; });
+      compared(run_set, *other, loss_of, [](double own, double of) { return own - of; });
   if (!less) return kNone;
   const std::string mean = fmt::format("{:+.5f}", less->spread.mean);
   if (!less->paired) return mean + ", unpaired";
   return less->spread.count < 2 ? mean : fmt::format("{} +- {:.5f}", mean, less->spread.error());
 }
 
-std::set<Metric> metrics_of(const std::vector<Group>& groups) {
+std::set<Metric> metrics_of(const std::vector<RunSet>& sets) {
   std::set<Metric> metrics;
-  for (const Group& group : groups)
-    for (const Run& run : group.runs)
+  for (const RunSet& run_set : sets)
+    for (const Run& run : run_set.runs)
       if (run.result.metric) metrics.insert(run.result.metric->metric);
   return metrics;
 }
 
 // Over the runs that measured it.
-std::string metric_text(const Group& group, Metric metric) {
+std::string metric_text(const RunSet& run_set, Metric metric) {
   std::vector<double> values;
-  for (const Run& run : group.runs)
+  for (const Run& run : run_set.runs)
     if (run.result.metric && run.result.metric->metric == metric) values.push_back(run.result.metric->value);
   return values.empty() ? kNone : text(spread(values), 4);
 }
 
 // The rows below the headings.
 struct Rows {
-  const std::vector<Group>& groups;
+  const std::vector<RunSet>& sets;
   const CostRows& costs;
   bool teams = false;
-  std::set<Metric> metrics = metrics_of(groups);
+  std::set<Metric> metrics = metrics_of(sets);
 
   std::vector<std::string> names() const;
-  std::vector<std::string> cells(const Group& group) const;
+  std::vector<std::string> cells(const RunSet& run_set) const;
   std::vector<std::string> cells(const PaperColumn& paper) const;
 };
 
@@ -253,20 +253,20 @@ std::vector<std::string> Rows::names() const {
   return names;
 }
 
-std::vector<std::string> Rows::cells(const Group& group) const {
-  std::vector<std::string> cells{text(over(group, [](const Run& r) { return r.result.validation_loss; }), 5)};
-  for (const Metric metric : metrics) cells.push_back(metric_text(group, metric));
+std::vector<std::string> Rows::cells(const RunSet& run_set) const {
+  std::vector<std::string> cells{text(over(run_set, [](const Run& r) { return r.result.validation_loss; }), 5)};
+  for (const Metric metric : metrics) cells.push_back(metric_text(run_set, metric));
   for (const MethodName method : {MethodName::baseline, MethodName::mrt})
-    cells.push_back(difference_text(group, method, groups));
-  cells.push_back(target_text(group));
+    cells.push_back(difference_text(run_set, method, sets));
+  cells.push_back(target_text(run_set));
   for (const Role role : {Role::coarse, Role::dense}) {
-    const Spread epochs = over(group, [&](const Run& r) { return epochs_of(r, role); });
+    const Spread epochs = over(run_set, [&](const Run& r) { return epochs_of(r, role); });
     cells.push_back(epochs.mean > 0 ? count_text(epochs) : kNone);
   }
-  cells.push_back(count_text(over(group, epochs_after)));
-  for (const std::string& cell : costs.cells(group)) cells.push_back(cell);
-  if (teams) cells.push_back(waited_text(group));
-  cells.push_back(cost_text(group));
+  cells.push_back(count_text(over(run_set, epochs_after)));
+  for (const std::string& cell : costs.cells(run_set)) cells.push_back(cell);
+  if (teams) cells.push_back(waited_text(run_set));
+  cells.push_back(cost_text(run_set));
   return cells;
 }
 
@@ -284,7 +284,7 @@ std::vector<std::string> Rows::cells(const PaperColumn& paper) const {
   return cells;
 }
 
-std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool to_loss, bool paper, bool other_run) {
+std::string notes(const std::vector<RunSet>& sets, const CostRows& costs, bool to_loss, bool paper, bool other_run) {
   std::string text =
       "\nMean +- sample standard deviation over n runs.\n"
       "Savings and differences of the loss: mean +- standard error, seed by seed; unpaired: of the means, as seeds "
@@ -293,15 +293,15 @@ std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool 
       "machine.\n"
       "Cost in full-resolution epochs is of arithmetic.\n";
   for (const MethodName method : {MethodName::baseline, MethodName::mrt}) {
-    const auto columns = std::ranges::count_if(groups, [&](const Group& g) { return g.first().method == method; });
+    const auto columns = std::ranges::count_if(sets, [&](const RunSet& g) { return g.first().method == method; });
     if (columns > 1)
       text += fmt::format(
           "There are {} {} columns: a column is compared with the first of them that ends at the same resolution.\n",
           columns, method == MethodName::mrt ? "MRT" : "baseline");
   }
-  if (std::ranges::any_of(groups, [](const Group& g) { return g.first().top == TopRule::front; }))
+  if (std::ranges::any_of(sets, [](const RunSet& g) { return g.first().top == TopRule::stem; }))
     text +=
-        "Top front: the last model is the coarse one behind a first layer, front: another network than the baseline's, "
+        "Top stem: the last model is the coarse one behind a first layer, front: another network than the baseline's, "
         "and cheaper in\nuse; full-resolution epochs are of the network as it is configured.\n";
   if (costs.equal_loss())
     text +=
@@ -316,25 +316,25 @@ std::string notes(const std::vector<Group>& groups, const CostRows& costs, bool 
     text +=
         "[1] seconds per stage are of Table 7's run (coarse batch 2048, 2250.21 s in all), the rest of Table 5's.\n";
   }
-  for (const std::string& line : warnings(groups)) text += "warning: " + line + "\n";
+  for (const std::string& line : warnings(sets)) text += "warning: " + line + "\n";
   return text;
 }
 
 }  // namespace
 
-ComparisonTable comparison_table(const std::vector<Group>& groups, const CompareOptions& options) {
-  const CostRows costs(groups, options);
-  const Rows rows{groups, costs, any_waited(groups)};
-  Headings headings(groups);
+ComparisonTable comparison_table(const std::vector<RunSet>& sets, const CompareOptions& options) {
+  const CostRows costs(sets, options);
+  const Rows rows{sets, costs, any_waited(sets)};
+  Headings headings(sets);
   const auto column = [](std::vector<std::string> heading, const std::vector<std::string>& cells) {
     heading.insert(heading.end(), cells.begin(), cells.end());
     return heading;
   };
   ComparisonTable table{.columns = {column(headings.names(), rows.names())}, .heading = headings.size()};
   bool paper = false, other_run = false;
-  for (const Group& group : groups) {
-    table.columns.push_back(column(headings.cells(group), rows.cells(group)));
-    const PaperColumn* figures = paper_figures(group.first());
+  for (const RunSet& run_set : sets) {
+    table.columns.push_back(column(headings.cells(run_set), rows.cells(run_set)));
+    const PaperColumn* figures = paper_figures(run_set.first());
     if (!figures) continue;
     std::vector<std::string> heading(headings.size());
     heading[0] = "paper";
@@ -345,13 +345,13 @@ ComparisonTable comparison_table(const std::vector<Group>& groups, const Compare
     other_run = other_run || figures->other_run;
   }
   table.settings = headings.notes();
-  table.notes = notes(groups, costs, options.target.has_value(), paper, other_run);
+  table.notes = notes(sets, costs, options.target.has_value(), paper, other_run);
   table.conclusions = costs.conclusions();
   return table;
 }
 
 std::string compare_table(const std::vector<std::string>& folders, const CompareOptions& options) {
-  const ComparisonTable table = comparison_table(group_runs(folders), options);
+  const ComparisonTable table = comparison_table(run_sets(folders), options);
   return text_of(table, options.width) + (table.settings.empty() ? "" : "\n" + table.settings) + table.notes +
          table.conclusions;
 }

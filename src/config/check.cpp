@@ -5,7 +5,7 @@
 
 #include "io/nearest.hpp"
 #include "kernels/check.hpp"
-#include "layers/front.hpp"
+#include "layers/stem.hpp"
 #include "layers/wiring.hpp"
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
@@ -16,7 +16,7 @@ namespace {
 // Reports a key by the place where it was set.
 class Checker {
  public:
-  Checker(const Places& places, const std::string& origin) : places_(places), origin_(origin) {}
+  Checker(const KeyLocations& places, const std::string& origin) : places_(places), origin_(origin) {}
 
   bool given(const std::string& path) const { return places_.count(path) > 0; }
 
@@ -37,7 +37,7 @@ class Checker {
   }
 
  private:
-  const Places& places_;
+  const KeyLocations& places_;
   const std::string& origin_;
 };
 
@@ -57,7 +57,7 @@ void check_bottom_layers(const ModelConfig& model, const Wiring& wiring, const C
   if (!layers.empty()) checker.fail("model.bottom", "model.cut and model.bottom are both given; keep one");
   require_layer("model.cut", cut, std::ranges::find(names, cut) != names.end());
   if (cut == names.front())
-    checker.fail("model.cut", "model.cut is the first layer, which leaves no bottom to hand over; name a later one");
+    checker.fail("model.cut", "model.cut is the first layer, which leaves no bottom to transfer; name a later one");
   try {
     find_cut(model.layers, wiring, cut);
   } catch (const ConfigError& error) {
@@ -141,10 +141,11 @@ void check_teams(const MethodConfig& method, const Checker& checker) {
         "method.teams = \"concurrent\" trains a coarse and a dense model at once, and only mrmf with method.top = "
         "\"dense\" trains both; set \"sequential\"");
   }
-  if (!method.split.empty() && method.split.size() != 2) {
-    checker.fail("method.split", fmt::format("method.split has {} entries; give the shares of the ranks for the dense "
-                                             "and the coarse team, such as [5, 3]",
-                                             method.split.size()));
+  if (!method.team_shares.empty() && method.team_shares.size() != 2) {
+    checker.fail("method.team_shares",
+                 fmt::format("method.team_shares has {} entries; give the shares of the ranks for the dense "
+                             "and the coarse team, such as [5, 3]",
+                             method.team_shares.size()));
   }
 }
 
@@ -162,15 +163,15 @@ void check_bottom(const MethodConfig& method, const Checker& checker) {
 void check_switch(const MethodConfig& method, const Checker& checker) {
   if (method.switch_by == Switch::epochs) return;
   const std::string slope = "method.switch = \"slope\" ";
-  const bool handed_whole = method.top == TopRule::interpolated || method.top == TopRule::front;
-  if (method.name != MethodName::mrmf || !handed_whole || method.resolutions.size() != 2)
+  const bool transferred_whole = method.top == TopRule::interpolated || method.top == TopRule::stem;
+  if (method.name != MethodName::mrmf || !transferred_whole || method.resolutions.size() != 2)
     checker.fail("method.switch", slope +
-                                      "looks at the one coarse model of mrmf with two resolutions and method.top = "
-                                      "\"interpolated\" or \"front\"; set these, or method.switch = \"epochs\"");
-  if (method.handover == Handover::best)
+                                      "probes the one coarse model of mrmf with two resolutions and method.top = "
+                                      "\"interpolated\" or \"stem\"; set these, or method.switch = \"epochs\"");
+  if (method.transfer == TransferEpoch::best)
     checker.fail("method.switch", slope +
-                                      "hands over the model that it looked at, the last epoch's; set "
-                                      "method.handover = \"last\"");
+                                      "transfers the model that it looked at, the last epoch's; set "
+                                      "method.transfer = \"last\"");
   if (method.curve == RateCurve::run)
     checker.fail("method.switch", slope +
                                       "does not go with method.curve = \"run\", which divides one curve by epochs "
@@ -178,23 +179,23 @@ void check_switch(const MethodConfig& method, const Checker& checker) {
 }
 
 // What needs the samples' shape is checked with it (require_fusible).
-void check_front(const Config& config, const Checker& checker) {
+void check_stem(const Config& config, const Checker& checker) {
   const MethodConfig& method = config.method;
-  if (method.top != TopRule::front) return;
-  const std::string front = "method.top = \"front\" ", advice = "; use method.top = \"interpolated\"";
+  if (method.top != TopRule::stem) return;
+  const std::string stem = "method.top = \"stem\" ", advice = "; use method.top = \"interpolated\"";
   if (method.resolutions.size() != 2)
-    checker.fail("method.top", front + fmt::format("puts one layer between two resolutions, and method.resolutions has "
-                                                   "{}; give two, such as [[2], [1]], or use \"interpolated\"",
-                                                   method.resolutions.size()));
+    checker.fail("method.top", stem + fmt::format("puts one layer between two resolutions, and method.resolutions has "
+                                                  "{}; give two, such as [[2], [1]], or use \"interpolated\"",
+                                                  method.resolutions.size()));
   if (config.data.train.layout == SampleLayout::reinterpret)
-    checker.fail("method.top", front +
+    checker.fail("method.top", stem +
                                    "does not go with data.layout = \"reinterpret\", under which positions that are "
                                    "averaged are no neighbours in what the network reads" +
                                    advice);
   try {
-    convolution_behind_front(config.model.layers);
+    convolution_behind_stem(config.model.layers);
   } catch (const ConfigError& error) {
-    checker.fail("method.top", front + "cannot put a layer before this model: " + error.what() + advice);
+    checker.fail("method.top", stem + "cannot put a layer before this model: " + error.what() + advice);
   }
 }
 
@@ -224,7 +225,7 @@ void complete_method(Config& config, const Checker& checker) {
   check_teams(method, checker);
   check_bottom(method, checker);
   check_switch(method, checker);
-  check_front(config, checker);
+  check_stem(config, checker);
   if (method.stages.size() + 1 > method.resolutions.size()) {
     checker.fail("method.stages",
                  fmt::format("method.stages has {} entries, but {} resolutions make {} fusion stage{}",
@@ -234,12 +235,12 @@ void complete_method(Config& config, const Checker& checker) {
   const std::vector<bool> top = top_layers(config.model.layers, connect(config.model.layers), config.model.bottom);
   if (std::ranges::find(top, true) == top.end() && method.name == MethodName::mrmf && method.top == TopRule::dense) {
     checker.fail(checker.given("method.top") ? "method.top" : "model.layers",
-                 "a fusion hands over all of this model, and with method.top = "
+                 "a fusion transfers all of this model, and with method.top = "
                  "\"dense\" a dense model would be trained for nothing; set method.top to \"interpolated\", or name "
                  "the first top layer in model.cut, or fewer layers in model.bottom");
   }
-  // Behind a front the bottom does not matter: what is new has an age of its own.
-  if (method.moments == Moments::carry && method.top != TopRule::front && !std::ranges::is_sorted(top))
+  // Behind a stem the bottom does not matter: what is new has an age of its own.
+  if (method.moments == Moments::carry && method.top != TopRule::stem && !std::ranges::is_sorted(top))
     checker.fail("method.moments",
                  "method.moments = \"carry\" needs a bottom of the first layers, and model.bottom names others; use "
                  "\"reset\"");
@@ -318,7 +319,7 @@ bool waits_for_nothing(const RoleSettings& role, const RoleSettings& stage = {})
 
 }  // namespace
 
-void check_stops(const MethodConfig& method, const Places& places, const std::string& origin) {
+void check_stops(const MethodConfig& method, const KeyLocations& places, const std::string& origin) {
   const Checker checker(places, origin);
   const auto fail = [&](const std::string& place, const std::string& key) {
     checker.fail(place, key + "patience counts epochs in which the training loss falls by less than " + key +
@@ -340,7 +341,7 @@ void check_stops(const MethodConfig& method, const Places& places, const std::st
   if (waits_for_nothing(method.finetune)) fail("method.stop.finetune.patience", "method.stop.finetune.");
 }
 
-void complete(Config& config, const Places& places, const std::string& origin) {
+void complete(Config& config, const KeyLocations& places, const std::string& origin) {
   const Checker checker(places, origin);
   complete_data(config.data, places, origin);
   complete_model(config.model, checker);

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "io/input_file.hpp"
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
+#include "src/config/former_words.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {
@@ -16,14 +18,14 @@ namespace {
 std::string section_of(const std::string& path) { return path.substr(0, path.find('.')); }
 
 // A key that is no longer there. Runs wrote it out, so it is still read where it says what is done today.
-struct FormerKey {
+struct GoneKey {
   std::string section, name;
   std::string today;         ///< the value that changes nothing, as TOML
   std::string reason;        ///< why another value is refused, and what to do
   bool of_training = false;  ///< a finished run is used in the same way, whatever its value
 };
 
-std::vector<FormerKey> former_keys() {
+std::vector<GoneKey> gone_keys() {
   const std::string seen = "; remove it, or use the version that docs/results/lab.md names";
   return {{"method", "join", "false",
            "when a team joined the other depended on the machine, so no such run could be repeated; remove it, and the "
@@ -33,8 +35,8 @@ std::vector<FormerKey> former_keys() {
           {"data", "coarsening", "\"average\"", "it lowered no loss" + seen}};
 }
 
-void drop_former_keys(Value& root, Writer writer) {
-  for (const FormerKey& key : former_keys()) {
+void drop_gone_keys(Value& root, Writer writer) {
+  for (const GoneKey& key : gone_keys()) {
     const auto section = std::ranges::find(root.items, key.section, &Value::key);
     if (section == root.items.end()) continue;
     const auto found = std::ranges::find(section->items, key.name, &Value::key);
@@ -74,9 +76,11 @@ Config parse_config(const std::string& text, const std::string& origin, const st
                     Writer writer) {
   Value root = parse_toml(text, origin);
   for (const std::string& setting : overrides) apply_override(root, setting);
-  drop_former_keys(root, writer);
+  drop_gone_keys(root, writer);
+  std::vector<std::string> former = rename_former_words(root);
   Config config;
-  Places places;
+  if (writer == Writer::person) config.former_words = std::move(former);
+  KeyLocations places;
   read_table(root, "", "", config_keys(), config, places);
   complete(config, places, origin);
   if (writer == Writer::person) check_stops(config.method, places, origin);

@@ -82,15 +82,16 @@ struct EarlyStopping {
 /// When a phase of the plan ends: whichever comes first. `epochs` is always the upper bound.
 struct StopSettings {
   int epochs = 100;
-  std::optional<double> threshold;            ///< paper 3.2: training-loss reduction per epoch that still counts
-  int patience = 3;                           ///< paper 3.2: consecutive epochs below it
-  std::optional<double> target;               ///< validation loss; method.target sets it for the plan's last phase
-  std::optional<MetricTarget> metric_target;  ///< of a metric: a role's, or method.target's in the last phase
-  EarlyStopping early_stopping;               ///< by `monitor`
-  Monitor monitor = Monitor::loss;            ///< also tells which epoch was the best
-  int look_epochs = 0;                        ///< epochs from one look to the next (slope_rule.hpp); 0: no looks
+  std::optional<double> threshold;  ///< paper 3.2: training-loss reduction per epoch that still counts
+  int patience = 3;                 ///< paper 3.2: consecutive epochs below it
+  std::optional<double> target;     ///< validation loss; method.target sets it for the plan's last phase
+  std::optional<MetricTarget>
+      metric_target;             ///< the value that a metric must reach: a role's, or method.target's in the last phase
+  EarlyStopping early_stopping;  ///< by `monitor`
+  Monitor monitor = Monitor::loss;  ///< also tells which epoch was the best
+  int probe_epochs = 0;             ///< epochs from one probe to the next (slope_rule.hpp); 0: no probes
   /// It may end before its epochs are done.
-  bool early() const { return ends_by_loss() || look_epochs > 0; }
+  bool early() const { return ends_by_loss() || probe_epochs > 0; }
   /// The same, by what its own epochs end with.
   bool ends_by_loss() const { return threshold || target || metric_target || early_stopping.patience > 0; }
 };
@@ -119,18 +120,18 @@ template <>
 std::vector<std::string> words_of<MethodName>();
 std::string to_string(MethodName name);
 
-enum class TopRule { dense, fresh, interpolated, front };
+enum class TopRule { dense, fresh, interpolated, stem };
 template <>
 std::vector<std::string> words_of<TopRule>();
 std::string to_string(TopRule top);
 enum class BottomRule { coarse, fresh };
-/// Which of a coarse model's epochs a fusion hands over.
-enum class Handover { last, best };
+/// Which of a coarse model's epochs a fusion transfers.
+enum class TransferEpoch { last, best };
 enum class Moments { reset, carry };
 /// When a coarse phase ends: after its epochs (or by its stop rule), or also when it stops paying.
 enum class Switch { epochs, slope };
-/// What "auto" does about detail that coarse data lack (src/data/detail_look.hpp).
-enum class DetailRule { look, ignore };
+/// What "auto" does about detail that coarse data lack (src/data/detail_measurement.hpp).
+enum class DetailRule { measure, ignore };
 enum class RateCurve { stage, run };
 enum class ShuffleOver { shard, all };
 enum class LoadRule { automatic, memory, stream };
@@ -177,7 +178,7 @@ struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files default to train.files
   SplitSettings split;
   Normalisation normalise_samples, normalise_labels;
-  std::vector<double> fill;  ///< what the network sees of missing numbers: one, or one per channel; empty: unsettled
+  std::vector<double> fill;  ///< what the network sees of missing numbers: one, or one per channel; empty: unresolved
   Augmentation augment;
   int shards = 0;  ///< 0: one per rank
   bool shuffle = true;
@@ -185,7 +186,7 @@ struct DataConfig {
   LoadRule load = LoadRule::automatic;
   std::optional<double> memory;  ///< GB (1e9 bytes) per node for samples; empty: half of its memory
   Averaging averaging = Averaging::load;
-  CoarseLabels coarse_labels = CoarseLabels::shares;  ///< of classes with positions
+  CoarseLabels coarse_labels = CoarseLabels::shares;  ///< labels of averaged classes with positions
   DuplicateRule duplicates = DuplicateRule::refuse;
   std::optional<int> channels;  ///< required size of a sample's last axis: a check that changes no result
   bool operator==(const DataConfig&) const = default;
@@ -193,10 +194,10 @@ struct DataConfig {
 
 struct ModelConfig {
   std::string preset;             ///< a name of preset_list(); empty: `layers`
-  PresetSizes sizes;              ///< of the preset
+  PresetSizes sizes;              ///< sizes of the preset
   std::vector<LayerSpec> layers;  ///< filled from the preset if one is named
   std::string start;              ///< a run's folder or a model file whose parameters training begins with
-  BottomSettings bottom;          ///< which layers a fusion hands over
+  BottomSettings bottom;          ///< which layers a fusion transfers
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -216,7 +217,7 @@ struct TrainingConfig {
   std::uint64_t seed = 1;
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
-  int precise_batch_norm = 0;     ///< batches for new statistics at a phase's end; 0: the running averages stay
+  int precise_batch_norm = 0;  ///< batches that recalibrate batch norms at a phase's end; 0: the running averages stay
   /// Rows of a batch of this size that are computed at once: of the largest of its parts.
   int rows_at_once(int of_batch) const { return (of_batch + accumulate - 1) / accumulate; }
   bool operator==(const TrainingConfig&) const = default;
@@ -226,17 +227,17 @@ struct MethodConfig {
   MethodName name = MethodName::baseline;
   std::vector<Extent> resolutions{{1, 1, 1}};  ///< coarse to fine; right-aligned as Extents are
   int axes = 0;  ///< factors per resolution, as many as the data have axes; 0: only [1], which suits any data
-  DetailRule detail = DetailRule::look;
+  DetailRule detail = DetailRule::measure;
   BottomRule bottom = BottomRule::coarse;
   TopRule top = TopRule::dense;
-  Handover handover = Handover::last;
+  TransferEpoch transfer = TransferEpoch::last;
   Moments moments = Moments::reset;
   RateCurve curve = RateCurve::stage;
   Switch switch_by = Switch::epochs;
-  int look_epochs = 2;   ///< slope: epochs from one look at the coarse model to the next
-  double probe = 0.125;  ///< slope: share of the next phase's first epoch that a look trains
+  int probe_epochs = 2;  ///< slope: epochs from one probe of the coarse model to the next
+  double probe = 0.125;  ///< slope: share of the next phase's first epoch that a probe trains
   TeamMode teams = TeamMode::sequential;
-  std::vector<int> split;  ///< concurrent: shares of the ranks for the dense and the coarse team; empty: measured
+  std::vector<int> team_shares;  ///< concurrent: shares of the ranks for the dense and the coarse team; empty: measured
   RoleSettings coarse, dense, finetune;
   std::vector<StageOverride> stages;
   std::optional<double> target;               ///< target = { validation_loss = ... }
@@ -290,6 +291,8 @@ struct Config {
   TrainingConfig training;
   MethodConfig method;
   RunConfig run;
+  /// A line for each word of an earlier version that a person wrote: a warning (config_warnings).
+  std::vector<std::string> former_words{};
   bool operator==(const Config&) const = default;
 };
 

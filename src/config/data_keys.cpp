@@ -186,7 +186,7 @@ void add_files(Keys& keys) {
   add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files: of the random choice");
   add(keys, "duplicates", MRMF_FIELD(duplicates), one_of({"refuse", "allow"}),
       "the same rows named twice, or for training and for validation, by whatever names, links or virtual data sets: "
-      "end with an error, or go on");
+      "end with an error, or continue");
 }
 
 void add_meaning(Keys& keys) {
@@ -251,8 +251,8 @@ void add_reading(Keys& keys) {
 }
 
 /// Reports keys of [data] by the place where they were set.
-struct Place {
-  const Places& places;
+struct KeyOrigin {
+  const KeyLocations& places;
   const std::string& origin;
 
   std::string of(const std::string& key) const {
@@ -266,7 +266,7 @@ struct Place {
 };
 
 // Chooses whole files at random: as many as the share says, at least one for either part.
-void split_files(DataConfig& data, const Place& place) {
+void split_files(DataConfig& data, const KeyOrigin& place) {
   const std::vector<std::string> all = data.train.files;
   if (all.size() == 1 && is_pattern(all.front())) return;  // reported when files are opened
   place.require(all.size() > 1, "data.split.by",
@@ -291,7 +291,7 @@ void require_file_name(const std::string& name, const std::string& where) {
   throw ConfigError(where + ": " + name + " is no file: " + advice);
 }
 
-void complete_split(DataConfig& data, const Place& place) {
+void complete_split(DataConfig& data, const KeyOrigin& place) {
   SplitSettings& split = data.split;
   if (!split.column.empty() && !place.given("data.split.by")) split.by = SplitBy::column;
   const bool by_rows = split.by == SplitBy::rows || split.by == SplitBy::column;
@@ -334,7 +334,7 @@ void complete_split(DataConfig& data, const Place& place) {
   data.validation.choice.part = RowPart::validation;
 }
 
-void check_normalisation(const Normalisation& units, const std::string& of, const Place& place) {
+void check_normalisation(const Normalisation& units, const std::string& of, const KeyOrigin& place) {
   const std::string key = "data.normalise." + of;
   const bool given = !units.mean.empty() || !units.std.empty();
   place.require(!given || units.mean_std, key + "_mean",
@@ -370,8 +370,8 @@ std::vector<Key<DataConfig>> data_keys() {
   return keys;
 }
 
-void complete_data(DataConfig& data, const Places& places, const std::string& origin) {
-  const Place place{places, origin};
+void complete_data(DataConfig& data, const KeyLocations& places, const std::string& origin) {
+  const KeyOrigin place{places, origin};
   const auto require = [&](const std::string& key, bool present, const std::string& hint) {
     place.require(present, key, key + " is missing; " + hint);
   };

@@ -34,7 +34,7 @@ Rule from_below(double least, double most);
 Rule one_of(std::vector<std::string> words);
 
 /// Where each key was set, for later checks.
-using Places = std::map<std::string, std::string>;
+using KeyLocations = std::map<std::string, std::string>;
 
 /// ConfigError "<where>: <path> is <value>; it must be <expected>".
 [[noreturn]] void refuse(const Value& value, const std::string& path, const std::string& expected);
@@ -171,7 +171,7 @@ std::vector<std::string> paths(const std::vector<Key<S>>& keys, const std::strin
 /// already walked inside it.
 template <class S>
 void read_table(const Value& table, const std::string& prefix, const std::string& inner,
-                const std::vector<Key<S>>& keys, S& target, Places& places) {
+                const std::vector<Key<S>>& keys, S& target, KeyLocations& places) {
   for (const Value& value : table.items) {
     const std::string path = inner + value.key;
     bool known = false, section = false;

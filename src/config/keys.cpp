@@ -144,33 +144,34 @@ void add_method(Keys& keys) {
   add(keys, "method.name", MRMF_FIELD(method.name), one_of(words_of<MethodName>()),
       "how to get to a model at the last resolution");
   keys.push_back(lift("method.", MRMF_FIELD(method), resolutions_key()));
-  add(keys, "method.detail", MRMF_FIELD(method.detail), one_of({"look", "ignore"}),
-      "auto only: look at training samples, and plan the baseline where the labels depend on detail that averages of "
+  add(keys, "method.detail", MRMF_FIELD(method.detail), one_of({"measure", "ignore"}),
+      "auto only: measure on training samples, and plan the baseline where the labels depend on detail that averages "
+      "of "
       "2 lose; or choose by the shape of a sample alone");
   add(keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
       "mrmf with one fusion and top = dense only, the bottom layers at fusion: of the coarse model (the paper), or new "
       "ones, and no coarse model is trained: to measure what the top alone adds");
   add(keys, "method.top", MRMF_FIELD(method.top), one_of(words_of<TopRule>()),
       "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated; "
-      "front: with two resolutions, the whole coarse model goes on behind a new first layer that reads the finer data");
-  add(keys, "method.handover", MRMF_FIELD(method.handover), one_of({"last", "best"}),
-      "which epoch's coarse model a fusion hands over: the last one's, or the best one's by training.monitor");
+      "stem: with two resolutions, the whole coarse model follows behind a new first layer that reads the finer data");
+  add(keys, "method.transfer", MRMF_FIELD(method.transfer), one_of({"last", "best"}),
+      "which epoch's coarse model a fusion transfers: the last one's, or the best one's by training.monitor");
   add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
       "what becomes of the optimizer's moments at fusion");
   add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
       "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
   add(keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
-      "mrmf with one fusion and top = interpolated or front, when the coarse phase ends: after its epochs, or before "
+      "mrmf with one fusion and top = interpolated or stem, when the coarse phase ends: after its epochs, or before "
       "that "
-      "when a copy of it, handed over and trained for a short while, shows that full resolution now lowers the loss "
+      "when a copy of it, transferred and trained for a short while, shows that full resolution now lowers the loss "
       "by more per arithmetic");
-  add(keys, "method.look_epochs", MRMF_FIELD(method.look_epochs), at_least(1),
+  add(keys, "method.probe_epochs", MRMF_FIELD(method.probe_epochs), at_least(1),
       "switch = slope: coarse epochs from one such copy to the next");
   add(keys, "method.probe", MRMF_FIELD(method.probe), above_to(0, 1),
       "switch = slope: share of the last phase's first epoch for which a copy is trained");
   add(keys, "method.teams", MRMF_FIELD(method.teams), one_of({"sequential", "concurrent"}),
       "mrmf: a stage's coarse and dense model one after the other on all ranks, or at once, each on a team of them");
-  add(keys, "method.split", MRMF_FIELD(method.split), at_least(1),
+  add(keys, "method.team_shares", MRMF_FIELD(method.team_shares), at_least(1),
       "concurrent: shares of the ranks for the dense and the coarse team, such as [5, 3]; measured unless set");
   add_role(keys, "method.coarse.", "method.stop.coarse.", MRMF_FIELD(method.coarse));
   add_role(keys, "method.dense.", "method.stop.dense.", MRMF_FIELD(method.dense));
@@ -232,7 +233,7 @@ std::string to_string(MethodName name) { return word_of(name); }
 
 template <>
 std::vector<std::string> words_of<TopRule>() {
-  return {"dense", "fresh", "interpolated", "front"};
+  return {"dense", "fresh", "interpolated", "stem"};
 }
 std::string to_string(TopRule top) { return word_of(top); }
 
@@ -300,9 +301,9 @@ std::vector<Key<Config>> config_keys() {
       "layer "
       "of the same name and shapes there, the others anew");
   add(keys, "model.cut", MRMF_FIELD(model.bottom.cut), {},
-      "name of the first top layer: fusion hands over those below it; the first flatten unless set");
+      "name of the first top layer: fusion transfers those below it; the first flatten unless set");
   add(keys, "model.bottom", MRMF_FIELD(model.bottom.layers), {},
-      "instead of model.cut: names of the layers that fusion hands over; \"down*\" stands for all that begin with "
+      "instead of model.cut: names of the layers that fusion transfers; \"down*\" stands for all that begin with "
       "down");
   for (const Key<TrainingConfig>& key : training_keys()) keys.push_back(lift("training.", MRMF_FIELD(training), key));
   add_method(keys);

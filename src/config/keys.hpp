@@ -32,11 +32,11 @@ Key<ModelConfig> layer_list_key();
 /// method.resolutions, which also tells the number of axes.
 Key<MethodConfig> resolutions_key();
 
-/// Of [data] (data_keys.cpp).
+/// Every key of [data] (data_keys.cpp).
 std::vector<Key<DataConfig>> data_keys();
 /// Files that patterns name, the parts of a split, and what both parts share. ConfigError where keys do not fit each
 /// other.
-void complete_data(DataConfig& data, const Places& places, const std::string& origin);
+void complete_data(DataConfig& data, const KeyLocations& places, const std::string& origin);
 
 /// The largest batch. It does not overflow when multiplied by the bytes of the largest sample (io/limits.hpp), or
 /// summed over all ranks.
@@ -44,21 +44,21 @@ inline constexpr double kMostBatch = 1 << 22;
 /// Every key of [training] (training_keys.cpp).
 std::vector<Key<TrainingConfig>> training_keys();
 /// ConfigError where keys of [training] do not go with each other or with the method.
-void check_training(const Config& config, const Places& places, const std::string& origin);
-/// Of [training]: the loss, and what labels are (task_keys.cpp).
+void check_training(const Config& config, const KeyLocations& places, const std::string& origin);
+/// The keys of [training] about the loss, and what labels are (task_keys.cpp).
 std::vector<Key<TrainingConfig>> task_keys();
 /// method.target.validation_accuracy and so on.
 std::vector<Key<MethodConfig>> metric_target_keys();
 /// What labels are follows from the loss; ConfigError where the keys of a task do not fit each other.
-void complete_task(Config& config, const Places& places, const std::string& origin);
+void complete_task(Config& config, const KeyLocations& places, const std::string& origin);
 
 std::vector<Key<StageOverride>> stage_keys();
 /// The list [[method.stages]] as one key.
 Key<MethodConfig> stage_list_key();
 
 /// Derives keys that follow from others, and makes checks that span several keys. Names `origin` where no key was set.
-void complete(Config& config, const Places& places, const std::string& origin);
+void complete(Config& config, const KeyLocations& places, const std::string& origin);
 /// ConfigError for a patience without a threshold.
-void check_stops(const MethodConfig& method, const Places& places, const std::string& origin);
+void check_stops(const MethodConfig& method, const KeyLocations& places, const std::string& origin);
 
 }  // namespace mrmf

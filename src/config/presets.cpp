@@ -112,7 +112,7 @@ std::vector<LayerSpec> cosmoflow_mlperf() {
 
 std::vector<LayerSpec> unet3d(const PresetSizes& sizes) {
   std::vector<LayerSpec> layers = unet_layers(sizes);
-  settle_axes(layers, 3);
+  resolve_axes(layers, 3);
   return layers;
 }
 

@@ -51,7 +51,7 @@ Term read_term(const Value& value, const std::string& path) {
   if (value.kind != Value::Kind::table) refuse(value, path, expected_loss());
   if (value.find("kind") == nullptr)
     throw ConfigError(value.where + ": " + path + " has no kind; it must be " + expected_word(one_of(loss_words())));
-  Places places;
+  KeyLocations places;
   read_table(value, path + ".", "", term_keys(), term, places);
   for (const auto& [key, kind] : {std::pair("delta", LossKind::huber), std::pair("smooth", LossKind::dice)})
     if (value.find(key) != nullptr && term.kind != kind)
@@ -210,7 +210,7 @@ std::vector<Key<MethodConfig>> metric_target_keys() {
   return keys;
 }
 
-void complete_task(Config& config, const Places& places, const std::string& origin) {
+void complete_task(Config& config, const KeyLocations& places, const std::string& origin) {
   TrainingConfig& training = config.training;
   const Task task = training.loss.task();
   const auto require = [&](bool good, const std::string& key, const std::string& message) {

@@ -15,7 +15,7 @@ struct Value {
   std::int64_t integer = 0;
   double real = 0;
   std::string text;          ///< for a text; for an override also the value as typed
-  std::vector<Value> items;  ///< of a list; of a table in the order of the file
+  std::vector<Value> items;  ///< items of a list; of a table in the order of the file
   std::string key;           ///< inside a table
   std::string where;         ///< "config.toml:12" or "--set training.batch=256"
 

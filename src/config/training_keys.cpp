@@ -75,12 +75,12 @@ std::vector<Key<TrainingConfig>> training_keys() {
   add(keys, "batch_norm", MRMF_FIELD(global_batch_norm), one_of({"local", "global"}),
       "batch-norm statistics: of each rank's rows, or of the batch over all ranks");
   add(keys, "precise_batch_norm", MRMF_FIELD(precise_batch_norm), at_least(0),
-      "batches from which batch norms take new statistics, without training, before a validation that may end a phase; "
+      "batches from which batch norms are recalibrated, without training, before a validation that may end a phase; "
       "0 keeps the running averages");
   return keys;
 }
 
-void check_training(const Config& config, const Places& places, const std::string& origin) {
+void check_training(const Config& config, const KeyLocations& places, const std::string& origin) {
   const TrainingConfig& training = config.training;
   const auto fail = [&](const std::string& key, const std::string& message) {
     const auto found = places.find(key);
@@ -94,10 +94,10 @@ void check_training(const Config& config, const Places& places, const std::strin
     fail("training.early_stopping.least_change",
          "training.early_stopping.least_change belongs to training.early_stopping.patience, which is 0; set that too, "
          "or remove it");
-  if (config.method.handover == Handover::best && config.method.moments == Moments::carry)
+  if (config.method.transfer == TransferEpoch::best && config.method.moments == Moments::carry)
     fail(
-        "method.handover",
-        "method.handover = \"best\" does not go with method.moments = \"carry\": the moments are the last epoch's; use "
+        "method.transfer",
+        "method.transfer = \"best\" does not go with method.moments = \"carry\": the moments are the last epoch's; use "
         "\"reset\"");
   if (!config.model.start.empty() && config.method.teams == TeamMode::concurrent)
     fail("model.start",

@@ -14,7 +14,7 @@
 namespace mrmf {
 namespace {
 
-constexpr Index kMostSums = Index{1} << 20;  // of all blocks together
+constexpr Index kMostSums = Index{1} << 20;  // most sums of all blocks together
 constexpr Index kMostBlocks = 1024;
 constexpr Index kReadElements = Index{1} << 22;
 constexpr Index kLabelElements = Index{1} << 25;  // in memory at once; each time their files are opened
@@ -39,7 +39,7 @@ class Sums {
         origin_, [](double x) { return !std::isfinite(x); }, 0.0);
   }
 
-  /// Of this rank's blocks. Blocks are many, and opening a file may cost more than reading it: all are read as one.
+  /// Adds this rank's blocks. Blocks are many, and opening a file may cost more than reading it: all are read as one.
   void add(const Comm& comm, RowFacts* rows) {
     const Range mine = piece(blocks_, comm.rank(), comm.size());
     if (mine.count == 0) return;

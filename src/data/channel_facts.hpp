@@ -20,7 +20,7 @@ struct Numbers {
   Index samples = 0, channels = 1;
   /// Opens the files that hold these samples; they stay open as long as the reader. On any rank by itself.
   std::function<NumberReader(Range)> open;
-  Index positions = 1;  ///< of one sample
+  Index positions = 1;  ///< positions of one sample
 };
 
 /// Whose numbers a data set's are: of samples, or of labels that are numbers.
@@ -31,10 +31,11 @@ Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf
 /// One entry per channel. NaN is missing and counts nowhere; where all numbers are, so are these, and their deviation
 /// is 0.
 struct ChannelFacts {
-  std::vector<double> least, most;      ///< of the numbers as they are
-  std::vector<double> mean, deviation;  ///< of the numbers, or of log(1 + x); NaN where a number has no logarithm
-  std::vector<double> count{};          ///< of numbers that are there
-  double all = 0;                       ///< numbers of a channel, with those that are missing
+  std::vector<double> least, most;  ///< of the numbers as they are
+  std::vector<double> mean,
+      deviation;  ///< mean and deviation of the numbers, or of log(1 + x); NaN where a number has no logarithm
+  std::vector<double> count{};  ///< count of numbers that are there
+  double all = 0;               ///< numbers of a channel, with those that are missing
   double missing() const {
     double sum = 0;
     for (const double of_channel : count) sum += all - of_channel;

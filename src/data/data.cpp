@@ -20,7 +20,7 @@ namespace {
 Split make_split(const DatasetSpec& spec, DatasetShape shape, const DataConfig& config, Comm& team) {
   Split split;
   split.shape = std::move(shape);
-  split.shape.label_type = label_storage(spec.form);  // the number of classes may have been settled meanwhile
+  split.shape.label_type = label_storage(spec.form);  // the number of classes may have been resolved meanwhile
   split.order = order_settings(config, split.shape.samples, team.size(), team.rank());
   return split;
 }
@@ -51,11 +51,11 @@ Data::Data(const Config& config, Comm& team, Reading reading, const Known* known
   validation_ =
       make_split(validation, both ? *known->validation : inspect_dataset(validation, {train, train_.shape}, team),
                  config.data, team);
-  settle_labels(config_, train_.shape, make_plan(config_).resolutions());
+  resolve_labels(config_, train_.shape, make_plan(config_).resolutions());
   require_same_samples(train_.shape, validation_.shape);
   require_same_data(train, &train_.shape, team);
   if (!have_same_headers(validation, train)) require_same_data(validation, &validation_.shape, team);
-  if (known == nullptr) settle_normalisation(config_, train_.shape, team);
+  if (known == nullptr) resolve_normalisation(config_, train_.shape, team);
   require_augmentable(config.data.augment, train_.shape.sample, train_.shape.label, make_plan(config_).resolutions());
   train_.augment = config.data.augment;
   if (reading == Reading::now) read(DataShare{team});
@@ -76,7 +76,7 @@ void Data::read(const DataShare& share) {
     std::erase_if(split->batch_rows, [&](const auto& rows) {
       return !resolutions_.empty() && std::ranges::find(resolutions_, rows.first) == resolutions_.end();
     });
-  const MemoryPlan memory = plan_memory(
+  const MemoryBudget memory = budget_memory(
       config_.data,
       {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
       all, host_ranks_, all.size() / team.size());

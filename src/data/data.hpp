@@ -22,7 +22,7 @@ struct DataPart {
   std::map<Extent, Index> batch_rows{};  ///< by the resolutions at which it will be used
 };
 
-struct MemoryPlan {
+struct MemoryBudget {
   std::vector<StoreSettings> stores;  ///< one per part
   std::string text;                   ///< what stays in memory, out of how much, for people; the same on every rank
 };
@@ -34,8 +34,8 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
 /// Collective over `team`, of whose ranks `sharing` share each sample. The run's `host_ranks` ranks on this node, of
 /// any team, share data.memory. ConfigError, with both numbers, when it is too small for the batches, or for all
 /// samples if data.load is "memory".
-MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
-                       int sharing = 1);
+MemoryBudget budget_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
+                           int sharing = 1);
 
 /// DataError where the same rows are named twice, or train and validate (io/distinct_rows.hpp), unless data.duplicates
 /// allows it. The shapes are what inspect_dataset() has found. Collective.
@@ -70,8 +70,8 @@ struct DataShare {
 class Data {
  public:
   enum class Reading { now, later };
-  /// What a caller that has settled data.normalise (settle_normalisation) has found of the data. It spares searches for
-  /// rows that are not finite, and a second look at the range of numbers.
+  /// What a caller that has resolved data.normalise (resolve_normalisation) has found of the data. It spares searches
+  /// for rows that are not finite, and a second look at the range of numbers.
   struct Known {
     DatasetShape train;
     std::optional<DatasetShape> validation{};
@@ -114,12 +114,12 @@ class Data {
   void read(const DataShare& share);
 
   Config config_;
-  std::vector<Extent> resolutions_;  // of which a block is there; empty: whole samples, of all
+  std::vector<Extent> resolutions_;  // resolutions of which a block is there; empty: whole samples, of all
   int host_ranks_ = 1;               // the run's ranks on this node
   Split train_, validation_;
   std::string way_;
   double load_seconds_ = 0;
-  double later_seconds_ = 0;  // of reading during the run
+  double later_seconds_ = 0;  // later seconds of reading during the run
 };
 
 /// How a data set of this many samples is cut for a team of `ranks`, as seen by `rank`. The batch is still to be set.

@@ -19,7 +19,7 @@ namespace mrmf {
 namespace {
 
 constexpr Index kRows = 4096, kElements = Index{1} << 22;  // looked at
-constexpr double kMostError = 0.01;                        // of the deviation
+constexpr double kMostError = 0.01;                        // share of the deviation
 
 /// The distance of neighbours in float32.
 double step_at(double value) {
@@ -60,7 +60,7 @@ Number exact_number(ElementType type, const void* raw, Index place) {
   return found;
 }
 
-/// Of one channel, from the first number on, which keeps the sums exact enough.
+/// Sums of one channel, around its first number, which keeps the sums exact enough.
 struct Sums {
   Number origin = 0;
   double count = 0, x = 0, xx = 0, errors = 0;

@@ -17,7 +17,7 @@ namespace mrmf {
 /// group per orientation; those of the coarser levels; the variance of the positions that are left; and their mean.
 class HaarEnergies {
  public:
-  /// Of samples of this shape with one to three axes. A position that makes no pair at the end of an axis is left out.
+  /// For samples of this shape with one to three axes. A position that makes no pair at the end of an axis is left out.
   HaarEnergies(const Shape& sample, bool log1p);
 
   /// At most four; none where an axis is shorter than four positions.
@@ -25,7 +25,7 @@ class HaarEnergies {
   Index groups() const { return levels_ * finest_groups() + 2; }
   Index finest_groups() const { return (Index{1} << sample_.axes) - 1; }
   Index numbers() const { return groups() * sample_.channels; }
-  /// Of one sample with channels last; `to` has numbers() of them. May be called by many threads at once.
+  /// The energies of one sample with channels last; `to` has numbers() of them. May be called by many threads at once.
   void measure(ConstSpan x, std::span<double> to) const;
 
  private:

@@ -23,7 +23,7 @@ namespace {
 
 constexpr Index kMostClasses = 256;
 constexpr Index kMostMarks = 200;     // classes of positions: more are rather an image of bytes
-constexpr double kLeastShare = 0.75;  // of the classes, which must occur
+constexpr double kLeastShare = 0.75;  // share of the classes, which must occur
 
 /// How labels lie beside samples.
 struct LabelLayout {
@@ -42,7 +42,7 @@ Shape shape_of(const FileArray& samples, const AxisOrder& order) {
   return sample_shape(sizes);
 }
 
-// Of labels of several axes: whether they have the samples' positions, and channels behind these or none.
+// Whether labels of several axes have the samples' positions, and channels behind these or none.
 bool have_positions(const FileArray& labels, const Shape& sample, const AxisOrder& order) {
   const bool move = labels_move(labels.shape, sample, order);
   const std::vector<Index> all = move ? channels_last(labels.shape, order, labels.name) : labels.shape;
@@ -260,16 +260,16 @@ std::string hint(const Found& found) {
                      distinct - 1);
 }
 
-void guess(const Found& found, const std::string& path, FirstLook& look) {
+void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
   const auto& [labels, layout, values] = found;
-  const auto say = [&](const std::string& reason) { look.reasons.push_back(reason); };
-  look.outputs = layout.width;
+  const auto say = [&](const std::string& reason) { guesses.reasons.push_back(reason); };
+  guesses.outputs = layout.width;
   if (const std::optional<Classes> classes = classes_of(found)) {
-    look.kind = LabelKind::classes;
-    look.outputs = classes->count;
-    look.class_values = classes->values;
-    look.ignore = classes->ignore;
-    say(fmt::format("'{}' holds {}: {} classes, one {}", labels.name, classes->how, look.outputs,
+    guesses.kind = LabelKind::classes;
+    guesses.outputs = classes->count;
+    guesses.class_values = classes->values;
+    guesses.ignore = classes->ignore;
+    say(fmt::format("'{}' holds {}: {} classes, one {}", labels.name, classes->how, guesses.outputs,
                     found.positions() ? "per position" : "per sample"));
     if (const std::string odd = values.odd_words(); !odd.empty()) say(odd);
     if (classes->absent > 0)
@@ -288,7 +288,7 @@ void guess(const Found& found, const std::string& path, FirstLook& look) {
         path, labels.name));
   const std::string per = layout.positions ? "per position" : "per sample";
   if (found.integer() && values.from_0_to_1 && layout.width > 1) {
-    look.kind = LabelKind::probabilities;
+    guesses.kind = LabelKind::probabilities;
     say(fmt::format("'{}' holds zeros and ones: yes or no for {} outputs {}", labels.name, layout.width, per));
     return;
   }
@@ -312,34 +312,34 @@ bool labels_fit(const FileArray& labels, const FileArray& samples, const std::st
 }
 
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
-                  FirstLook& look) {
+                  DatasetGuess& guesses) {
   const std::string& path = paths.front();
   if (labels.type == ElementType::other && !labels.words)
     throw DataError(
         fmt::format("{}: '{}' holds {} elements, and labels are numbers; store classes as whole numbers 0, "
                     "1, 2 and so on, or name others with --labels",
                     path, labels.name, labels.type_name));
-  Found found{labels, layout_of(labels, samples, path, look.axes), {}};
+  Found found{labels, layout_of(labels, samples, path, guesses.axes), {}};
   Index more = 0;  // numbers of further labels
   DatasetSpec spec;
   spec.files = paths;
   spec.samples = samples.name;
-  spec.packing = look.packing;
-  spec.rows = look.rows;
-  spec.groups = look.groups;
-  std::vector<std::string> names{look.labels};
-  names.insert(names.end(), look.more_labels.begin(), look.more_labels.end());
-  if (!look.validation_labels.empty()) names.push_back(look.validation_labels);
+  spec.packing = guesses.packing;
+  spec.rows = guesses.rows;
+  spec.groups = guesses.groups;
+  std::vector<std::string> names{guesses.labels};
+  names.insert(names.end(), guesses.more_labels.begin(), guesses.more_labels.end());
+  if (!guesses.validation_labels.empty()) names.push_back(guesses.validation_labels);
   const RowSources sources(spec, nullptr, names, {.words = true});
   for (std::size_t file = 0; file < paths.size(); ++file) {
     const auto open = sources.at(file);
     for (const auto& rows : *open) add_values(*rows, found.layout, found.values);
     if (file == 0)
-      for (std::size_t i = 1; i <= look.more_labels.size(); ++i) more += (*open)[i]->row_elements();
+      for (std::size_t i = 1; i <= guesses.more_labels.size(); ++i) more += (*open)[i]->row_elements();
   }
   found.layout.width += more;
   found.values.one_hot = found.values.one_hot && more == 0;
-  guess(found, path, look);
+  guess(found, path, guesses);
 }
 
 }  // namespace mrmf

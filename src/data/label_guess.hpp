@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/first_look.hpp"
+#include "src/data/dataset_guess.hpp"
 
 namespace mrmf {
 
@@ -12,14 +12,13 @@ namespace mrmf {
 /// samples.
 bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes);
 
-/// Reads the labels of all files, for training and for validation, and sets look.kind and look.outputs; look.axes and
-/// the names are known. Classes are whole numbers in integers, from 0 or 1 on and nearly without gaps, beside which one
-/// negative number, or 255, may stand for no label; -1 and 1; words; and one-hot rows, of floats too: look.class_values
-/// and look.ignore say which. A line among the reasons says so where floats look like classes, or classes are many.
-/// DataError: labels of several axes whose
-/// positions are not the samples', labels that cannot be read, and labels of positions that are a few whole numbers far
-/// apart.
+/// Reads the labels of all files, for training and for validation, and sets guesses.kind and guesses.outputs;
+/// guesses.axes and the names are known. Classes are whole numbers in integers, from 0 or 1 on and nearly without gaps,
+/// beside which one negative number, or 255, may stand for no label; -1 and 1; words; and one-hot rows, of floats too:
+/// guesses.class_values and guesses.ignore say which. A line among the reasons says so where floats look like classes,
+/// or classes are many. DataError: labels of several axes whose positions are not the samples', labels that cannot be
+/// read, and labels of positions that are a few whole numbers far apart.
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
-                  FirstLook& look);
+                  DatasetGuess& guesses);
 
 }  // namespace mrmf

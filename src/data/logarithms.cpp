@@ -23,7 +23,7 @@ void check(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of, Ran
 
 }  // namespace
 
-void refuse_logarithm(const LogarithmPlace& place) {
+void refuse_logarithm(const LogarithmLocation& place) {
   const RowRun found = StoredRows(place.shape).at(place.sample);
   const bool labels = place.of == NumbersOf::labels;
   const std::string one = labels ? "label" : "sample";

@@ -10,7 +10,7 @@
 namespace mrmf {
 
 /// What a message needs to say where a sample or label without logarithm is.
-struct LogarithmPlace {
+struct LogarithmLocation {
   const DatasetSpec& spec;
   const DatasetShape& shape;
   NumbersOf of = NumbersOf::samples;
@@ -18,7 +18,7 @@ struct LogarithmPlace {
 };
 
 /// DataError: file, data set and row of this sample, and what data.normalise takes of it.
-[[noreturn]] void refuse_logarithm(const LogarithmPlace& place);
+[[noreturn]] void refuse_logarithm(const LogarithmLocation& place);
 
 /// Checks every sample and label, at full resolution, of which data.normalise takes log(1 + x); reads nothing else.
 /// DataError, the same on all ranks, for the first number of a rank that is not above -1. Collective.

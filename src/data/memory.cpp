@@ -13,7 +13,7 @@
 namespace mrmf {
 namespace {
 
-constexpr double kShare = 0.5;  // of the host's memory; models, activations and the page cache need the rest
+constexpr double kShare = 0.5;  // share of the host's memory; models, activations and the page cache need the rest
 constexpr double kGiga = 1e9;
 constexpr Extent kOriginal{1, 1, 1};
 
@@ -130,13 +130,13 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
   return bytes;
 }
 
-MemoryPlan plan_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
-                       int sharing) {
+MemoryBudget budget_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
+                           int sharing) {
   const Budget budget{config.memory ? *config.memory * kGiga : kShare * host_memory(), host_ranks};
   const Index needed =
       total(parts, label_bytes) + total(parts, [&](const DataPart& part) { return whole_bytes(part, config); });
   const bool fits = !team.any(needed > budget.rank());
-  MemoryPlan plan;
+  MemoryBudget plan;
   if (config.load == LoadRule::memory || (config.load == LoadRule::automatic && fits)) {
     collective_try(team, [&] {
       if (config.memory && needed > budget.rank())

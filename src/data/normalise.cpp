@@ -68,7 +68,7 @@ void measure(const Open& of_side, const DatasetSpec& spec, const DatasetShape& t
 
 }  // namespace
 
-void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm) {
+void resolve_normalisation(Config& config, const DatasetShape& train, Comm& comm) {
   DataConfig& data = config.data;
   const bool fill = fills(data) && !data.normalise_samples.mean_std && data.fill.empty();
   measure({data.normalise_samples, fill ? &data.fill : nullptr}, data.train, train, NumbersOf::samples, comm);

@@ -16,12 +16,12 @@ namespace mrmf {
 /// the mean of what is there of each channel, or of its log(1 + x). Missing numbers count nowhere. With nothing open
 /// and no log1p nothing is read; log1p takes a reading, for the range of the numbers, even where all else is given.
 /// DataError, too, where float32 keeps too few digits of them (digits.hpp).
-void settle_normalisation(Config& config, const DatasetShape& train, Comm& comm);
+void resolve_normalisation(Config& config, const DatasetShape& train, Comm& comm);
 
-/// What settled settings come to over so many channels. ConfigError where numbers are still to be measured, or are for
+/// What resolved settings come to over so many channels. ConfigError where numbers are still to be measured, or are for
 /// another number of channels; `key` ("data.normalise.sample") is for messages.
 ChannelMap channel_map(const Normalisation& units, Index channels, const std::string& key);
-/// Of samples also what is done about missing numbers, and whether the last channel is a mask.
+/// A map of samples also says what is done about missing numbers, and whether the last channel is a mask.
 ChannelMap sample_map(const Config& config, const Shape& sample);
 ChannelMap label_map(const Config& config, const Shape& label);
 

@@ -13,10 +13,10 @@
 
 namespace mrmf {
 
-/// Of a data set's samples, as float32. Looks at all of them, or, of very many, at one of every few.
+/// Facts of a data set's samples, as float32. Looks at all of them, or, of very many, at one of every few.
 class RowFacts {
  public:
-  /// Of so many samples; those of a single number are always the same throughout, and are not looked at.
+  /// For so many samples; those of a single number are always the same throughout, and are not looked at.
   RowFacts(Index samples, Index per_sample);
 
   /// A sample that this rank has read.
@@ -37,7 +37,7 @@ class RowFacts {
   std::vector<std::int64_t> sorted() const;
 
   Index samples_, step_;              // looks at one of so many
-  std::vector<std::int64_t> hashes_;  // of those looked at; 0: constant, or not this rank's
+  std::vector<std::int64_t> hashes_;  // hashes of those looked at; 0: constant, or not this rank's
   Index constant_ = 0, zeros_ = 0, first_constant_ = -1;
 };
 

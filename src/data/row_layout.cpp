@@ -22,9 +22,9 @@ constexpr Index kSmall = Index{1} << 16;  // numbers of an array that are compar
 constexpr std::size_t kFewestGroups = 2;
 
 /// What may be one sample: a file, or a group of it.
-struct Place {
+struct Location {
   std::string path, group;
-  bool operator==(const Place&) const = default;
+  bool operator==(const Location&) const = default;
 };
 
 Index elements(const FileArray& array) {
@@ -43,7 +43,7 @@ std::string within(const std::string& group, const std::string& name) {
 }
 
 /// The arrays of a place, single numbers too, and its own attributes.
-std::vector<FileArray> arrays_at(const Place& place, const std::vector<std::string>& names, PackingRule packing) {
+std::vector<FileArray> arrays_at(const Location& place, const std::vector<std::string>& names, PackingRule packing) {
   const Hdf5File file = Hdf5File::open(place.path, Comm::self(), packing);
   std::vector<FileArray> arrays;
   const auto add = [&](const std::string& name, const DatasetInfo& info) {
@@ -66,7 +66,7 @@ bool same_kind(const FileArray& one, const FileArray& other, Types types) {
   return one.name == other.name && one.shape == other.shape && alike;
 }
 
-std::string kind_text(const Place& place, const FileArray& array) {
+std::string kind_text(const Location& place, const FileArray& array) {
   return fmt::format("'{}' of {} is ({}) of {}", array.name, place.group.empty() ? place.path : place.group,
                      fmt::join(array.shape, ", "), array.type_name);
 }
@@ -74,10 +74,10 @@ std::string kind_text(const Place& place, const FileArray& array) {
 /// Places of one sample each, evenly chosen of all: whether they are alike, and what varies.
 class Compared {
  public:
-  Compared(std::vector<Place> places, const std::vector<std::string>& names, Types types, PackingRule packing)
+  Compared(std::vector<Location> places, const std::vector<std::string>& names, Types types, PackingRule packing)
       : places_(std::move(places)), packing_(packing) {
     arrays_ = arrays_at(places_.front(), names, packing);
-    for (const Place& place : places_) {
+    for (const Location& place : places_) {
       const std::vector<FileArray> here = arrays_at(place, names, packing);
       for (std::size_t i = 0; i < std::min(here.size(), arrays_.size()); ++i) {
         const bool same = same_kind(here[i], arrays_[i], types);
@@ -99,18 +99,18 @@ class Compared {
   bool varies(const FileArray& array) const {
     if (elements(array) > kSmall) return true;
     const std::vector<std::byte> first = numbers(array, places_.front());
-    return std::ranges::any_of(places_, [&](const Place& place) { return numbers(array, place) != first; });
+    return std::ranges::any_of(places_, [&](const Location& place) { return numbers(array, place) != first; });
   }
   /// Whether its word is not the same in all of the places, and that of some others in one: names of things and dates
   /// do not repeat.
   bool names_classes(const FileArray& array) const {
     std::set<std::string> words;
-    for (const Place& place : places_) words.insert(rows_of(array, place)->front()->words(0, 1).front());
+    for (const Location& place : places_) words.insert(rows_of(array, place)->front()->words(0, 1).front());
     return words.size() > 1 && words.size() < places_.size();
   }
 
  private:
-  std::shared_ptr<const OpenRows> rows_of(const FileArray& array, const Place& place) const {
+  std::shared_ptr<const OpenRows> rows_of(const FileArray& array, const Location& place) const {
     DatasetSpec spec;
     spec.files = {place.path};
     spec.packing = array.unclear ? PackingRule::ignore : packing_;
@@ -119,14 +119,14 @@ class Compared {
     const std::string name = attribute ? place.group + array.name : within(place.group, array.name);
     return RowSources(spec, nullptr, {name}, {.words = array.words}).open(0);
   }
-  std::vector<std::byte> numbers(const FileArray& array, const Place& place) const {
+  std::vector<std::byte> numbers(const FileArray& array, const Location& place) const {
     const auto open = rows_of(array, place);
     std::vector<std::byte> values(static_cast<std::size_t>(open->front()->row_bytes()));
     open->front()->read(0, 1, values.data());
     return values;
   }
 
-  std::vector<Place> places_;
+  std::vector<Location> places_;
   PackingRule packing_;
   std::vector<FileArray> arrays_;
   std::string unlike_;
@@ -134,9 +134,9 @@ class Compared {
 };
 
 template <class All>
-std::vector<Place> some_of(const All& all, const auto& place_of) {
+std::vector<Location> some_of(const All& all, const auto& place_of) {
   const Index count = std::ssize(all), some = std::min(count, kCompared);
-  std::vector<Place> places;
+  std::vector<Location> places;
   for (Index i = 0; i < some; ++i)
     places.push_back(place_of(all[static_cast<std::size_t>(some == 1 ? 0 : i * (count - 1) / (some - 1))]));
   return places;
@@ -200,7 +200,7 @@ std::vector<FileArray> of_all(const Compared& compared, Index samples, const Giv
 struct Siblings {
   std::string parent;
   std::vector<std::string> groups;  ///< paths
-  std::vector<std::string> names;   ///< of the arrays, within each
+  std::vector<std::string> names;   ///< names of the arrays, within each
 };
 
 bool is_split(const std::string& group) { return is_for_training(group) || is_held_out(group); }
@@ -273,7 +273,7 @@ bool find_groups(const std::vector<std::string>& paths, const std::vector<FileAr
   if (siblings.groups.size() < kFewestGroups) return false;
   const Compared compared(some_of(siblings.groups,
                                   [&](const std::string& group) {
-                                    return Place{paths.front(), group};
+                                    return Location{paths.front(), group};
                                   }),
                           siblings.names, Types::same, given.packing);
   if (!compared.unlike().empty())
@@ -298,7 +298,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
   if (paths.size() < 2) return false;
   const Compared compared(some_of(paths,
                                   [&](const std::string& path) {
-                                    return Place{path, ""};
+                                    return Location{path, ""};
                                   }),
                           names_of(paths.front()).datasets, Types::any, given.packing);
   std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/dataset.hpp"
-#include "src/data/first_look.hpp"
+#include "src/data/dataset_guess.hpp"
 
 namespace mrmf {
 

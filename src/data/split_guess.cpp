@@ -57,7 +57,7 @@ std::string split_hint(const FileArray& array, const std::vector<std::string>& v
 }  // namespace
 
 void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                       FirstLook& look) {
+                       DatasetGuess& look) {
   const bool held_out_samples = std::ranges::any_of(
       arrays, [](const FileArray& array) { return is_only_held_out(array.name) && array.per_row() > 1; });
   std::vector<std::string> told;

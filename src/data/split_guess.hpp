@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/data/first_look.hpp"
+#include "src/data/dataset_guess.hpp"
 
 namespace mrmf {
 
@@ -12,6 +12,6 @@ namespace mrmf {
 /// "val", or is a mark of 0 and 1 that is named like validation. Other values may be folds or roles, which only the
 /// user knows: a line among the reasons tells of those that are named so. Reads the columns.
 void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                       FirstLook& look);
+                       DatasetGuess& look);
 
 }  // namespace mrmf

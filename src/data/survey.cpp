@@ -67,7 +67,7 @@ NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, con
   return found;
 }
 
-// Of samples in the files, unpacked; every file may have its own types.
+// Bytes of the samples in the files, unpacked; every file may have its own types.
 double bytes_of(const SplitFound& split) {
   double bytes = 0;
   for (std::size_t i = 0; i < split.samples.row_bytes.size(); ++i)
@@ -88,7 +88,7 @@ std::vector<Index> count_classes(const SplitFound& split, Comm& comm) {
 // 0 where the network does not fit the labels, so that nobody knows.
 Index classes_of(Config config, const DatasetShape& shape) {
   try {
-    settle_labels(config, shape, {{1, 1, 1}});
+    resolve_labels(config, shape, {{1, 1, 1}});
   } catch (const ConfigError&) {
     return 0;
   }
@@ -129,12 +129,11 @@ SplitFound inspect(const DatasetSpec& spec, const SplitFound* first, Comm& comm)
 }
 
 // What the headers do not tell.
-void look_at(SplitFound& split, const Config& config, bool headers_only, Comm& comm) {
-  for (const auto& [found, names] : {std::pair(&split.samples, split.spec.sample_names()),
-                                     std::pair(&split.labels, split.spec.label_names())})
+void inspect_split(SplitFound& split, const Config& config, bool headers_only, Comm& comm) {
+  for (const auto& [found, names] :
+       {std::pair(&split.samples, split.spec.sample_names()), std::pair(&split.labels, split.spec.label_names())})
     for (const PackingCount& count : count_packings(split.spec, names, comm))
-      for (const std::string& text : packing_texts(count, std::ssize(split.spec.files)))
-        add_once(found->packing, text);
+      for (const std::string& text : packing_texts(count, std::ssize(split.spec.files))) add_once(found->packing, text);
   if (!headers_only) leave_out(split, comm);
   split.bytes = bytes_of(split);
   if (headers_only) return;
@@ -279,7 +278,7 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   found.splits.push_back(inspect(config.data.train, nullptr, comm));
   found.splits.push_back(inspect(config.data.validation, &found.splits.front(), comm));
   require_distinct_rows(config.data, found.splits.front().shape, found.splits.back().shape, comm);
-  for (SplitFound& split : found.splits) look_at(split, config, headers_only, comm);
+  for (SplitFound& split : found.splits) inspect_split(split, config, headers_only, comm);
   const SplitFound& train = found.splits.front();
   found.advice = sample_warnings(config, train.shape.sample);
   const SplitFound& held = found.splits.back();

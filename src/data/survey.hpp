@@ -13,10 +13,10 @@ namespace mrmf {
 
 /// Samples or labels of one split.
 struct NumbersFound {
-  std::string name;                       ///< of the data set
+  std::string name;                       ///< name of the data set
   std::vector<std::string> types;         ///< in the files, such as "float64"; those that occur
   std::vector<std::string> storage;       ///< "contiguous", "compressed (1 row a chunk)", ...
-  std::string shape;                      ///< of one sample, channels last
+  std::string shape;                      ///< shape of one sample, channels last
   std::vector<std::string> packing{};     ///< what is applied to the numbers in the files (packing_texts())
   std::vector<Index> row_bytes{};         ///< in each file, unpacked
   std::optional<std::size_t> unpacked{};  ///< the first file with numbers that HDF5 must read; none: no file has such
@@ -28,10 +28,10 @@ struct SplitFound {
   DatasetShape shape;
   DatasetSpec spec;
   std::vector<Index> not_finite;  ///< rows whose samples or labels hold NaN or infinity, over all files
-  double bytes = 0;               ///< of samples in the files, unpacked
+  double bytes = 0;               ///< bytes of samples in the files, unpacked
   NumbersFound samples, labels;
   std::vector<Index> class_counts;  ///< empty where labels are no classes
-  std::optional<RowFacts> rows;     ///< of samples; missing where nothing was read
+  std::optional<RowFacts> rows;     ///< rows of samples; missing where nothing was read
 };
 
 struct DataFound {

@@ -10,7 +10,7 @@
 
 #include "io/coarsen.hpp"
 #include "kernels/check.hpp"
-#include "layers/front.hpp"
+#include "layers/stem.hpp"
 #include "src/method/fusion.hpp"
 #include "src/plan/plan.hpp"
 
@@ -19,21 +19,21 @@ namespace {
 
 // The rules below come from trials with the problems that docs/results/map.md calls fitted: the cheaper a coarse epoch,
 // the more of them pay, and the fewer are needed at full resolution.
-constexpr double kDearestCoarseEpoch = 0.6;  // of one at twice the resolution; above it little is left to save
+constexpr double kDearestCoarseEpoch = 0.6;  // share of one at twice the resolution; above it little is left to save
 constexpr Index kStatisticsSamples = 512;    // of precise batch norm, of all ranks together, at least
-constexpr double kCheapWithoutFront = 0.2;   // of a coarse epoch, up to which full resolution itself ends better
+constexpr double kCheapWithoutStem = 0.2;    // share of a coarse epoch, up to which full resolution itself ends better
 
 // In epochs of the baseline, by the cost of a coarse epoch: 1.2 and 0.14 at an eighth, 0.8 and 0.4 at a half.
 double coarse_share(double cost) { return 4.0 / 3 - 16.0 / 15 * cost; }
 double fine_share(double cost) { return 0.05 + 0.7 * cost; }
 
-// The same where the coarse model is handed over whole, whatever a coarse epoch costs. At full resolution its layers
+// The same where the coarse model is transferred whole, whatever a coarse epoch costs. At full resolution its layers
 // see less of a sample than they did, and a shorter last phase does not mend that (docs/results/map.md, heat-init).
 constexpr double kCoarseShareOfWhole = 0.8, kLastShareOfWhole = 0.375;
 
-// The same behind a front: 1.17 and 0.19 at a quarter, 1 and 1/3 at a half.
-double coarse_share_of_front(double cost) { return 4.0 / 3 - 2.0 / 3 * cost; }
-double last_share_of_front(double cost) { return 0.05 + 0.55 * cost; }
+// The same behind a stem: 1.17 and 0.19 at a quarter, 1 and 1/3 at a half.
+double coarse_share_of_stem(double cost) { return 4.0 / 3 - 2.0 / 3 * cost; }
+double last_share_of_stem(double cost) { return 0.05 + 0.55 * cost; }
 
 constexpr Index kFactors[] = {2, 4};
 
@@ -65,11 +65,11 @@ void require_positions(const Shape& coarse, const Shape& full, const Extent& res
                                   to_string(coarse), to_string(full), to_string(labels)));
 }
 
-/// How the coarse model is handed over, with the epochs of both phases in those of the baseline.
-struct Way {
+/// How the coarse model is transferred, with the epochs of both phases in those of the baseline.
+struct CoarseTransfer {
   TopRule top = TopRule::interpolated;
   double coarse = 1, last = 1;
-  double last_cost = 1;  ///< of an epoch of the last phase, in epochs at full resolution
+  double last_cost = 1;  ///< last cost of an epoch of the last phase, in epochs at full resolution
   std::string why{};     ///< what the last model is
 };
 
@@ -78,44 +78,44 @@ bool holds(const Config& config, LayerKind kind) {
   return std::ranges::any_of(config.model.layers, [&](const LayerSpec& layer) { return layer.kind == kind; });
 }
 
-// Why the model behind a front would not begin as the coarse one ends, or with labels finer than its output; else
+// Why the model behind a stem would not begin as the coarse one ends, or with labels finer than its output; else
 // nothing.
-std::string no_front(const Config& config, const Network& full) {
+std::string no_stem(const Config& config, const Network& full) {
   if (full.output().axes > 0) return "labels have positions";
   if (config.data.train.layout == SampleLayout::reinterpret) return "averages are of other neighbours";
   if (config.data.normalise_samples.log1p) return "logarithms of averages are no averages of logarithms";
   try {
-    convolution_behind_front(config.model.layers);
+    convolution_behind_stem(config.model.layers);
   } catch (const ConfigError& error) {
     return error.what();
   }
   return {};
 }
 
-Way way_of(const Config& config, const Shape& sample, const CoarseLevel& coarse) {
+CoarseTransfer coarse_transfer(const Config& config, const Shape& sample, const CoarseLevel& coarse) {
   const std::string whole =
-      "the network has the same parameters at every resolution, so the coarse model goes on whole";
-  if (holds(config, LayerKind::global_average_pool))  // ends lower so than behind a front (map.md, heat-init)
+      "the network has the same parameters at every resolution, so the coarse model is kept whole";
+  if (holds(config, LayerKind::global_average_pool))  // ends lower so than behind a stem (map.md, heat-init)
     return {.coarse = kCoarseShareOfWhole, .last = kLastShareOfWhole, .why = whole};
-  Way without{.coarse = coarse_share(coarse.cost), .last = fine_share(coarse.cost)};
+  CoarseTransfer without{.coarse = coarse_share(coarse.cost), .last = fine_share(coarse.cost)};
   if (!holds(config, LayerKind::flatten)) {
     without.why = whole;
     return without;
   }
-  if (coarse.cost <= kCheapWithoutFront || coarse.cost > kDearestCoarseEpoch) {
+  if (coarse.cost <= kCheapWithoutStem || coarse.cost > kDearestCoarseEpoch) {
     without.why = "the last model is the full network with the coarse one's convolutions and interpolated top";
     return without;
   }
   const auto backend = make_reference_backend();
   const Network full(*backend, {sample, 1, config.model.layers, config.model.bottom});
-  if (const std::string reason = no_front(config, full); !reason.empty()) {
-    without.why = "the top is interpolated, and there is no front: " + reason;
+  if (const std::string reason = no_stem(config, full); !reason.empty()) {
+    without.why = "the top is interpolated, and there is no stem: " + reason;
     return without;
   }
-  const FrontWindow window{coarse.resolution, sample.channels};
-  const Network last(*backend, {sample, 1, behind_front(config.model.layers, window), {}});
+  const StemWindow window{coarse.resolution, sample.channels};
+  const Network last(*backend, {sample, 1, behind_stem(config.model.layers, window), {}});
   const double cost = last.flop() / full.flop();
-  return {TopRule::front, coarse_share_of_front(coarse.cost), last_share_of_front(coarse.cost), cost,
+  return {TopRule::stem, coarse_share_of_stem(coarse.cost), last_share_of_stem(coarse.cost), cost,
           fmt::format("the last model is the coarse one behind a new first layer, front, that reads full resolution: "
                       "another network than the baseline's, an epoch of which costs {:.3f}",
                       cost)};
@@ -145,7 +145,7 @@ std::string dear_text(const AutoSchedule& chosen, const Config& config, const Sh
   const RunCost own = cost_of(chosen.config), baseline = cost_of(baseline_of(config));
   if (own.epochs < baseline.epochs) return {};
   return fmt::format(
-      "a coarse model first would cost {:.2f} epochs at full resolution, {:.2f} of them for new statistics of batch "
+      "a coarse model first would cost {:.2f} epochs at full resolution, {:.2f} of them for the recalibration of batch "
       "norms, and the baseline {:.2f}",
       own.epochs, own.statistics, baseline.epochs);
 }
@@ -158,7 +158,7 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample, const 
   const CoarseLevels levels = coarse_levels(config, sample);
   const CoarseLevel coarse = levels.usable.empty() ? CoarseLevel{} : levels.usable.back();
   const int given = config.training.epochs;
-  const Way way = way_of(config, sample, coarse);
+  const CoarseTransfer way = coarse_transfer(config, sample, coarse);
   const int fine = epochs(way.last, given), before = epochs(way.coarse, given);
   chosen.training_cost = fine * way.last_cost + before * coarse.cost;
   std::string reason = levels.usable.empty() ? levels.end : "";
@@ -170,9 +170,9 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample, const 
   method.axes = sample.axes;
   method.resolutions = {coarse.resolution, {1, 1, 1}};
   method.top = way.top;
-  // The same network goes on there, so its moments still hold. With new ones Adam's first steps undo in a short last
+  // The same network continues there, so its moments still hold. With new ones Adam's first steps undo in a short last
   // phase what was learned (docs/results/map.md, heat-1000).
-  if (way.top == TopRule::front && method.handover == Handover::last) method.moments = Moments::carry;
+  if (way.top == TopRule::stem && method.transfer == TransferEpoch::last) method.moments = Moments::carry;
   method.coarse.rule = RateRule::constant;
   method.coarse.epochs = before;
   method.finetune.rule = last_rule(config.training.optimizer.rule);
@@ -192,20 +192,20 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample, const 
 
 bool saves(const AutoSchedule& chosen) { return chosen.config.method.name != MethodName::baseline; }
 
-constexpr double kExplainsNothing = 0.95;  // of the variance left: the fit sees nothing that detail could add to
+constexpr double kExplainsNothing = 0.95;  // share of the variance left: the fit sees nothing that detail could add to
 
 constexpr const char* kNotLooked = "whether the labels depend on detail that averages of 2 lose was not looked at: ";
 
-std::string detail_text(const DetailLook& look) {
-  if (!look.known()) return kNotLooked + look.why_not;
-  const char* found = look.loses() ? "the labels depend on detail that averages of 2 lose"
-                      : std::min(look.without_finest, look.with_finest) > kExplainsNothing
+std::string detail_text(const DetailMeasurement& measured) {
+  if (!measured.known()) return kNotLooked + measured.why_not;
+  const char* found = measured.loses() ? "the labels depend on detail that averages of 2 lose"
+                      : std::min(measured.without_finest, measured.with_finest) > kExplainsNothing
                           ? "whether the labels depend on detail that averages of 2 lose cannot be told"
                           : "no sign that the labels depend on detail that averages of 2 lose";
   return fmt::format(
       "{}: a linear fit on {} training samples leaves {:.2f} of their variance unexplained without the finest detail "
       "and {:.2f} with it",
-      found, look.samples, look.without_finest, look.with_finest);
+      found, measured.samples, measured.without_finest, measured.with_finest);
 }
 
 }  // namespace
@@ -270,10 +270,10 @@ AutoSchedule choose_schedule(const Config& config, const DatasetShape& train, co
     chosen.reasons.push_back(kNotLooked + std::string("method.detail = \"ignore\""));
     return chosen;
   }
-  const DetailLook look = look_at_detail(config, train, comm, chosen.config.method.resolutions.front());
-  chosen.reasons.push_back(detail_text(look));
-  if (look.loses()) chosen = baseline(config, {chosen.reasons.front(), chosen.reasons.back()});
-  chosen.detail = look;
+  const DetailMeasurement measured = measure_detail(config, train, comm, chosen.config.method.resolutions.front());
+  chosen.reasons.push_back(detail_text(measured));
+  if (measured.loses()) chosen = baseline(config, {chosen.reasons.front(), chosen.reasons.back()});
+  chosen.detail = measured;
   return chosen;
 }
 

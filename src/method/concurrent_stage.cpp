@@ -70,13 +70,13 @@ class Rendezvous {
     world_.sum_in_any_order(false);  // a sum in fixed point could not run beside other calls
   }
 
-  struct Met {
+  struct WaitResult {
     bool stopped;   ///< whether a signal stopped one of the teams, which has saved
     double waited;  ///< seconds that this rank waited
   };
   /// The early team waits here for the other, without a limit: it may need hours more. A rank that hangs is found by
   /// its own team, whose calls have a limit, and that ends the job. Collective over the world, once.
-  Met wait(bool stopped, Comm& team) {
+  WaitResult wait(bool stopped, Comm& team) {
     const Timer waiting;
     std::array<float, 1> stops{stopped ? 1.0F : 0.0F};
     for (PendingSum sum = world_.start_sum(stops); team.any(!done_soon(sum));) {
@@ -119,7 +119,7 @@ class TwoTeams {
 
   TrainedAtOnce run(double elapsed) {
     Trained mine = train(elapsed);
-    const Rendezvous::Met met = rendezvous_.wait(mine.stopped, team_);
+    const Rendezvous::WaitResult met = rendezvous_.wait(mine.stopped, team_);
     if (met.stopped) throw Stopped{};
     elapsed = ctx_.team.max(mine.elapsed);
     const Timer after;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "layers/front.hpp"
+#include "layers/stem.hpp"
 #include "src/run/whole_weights.hpp"
 
 namespace mrmf {
@@ -56,14 +56,14 @@ std::optional<Shape> flattened(const Network& network, std::size_t i) {
   }
 }
 
-Span slice(Span arena, const Place& place, Index offset, Index count) {
+Span slice(Span arena, const ArenaSpan& place, Index offset, Index count) {
   return arena.subspan(static_cast<std::size_t>(place.first + offset), static_cast<std::size_t>(count));
 }
-ConstSpan slice(ConstSpan arena, const Place& place, Index offset, Index count) {
+ConstSpan slice(ConstSpan arena, const ArenaSpan& place, Index offset, Index count) {
   return arena.subspan(static_cast<std::size_t>(place.first + offset), static_cast<std::size_t>(count));
 }
 
-const Place& place_of(const Entry& entry, Content content) {
+const ArenaSpan& place_of(const Entry& entry, Content content) {
   return content == Content::state ? entry.state : entry.params;
 }
 
@@ -83,7 +83,7 @@ bool equal(const TopTransfer& networks, std::size_t i) {
   return networks.coarse.entry(i).layer->signature() == networks.dense.entry(i).layer->signature();
 }
 
-const std::vector<Part>& parts_of(const Entry& entry, Content content) {
+const std::vector<NamedTensor>& parts_of(const Entry& entry, Content content) {
   return content == Content::state ? entry.footprint.state : entry.footprint.params;
 }
 
@@ -92,8 +92,8 @@ void interpolate_layer(const TopTransfer& networks, std::size_t i, Content conte
   const Entry& to = networks.dense.entry(i);
   const Shape flat_from = flattened(networks.coarse, i).value(), flat_to = flattened(networks.dense, i).value();
   const float shrink = static_cast<float>(flat_from.per_sample()) / static_cast<float>(flat_to.per_sample());
-  const std::vector<Part>& parts_from = parts_of(from, content);
-  const std::vector<Part>& parts_to = parts_of(to, content);
+  const std::vector<NamedTensor>& parts_from = parts_of(from, content);
+  const std::vector<NamedTensor>& parts_to = parts_of(to, content);
   Index at_from = 0, at_to = 0;
   for (std::size_t p = 0; p < parts_from.size(); ++p) {
     const Index count = parts_from[p].count();
@@ -114,7 +114,9 @@ Span same_place(Model& model, Span params, Span arena) {
   return arena.subspan(static_cast<std::size_t>(params.data() - model.params().data()), params.size());
 }
 
-bool same_cut(const CutWeights* a, const CutWeights* b) { return a == nullptr || b == nullptr ? a == b : *a == *b; }
+bool same_cut(const RowParallelWeights* a, const RowParallelWeights* b) {
+  return a == nullptr || b == nullptr ? a == b : *a == *b;
+}
 
 // Whether the ranks cut the weights of the bottom alike in both models.
 bool same_bottom_layout(ModelState& coarse, ModelState& dense) {
@@ -125,31 +127,31 @@ bool same_bottom_layout(ModelState& coarse, ModelState& dense) {
 }
 
 WholeWeights whole_weights(Backend& backend, ModelState& model_state) {
-  return {backend, model_state.model.network(), model_state.model.layout(), model_state.group};
+  return {backend, model_state.model.network(), model_state.model.layout(), model_state.sample_group};
 }
 
-// Exchanges the bottom's places of two arenas of parameters, or of moments, that are cut in different ways.
-void exchange_bottoms(const WholeWeights& coarse, Span from, const WholeWeights& dense, Span to) {
+// Swaps the bottom's spans of two arenas of parameters, or of moments, that are cut in different ways.
+void swap_whole_bottoms(const WholeWeights& coarse, Span from, const WholeWeights& dense, Span to) {
   std::vector<float> a = coarse.read(from), b = dense.read(to);
   for (std::size_t i = 0; i < coarse.network.size(); ++i)
     if (const Entry& entry = coarse.network.entry(i); !entry.top)
-      std::ranges::swap_ranges(part(a, entry.params), part(b, dense.network.entry(i).params));
+      std::ranges::swap_ranges(span_at(a, entry.params), span_at(b, dense.network.entry(i).params));
   coarse.write(a, from);
   dense.write(b, to);
 }
 
-void exchange_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, bool moments) {
+void swap_whole_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, bool moments) {
   const WholeWeights from = whole_weights(backend, coarse), to = whole_weights(backend, dense);
-  exchange_bottoms(from, coarse.model.params(), to, dense.model.params());
+  swap_whole_bottoms(from, coarse.model.params(), to, dense.model.params());
   const std::vector<Span> coarse_moments = coarse.optimizer.moments(), dense_moments = dense.optimizer.moments();
   for (std::size_t i = 0; moments && i < coarse_moments.size(); ++i)
-    exchange_bottoms(from, coarse_moments[i], to, dense_moments[i]);
+    swap_whole_bottoms(from, coarse_moments[i], to, dense_moments[i]);
   const std::vector<LayerGroup> coarse_groups = coarse.model.bottom(), dense_groups = dense.model.bottom();
   for (std::size_t g = 0; g < coarse_groups.size(); ++g) backend.swap(coarse_groups[g].state, dense_groups[g].state);
 }
 
 void swap_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, bool moments) {
-  if (!same_bottom_layout(coarse, dense)) return exchange_bottoms(backend, coarse, dense, moments);
+  if (!same_bottom_layout(coarse, dense)) return swap_whole_bottoms(backend, coarse, dense, moments);
   const std::vector<LayerGroup> from = coarse.model.bottom(), to = dense.model.bottom();
   const std::vector<Span> coarse_moments = coarse.optimizer.moments(), dense_moments = dense.optimizer.moments();
   for (std::size_t g = 0; g < from.size(); ++g) {
@@ -194,7 +196,7 @@ void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse
     if (!coarse_entry.top) continue;
     const Entry& dense_entry = networks.dense.entry(i);
     if (equal(networks, i)) {
-      const Place& place = place_of(coarse_entry, content);
+      const ArenaSpan& place = place_of(coarse_entry, content);
       std::ranges::copy(slice(coarse, place, 0, place.count),
                         slice(dense, place_of(dense_entry, content), 0, place.count).begin());
     } else if (!networks.only_matching) {
@@ -208,20 +210,20 @@ namespace {
 // The layers fit by themselves; the output is the coarse network's.
 void require_no_positions(const Network& finer) {
   if (finer.output().axes == 0) return;
-  throw ConfigError("method.top = \"front\" keeps the coarse network's output, which is " + to_string(finer.output()) +
+  throw ConfigError("method.top = \"stem\" keeps the coarse network's output, which is " + to_string(finer.output()) +
                     ": labels with positions are finer there; use method.top = \"interpolated\"");
 }
 
 }  // namespace
 
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion) {
-  if (fusion.top == TopRule::front) return require_no_positions(dense);
+  if (fusion.top == TopRule::stem) return require_no_positions(dense);
   MRMF_CHECK(std::ranges::equal(coarse.entries(), dense.entries(), {}, &Entry::top, &Entry::top),
              "models of different lists");
-  const auto handed_over = [](const Entry& e) { return !e.top && e.params.count + e.state.count > 0; };
-  if (!fusion.matching && fusion.top != TopRule::interpolated && std::ranges::none_of(coarse.entries(), handed_over))
+  const auto transferred = [](const Entry& e) { return !e.top && e.params.count + e.state.count > 0; };
+  if (!fusion.matching && fusion.top != TopRule::interpolated && std::ranges::none_of(coarse.entries(), transferred))
     throw ConfigError(
-        "no layer of the bottom has parameters, so a fusion hands over nothing; name layers that have in model.bottom, "
+        "no layer of the bottom has parameters, so a fusion transfers nothing; name layers that have in model.bottom, "
         "set model.cut to a later layer that divides no branch, or use method.name = \"baseline\" or "
         "\"progressive\"");
   for (std::size_t i = 0; i < coarse.size(); ++i) {
@@ -230,7 +232,7 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
     const std::string a = from.layer->signature(), b = dense.entry(i).layer->signature();
     if (a != b)
       throw ConfigError("layer " + from.name + " is of the bottom and differs between the resolutions (" + a + " and " +
-                        b + "), so it cannot be handed over; set model.cut to " + from.name +
+                        b + "), so it cannot be transferred; set model.cut to " + from.name +
                         " or a layer before it, or leave it out of model.bottom");
   }
   if (!fusion.matching && fusion.top == TopRule::interpolated) require_transferable({coarse, dense});
@@ -265,15 +267,15 @@ void transfer_tops(Backend& backend, ModelState& coarse, ModelState& dense, bool
   });
 }
 
-void put_behind_front(Backend& backend, ModelState& coarse, ModelState& finer, bool moments) {
-  const FrontNetworks networks{coarse.model.network(), finer.model.network()};
+void put_behind_stem(Backend& backend, ModelState& coarse, ModelState& finer, bool moments) {
+  const StemNetworks networks{coarse.model.network(), finer.model.network()};
   change_arenas(backend, coarse, finer, moments, [&](Content content, ConstSpan of_coarse, Span of_finer) {
     if (content == Content::params)
-      give_params_behind_front(networks, of_coarse, of_finer);
+      give_params_behind_stem(networks, of_coarse, of_finer);
     else if (content == Content::moments)
-      give_moments_behind_front(networks, of_coarse, of_finer);
+      give_moments_behind_stem(networks, of_coarse, of_finer);
     else
-      give_state_behind_front(networks, of_coarse, of_finer);
+      give_state_behind_stem(networks, of_coarse, of_finer);
   });
   if (moments)
     finer.optimizer.set_ages({0, coarse.optimizer.ages().top});
@@ -285,7 +287,7 @@ void put_behind_front(Backend& backend, ModelState& coarse, ModelState& finer, b
 
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion) {
   require_fusible(coarse.model.network(), dense.model.network(), fusion);
-  if (fusion.top == TopRule::front) return put_behind_front(backend, coarse, dense, fusion.moments == Moments::carry);
+  if (fusion.top == TopRule::stem) return put_behind_stem(backend, coarse, dense, fusion.moments == Moments::carry);
   const bool carry = fusion.moments == Moments::carry;
   MRMF_CHECK(!carry || !fusion.matching, "moments of one age in layers that are carried over and layers that are not");
   swap_bottoms(backend, coarse, dense, carry);

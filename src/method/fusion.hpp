@@ -1,6 +1,6 @@
 // Model fusion (paper section 3.2): the dense model takes the coarse model's bottom layers and, if asked for, its top.
 // The top is interpolated along the flattened positions, because the denser model's flattened vector is longer. Or the
-// dense model is the coarse one behind a new first layer, and takes all of it (layers/front.hpp).
+// dense model is the coarse one behind a new first layer, and takes all of it (layers/stem.hpp).
 #pragma once
 
 #include "layers/network.hpp"
@@ -35,18 +35,19 @@ struct TopTransfer {
 void require_transferable(const TopTransfer& networks);
 void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse, Span dense);
 
-/// ConfigError naming the first layer that cannot be handed over. Bottoms must be equal; an interpolated top's layers
-/// must be equal or sized by the flattened positions; behind a front, outputs have no positions. Needs no data, so a
+/// ConfigError naming the first layer that cannot be transferred. Bottoms must be equal; an interpolated top's layers
+/// must be equal or sized by the flattened positions; behind a stem, outputs have no positions. Needs no data, so a
 /// plan is checked before anything runs.
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion);
 
 /// Makes `dense` the fused model. Afterwards `dense` holds the coarse bottom (parameters and state). Its top is what
 /// fuse.top says: its own (trained or fresh), or the coarse model's, interpolated. `coarse` is left with the rest. With
-/// TopRule::front `dense` is the coarse network behind a front, which reads finer data; `coarse` stays as it is.
-///   * Contents move, addresses stay. Where the ranks of a grid cut weights, these are put together on the way.
+/// TopRule::stem `dense` is the coarse network behind a stem, which reads finer data; `coarse` stays as it is.
+///   * Contents move, addresses stay. Where the ranks of a grid row-parallel weights, these are put together on the
+///   way.
 ///   * Moments: reset zeroes the fused model's optimizer; carry moves the coarse bottom's moments along, and those of
 ///     an interpolated top. Bottom and top each keep the age of their moments, for Adam's bias correction. Behind a
-///     front all moments are carried but those of new_layers(), which are the finer network's bottom and begin anew.
+///     stem all moments are carried but those of new_layers(), which are the finer network's bottom and begin anew.
 /// requires: require_fusible() of the two networks; no carry with fusion.matching. Collective over the models' groups.
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion);
 

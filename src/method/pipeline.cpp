@@ -3,8 +3,8 @@
 #include <optional>
 #include <span>
 
+#include "src/method/coarse_probe.hpp"
 #include "src/method/fusion.hpp"
-#include "src/method/prober.hpp"
 #include "src/method/teams.hpp"
 #include "src/run/start_model.hpp"
 #include "src/system/timer.hpp"
@@ -37,15 +37,15 @@ std::vector<PhaseRecord> earlier_records(const RunContext& ctx, std::size_t coun
   return records;
 }
 
-// A run that goes on has its start in its checkpoint.
+// A resumed run has its start in its checkpoint.
 void start_model(const RunContext& ctx, const Config& config, ModelState& model_state) {
   if (config.model.start.empty() || (ctx.saving && ctx.saving->checkpoints.found())) return;
-  const StartLayers start = look_at_start(config, model_state.model.network(), ctx.team);
+  const StartLayers start = match_start_layers(config, model_state.model.network(), ctx.team);
   take_start(ctx.backend, start, model_state.model, ctx.team);
   for (const std::string& line : start.lines) ctx.report.log(line);
 }
 
-// The next model, and where the phase that it is in stands if a look has begun it.
+// The next model, and where the phase that it is in stands if a probe has begun it.
 struct Next {
   ModelState model;
   std::optional<TrainState> begun{};
@@ -54,11 +54,12 @@ struct Next {
 // A stage whose models are trained one after the other.
 Next train_stage(const RunContext& ctx, const Plan& plan, const Config& config, const Stage& stage, Trainer& trainer,
                  ModelState& coarse, std::vector<PhaseRecord>& done) {
-  if (stage.coarse.stop.look_epochs > 0) {
-    Prober prober(ctx, plan, config);
-    done.push_back(trainer.train(coarse, stage.coarse, [&](ModelState& model) { return prober.look(model); }).record);
+  if (stage.coarse.stop.probe_epochs > 0) {
+    CoarseProbe coarse_probe(ctx, plan, config);
+    done.push_back(
+        trainer.train(coarse, stage.coarse, [&](ModelState& model) { return coarse_probe.run(model); }).record);
     if (done.back().reason == to_string(StopReason::slope)) {
-      Prober::Begun begun = prober.take(coarse);
+      CoarseProbe::ProbedModel begun = coarse_probe.take(coarse);
       return {std::move(begun.model), std::move(begun.state)};
     }
   } else if (stage.coarse_trained) {

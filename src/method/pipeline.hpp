@@ -10,8 +10,8 @@ namespace mrmf {
 struct Outcome {
   ModelState model_state;           ///< the trained model, at the finest resolution of the plan
   std::vector<PhaseRecord> phases;  ///< in order
-  std::vector<EpochRecord> epochs;  ///< of the last phase
-  double seconds = 0;               ///< of everything, including validation and coarsening
+  std::vector<EpochRecord> epochs;  ///< epochs of the last phase
+  double seconds = 0;               ///< seconds of everything, including validation and coarsening
 };
 
 /// Builds, trains and fuses the models. The report gets everything learnt on the way.

@@ -40,7 +40,7 @@ double epoch_seconds(const Config& config, const Plan& plan, Phase phase, const 
   trainer.autotune(config, plan, phase);
   ModelState throwaway = make_model_state(plan, config, apart, phase.resolution, phase.seed);
   const PhaseRecord record = trainer.train(throwaway, phase).record;
-  return record.split.compute.mean + record.split.communication.mean;
+  return record.time_shares.compute.mean + record.time_shares.communication.mean;
 }
 
 // Measures what is still unknown, and calls `keep` after each model, so that a stop loses one epoch at most.
@@ -152,14 +152,14 @@ std::optional<TeamSizes> given_teams(const MethodConfig& method, int ranks) {
         "method.teams = \"concurrent\" needs a rank for each of two teams, and this run has 1; start it with mpirun -n "
         "2 "
         "or more, or set method.teams = \"sequential\"");
-  if (method.split.empty()) return {};
-  const int dense = method.split[0], coarse = method.split[1], divisor = std::gcd(dense, coarse);
+  if (method.team_shares.empty()) return {};
+  const int dense = method.team_shares[0], coarse = method.team_shares[1], divisor = std::gcd(dense, coarse);
   const int parts = (dense + coarse) / divisor;
   if (ranks % parts != 0)
-    throw ConfigError(
-        fmt::format("method.split = [{}, {}] does not fit {} rank{}; use {} or a multiple, other shares, or leave "
-                    "method.split out to have them measured",
-                    dense, coarse, ranks, ranks == 1 ? "" : "s", parts));
+    throw ConfigError(fmt::format(
+        "method.team_shares = [{}, {}] does not fit {} rank{}; use {} or a multiple, other shares, or leave "
+        "method.team_shares out to have them measured",
+        dense, coarse, ranks, ranks == 1 ? "" : "s", parts));
   return TeamSizes{dense / divisor * (ranks / parts), coarse / divisor * (ranks / parts)};
 }
 

@@ -20,8 +20,8 @@ struct TeamSizes {
   bool operator==(const TeamSizes&) const = default;
 };
 
-/// The teams of method.split; none if they are to be measured. ConfigError for a world of one rank, and when its ranks
-/// cannot be shared in exactly this proportion.
+/// The teams of method.team_shares; none if they are to be measured. ConfigError for a world of one rank, and when its
+/// ranks cannot be shared in exactly this proportion.
 std::optional<TeamSizes> given_teams(const MethodConfig& method, int ranks);
 
 /// Teams in proportion to the seconds that each model would take on all ranks; whole ranks, at least one each.
@@ -67,7 +67,7 @@ struct TrainedAtOnce {
 /// Trains `coarse` on the coarse team and a new dense model on the other. The team that is ready first waits for the
 /// other as long as necessary, and its wait goes into its record. Then two broadcasts over all ranks hand out what the
 /// fusion needs: the coarse model's bottom, from the first rank of its team, and the dense model's top. Afterwards all
-/// ranks are ready to fuse, but ctx.data is still a team's: load it for all before going on. `elapsed` is the seconds
+/// ranks are ready to fuse, but ctx.data is still a team's: load it for all before continuing. `elapsed` is the seconds
 /// of the run before. Collective over ctx.team, the world. Throws Stopped when a signal came to a team and both have
 /// saved what they trained.
 TrainedAtOnce train_at_once(const RunContext& ctx, const Plan& plan, const Config& config, const Stage& stage,

@@ -11,7 +11,7 @@
 #include "layers/geometry.hpp"
 #include "src/data/logarithms.hpp"
 #include "src/method/pipeline.hpp"
-#include "src/method/settled_run.hpp"
+#include "src/method/resolved_run.hpp"
 #include "src/method/teams.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -32,9 +32,9 @@ namespace {
 void tell_more_epochs(const Plan& plan, RunReport& report) {
   const RateRule rule = plan.last.optimizer.rule;
   const bool curve = rule == RateRule::cosine || rule == RateRule::linear;
-  report.log(fmt::format("more epochs: {} goes on until {} epochs are done; its {} rate {}", place_text(plan.last),
+  report.log(fmt::format("more epochs: {} continues until {} epochs are done; its {} rate {}", phase_text(plan.last),
                          plan.last.stop.epochs, to_string(rule),
-                         curve ? "goes on along the curve of that length" : "goes on as it was"));
+                         curve ? "continues along the curve of that length" : "continues as it was"));
 }
 
 // The ranks of a group that cut samples otherwise would wait for each other.
@@ -57,7 +57,7 @@ void require_grids(const Plan& plan, const Config& config, const Backend& backen
            "remove one of them");
 }
 
-// More epochs go on from the end of those that there are. The same on every rank.
+// More epochs continue from the end of those that there are. The same on every rank.
 void require_end(const TrainRun& train, const std::string& run, const Checkpoints& checkpoints) {
   std::error_code none;
   if (train.more_epochs && !checkpoints.found() && std::filesystem::exists(run + "/result.json", none))
@@ -67,12 +67,12 @@ void require_end(const TrainRun& train, const std::string& run, const Checkpoint
                       run + "\"");
 }
 
-// Runs before any data is read. A run that goes on does not look at its start again: it may be gone.
+// Runs before any data is read. A resumed run does not look at its start again: it may be gone.
 void check_start(const Plan& plan, const Config& config, const DatasetShape& shape, Comm& world) {
   if (config.model.start.empty()) return;
   const auto backend = make_reference_backend();
   const Network first(*backend, network_settings(config, plan, shape.sample, plan.resolutions().front()));
-  look_at_start(config, first, world);
+  match_start_layers(config, first, world);
 }
 
 // A command does not replace what it reads: --set would change the configuration that a run keeps. `asked` is what the
@@ -155,7 +155,7 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
   };
   const auto save = [&](const std::string& path, int epoch) {
     save_model(backend, path, outcome.model_state.model, {to_toml(config), to_json(note(epoch))}, world, Replace::file,
-               outcome.model_state.group);
+               outcome.model_state.sample_group);
   };
   const std::string& run = config.run.folder;
   if (phase.best_epoch > 0 && phase.best_epoch != phase.epochs) {
@@ -163,14 +163,14 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
     save(best_model_path(run), phase.best_epoch);
     outcome.model_state.swap_best(backend);
   } else if (world.root()) {
-    remove_best_model(run);  // of fewer epochs, which the run has gone on from
+    remove_best_model(run);  // of fewer epochs, which the run has continued from
   }
   save(last_model_path(run), phase.epochs);
   if (phase.best_epoch == 0 || !note(phase.best_epoch).best) return {};
   return note(phase.best_epoch);
 }
 
-// Removes what an earlier run in the same folder left, unless that goes on.
+// Removes what an earlier run in the same folder left, unless that continues.
 void forget_earlier(Checkpoints& checkpoints, const Config& config, const TrainRun& train, Comm& world) {
   if (checkpoints.found()) return;
   checkpoints.clear(world);
@@ -185,7 +185,8 @@ void require_validation_logarithms(const Config& config, Data& data, Comm& world
 }
 
 // The log's lines about auto's reasons, the machine and the data. Teams read theirs later.
-void tell_data(RunReport& report, const Settled& run, Data& data, const Backend& backend, int ranks, bool by_teams) {
+void tell_data(RunReport& report, const ResolvedRun& run, Data& data, const Backend& backend, int ranks,
+               bool by_teams) {
   for (const std::string& reason : run.reasons) report.log("auto: " + reason);
   report.log(fmt::format("{} rank{}, {}", ranks, ranks == 1 ? "" : "s", backend.description()));
   report.log(fmt::format("data: {} training and {} validation samples of {}{}", run.shape.samples,
@@ -199,17 +200,17 @@ void tell_data(RunReport& report, const Settled& run, Data& data, const Backend&
 }
 
 // The log's lines about how ranks share samples, and shards.
-void tell_sharing(RunReport& report, const Settled& run, bool shard_replicas, int ranks) {
+void tell_sharing(RunReport& report, const ResolvedRun& run, bool shard_replicas, int ranks) {
   if (run.plan.shares_samples())
     for (const std::string& line : grid_lines(run.config, run.plan, run.shape.sample, ranks)) report.log(line);
   if (shard_replicas) report.log(replicas_text(run.config.data.shards, ranks));
 }
 
-RunResult result_of(const Settled& run, const Outcome& outcome, const std::optional<ModelNote>& best,
+RunResult result_of(const ResolvedRun& run, const Outcome& outcome, const std::optional<ModelNote>& best,
                     const Backend& backend, int ranks) {
   RunResult result = make_result(run.config, outcome.phases, outcome.seconds);
   result.best = best;
-  if (run.config.method.top == TopRule::front) {
+  if (run.config.method.top == TopRule::stem) {
     const EpochRecord& epoch = outcome.epochs.back();
     result.full_gflop = (epoch.gflop - epoch.statistics_gflop) * full_flop(run.config, run.plan, run.shape.sample) /
                         outcome.model_state.model.network().flop();
@@ -230,7 +231,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   require_same_grids(asked.run, world);
   world.sum_in_any_order(asked.run.deterministic);
   Warnings warnings(world);
-  const Settled run = settle(std::move(asked), warnings, world);
+  const ResolvedRun run = resolve_run(std::move(asked), warnings, world);
   const auto& [config, plan, shape, reasons, automatic, validation] = run;
 
   std::optional<RunFolder> folder;  // on the root
@@ -251,7 +252,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   std::optional<StageGrids> grids;
   if (plan.shares_samples()) grids.emplace(*backend, config, plan, shape.sample, world);
   // Teams that are already known read what each needs, so that nothing is read twice.
-  const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.split.empty();
+  const bool by_teams = config.method.teams == TeamMode::concurrent && !config.method.team_shares.empty();
   const Data::Known known{shape, validation};
   Data data(config, world, by_teams || grids ? Data::Reading::later : Data::Reading::now, &known);
   const DataShare share = grids ? grids->share(first_phase(plan, checkpoints).resolution) : DataShare{world};

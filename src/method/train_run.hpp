@@ -19,14 +19,14 @@ struct TrainRun {
   std::string config_file{};    ///< the file that the configuration was read from; "" when there is none
   bool continued = false;       ///< config is of the run in its folder; its last phase may have more epochs
   bool more_epochs = false;     ///< it has
-  bool changed_data = false;    ///< it may go on although the numbers in its data files have changed
+  bool changed_data = false;    ///< it may continue although the numbers in its data files have changed
 };
 
-/// Trains as the configuration says, into config.run.folder, or goes on with a run that was stopped there. Returns what
+/// Trains as the configuration says, into config.run.folder, or continues a run that was stopped there. Returns what
 /// result.json says. Collective over `world`: every rank gives the same configuration.
 ///
 /// While it trains it handles stop signals (src/run/signals.hpp). It throws Stopped when one came and the run is saved:
-/// the same call then goes on. Throws ConfigError, DataError and FaultError (kernels/check.hpp). An error that one of
+/// the same call then continues. Throws ConfigError, DataError and FaultError (kernels/check.hpp). An error that one of
 /// several ranks sees alone is thrown there alone; MpiSession::abort() then ends the others.
 RunResult train_run(Config asked, const TrainRun& train, Comm& world);
 

@@ -85,7 +85,7 @@ class Finished {
 };
 
 // Where trials are trained: each rank by itself, side by side.
-struct Workshop {
+struct TrialRunner {
   Comm& world;
   Comm self;
   std::unique_ptr<Backend> backend;  // with this rank's threads
@@ -94,7 +94,7 @@ struct Workshop {
   int ranks_on_host;
   Data::Known known;  // the same for all trials
 
-  Workshop(const Config& config, Comm& ranks)
+  TrialRunner(const Config& config, Comm& ranks)
       : world(ranks),
         self(ranks.split(ranks.rank())),
         backend(make_backend(config.run, ranks)),
@@ -131,24 +131,24 @@ struct Workshop {
 
 // Every trial's loss, in order: rank r trains trials r, r + ranks, ...
 std::vector<double> train_side_by_side(const TuneSettings& settings, const Rung& rung, const std::vector<Trial>& trials,
-                                       Workshop& shop) {
+                                       TrialRunner& runner) {
   std::vector<double> losses(trials.size());
-  const auto ranks = static_cast<std::size_t>(shop.world.size()), own = static_cast<std::size_t>(shop.world.rank());
+  const auto ranks = static_cast<std::size_t>(runner.world.size()), own = static_cast<std::size_t>(runner.world.rank());
   int signal = 0;
   for (std::size_t t = own; t < trials.size() && signal == 0; t += ranks) {
-    const Config config = at_rung(settings.config, trials[t], rung, shop.axes());
+    const Config config = at_rung(settings.config, trials[t], rung, runner.axes());
     const Finished finished(settings.folder, config);
     const std::optional<double> earlier = finished.loss();
     try {
-      losses[t] = earlier ? *earlier : shop.train(config);
+      losses[t] = earlier ? *earlier : runner.train(config);
       if (!earlier) finished.keep(trials[t], rung, losses[t]);
     } catch (const Stopped& stopped) {
       signal = stopped.signal;
     }
   }
-  signal = static_cast<int>(shop.world.max(signal));
+  signal = static_cast<int>(runner.world.max(signal));
   if (signal != 0) throw Stopped{signal};
-  for (std::size_t t = 0; t < trials.size(); ++t) losses[t] = shop.world.gather(losses[t])[t % ranks];
+  for (std::size_t t = 0; t < trials.size(); ++t) losses[t] = runner.world.gather(losses[t])[t % ranks];
   return losses;
 }
 
@@ -167,7 +167,7 @@ std::vector<double> ranks_of(const std::vector<double>& values) {
 
 }  // namespace
 
-std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int trials) {
+std::vector<Rung> make_rungs(const Config& config, const Shape& sample, int trials) {
   std::vector<Rung> rungs;
   for (const CoarseLevel& level : coarse_levels(config, sample).usable)
     rungs.push_back({level.resolution, config.training.epochs, 0, level.cost * config.training.epochs});
@@ -193,20 +193,20 @@ std::vector<Trial> tune(const TuneSettings& settings, const std::vector<Rung>& r
                         const std::function<void(const std::string&)>& tell) {
   std::vector<Trial> climbing = settings.trials, left;
   world.limit(0);  // ranks wait for each other's trials, however long they take
-  Workshop shop(settings.config, world);
+  TrialRunner runner(settings.config, world);
   for (std::size_t r = 0; r < rungs.size(); ++r) {
     const Timer timer;
     const auto count = static_cast<std::ptrdiff_t>(rungs[r].trials);
     left.insert(left.begin(), climbing.begin() + count, climbing.end());
     climbing.resize(static_cast<std::size_t>(count));
-    const std::vector<double> losses = train_side_by_side(settings, rungs[r], climbing, shop);
+    const std::vector<double> losses = train_side_by_side(settings, rungs[r], climbing, runner);
     for (std::size_t t = 0; t < climbing.size(); ++t) climbing[t].losses.push_back(losses[t]);
     std::ranges::stable_sort(climbing,
                              [](const Trial& a, const Trial& b) { return better(a.losses.back(), b.losses.back()); });
     if (world.root())
       tell(fmt::format("{} of {} rung{}: {} trial{} of {} epochs at resolution {} in {:.1f} s; best {:.5g}", r + 1,
                        rungs.size(), rungs.size() == 1 ? "" : "s", count, count == 1 ? "" : "s", rungs[r].epochs,
-                       resolution_text(rungs[r].resolution, shop.axes()), timer.seconds(),
+                       resolution_text(rungs[r].resolution, runner.axes()), timer.seconds(),
                        climbing.front().losses.back()));
   }
   climbing.insert(climbing.end(), left.begin(), left.end());

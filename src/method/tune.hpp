@@ -23,14 +23,14 @@ struct Rung {
   Extent resolution{1, 1, 1};
   int epochs = 1;
   int trials = 0;
-  double cost = 0;  ///< of one trial, in epochs at full resolution; without batch norms' new statistics
+  double cost = 0;  ///< cost of one trial, in epochs at full resolution; without batch norms' recalibration
 };
 
 struct TuneSettings {
   Config config;  ///< the baseline to tune: training.epochs long, at full resolution. Its
-                  ///< data.normalise is settled (settle_normalisation)
+                  ///< data.normalise is resolved (resolve_normalisation)
   std::vector<Trial> trials;
-  std::string folder;  ///< keeps every finished trial, for a call that goes on
+  std::string folder;  ///< keeps every finished trial, for a call that continues
 };
 
 /// The rungs for so many trials: a third of them, at least two, climb from each to the next. Of twenty or more, at
@@ -38,7 +38,7 @@ struct TuneSettings {
 /// network allow and whose epochs are cheap; where there are none, a third of the epochs at full resolution takes their
 /// place. One rung alone, at full resolution, where others would save nothing. ConfigError: the network does not fit
 /// the sample.
-std::vector<Rung> plan_rungs(const Config& config, const Shape& sample, int trials);
+std::vector<Rung> make_rungs(const Config& config, const Shape& sample, int trials);
 
 /// Trains them, one trial per rank at a time, and returns the trials from best to worst: those that came furthest
 /// first. `tell` gets a line for people on the root whenever a rung is done. The order of the trials and their losses

@@ -14,7 +14,7 @@ namespace {
 
 constexpr Index kMostClasses = 65535;  // held and predicted as uint16, whose largest stands for an ignored label
 
-void settle_classes(Config& config, Index channels, Index one_hot) {
+void resolve_classes(Config& config, Index channels, Index one_hot) {
   TrainingConfig& training = config.training;
   if (one_hot > 0 && one_hot != channels)
     throw ConfigError(
@@ -80,12 +80,12 @@ void require_alike(const Shape& output, const DatasetShape& shape, const LabelFo
 
 }  // namespace
 
-void settle_labels(Config& config, const DatasetShape& shape, const std::vector<Extent>& resolutions) {
+void resolve_labels(Config& config, const DatasetShape& shape, const std::vector<Extent>& resolutions) {
   const auto backend = make_reference_backend();
   for (const Extent& resolution : resolutions) {
     const Shape output =
         Network(*backend, network_for(config, resolution, coarse_shape(shape.sample, resolution))).output();
-    if (config.training.loss.task() == Task::classes) settle_classes(config, output.channels, shape.one_hot);
+    if (config.training.loss.task() == Task::classes) resolve_classes(config, output.channels, shape.one_hot);
     const std::vector<float>& weights = config.training.loss.class_weights;
     if (!weights.empty() && std::ssize(weights) != output.channels)
       throw ConfigError(

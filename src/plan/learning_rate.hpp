@@ -1,4 +1,4 @@
-// The learning rate of a phase as it goes on: a value type that the training loop feeds. No I/O, no MPI.
+// The learning rate of a phase as it continues: a value type that the training loop feeds. No I/O, no MPI.
 #pragma once
 
 #include <limits>

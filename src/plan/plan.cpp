@@ -8,7 +8,7 @@
 
 #include "io/coarsen.hpp"
 #include "kernels/random.hpp"
-#include "layers/front.hpp"
+#include "layers/stem.hpp"
 
 namespace mrmf {
 namespace {
@@ -111,19 +111,19 @@ nlohmann::json to_json(const Phase& phase) {
     json["early_stopping"] = {{"monitor", phase.stop.monitor == Monitor::loss ? "loss" : "metric"},
                               {"patience", early.patience},
                               {"least_change", early.least_change}};
-  if (phase.stop.look_epochs > 0) json["look_epochs"] = phase.stop.look_epochs;
+  if (phase.stop.probe_epochs > 0) json["probe_epochs"] = phase.stop.probe_epochs;
   return json;
 }
 
-// What a fusion hands over from the coarse model.
+// What a fusion transfers from the coarse model.
 std::string bottom_text(const Stage& stage) {
   if (!stage.coarse_trained) return "fresh";
-  return stage.coarse.hands_over_best ? "from coarse at its best epoch" : "from coarse";
+  return stage.coarse.transfers_best ? "from coarse at its best epoch" : "from coarse";
 }
 
 std::string moments_text(const Fusion& fuse) {
   if (fuse.moments == Moments::reset) return "reset";
-  return fuse.top == TopRule::front ? "carried over but for the new layers" : "carried over";
+  return fuse.top == TopRule::stem ? "carried over but for the new layers" : "carried over";
 }
 
 const char* top_text(const Fusion& fuse, bool dense_trained) {
@@ -131,7 +131,7 @@ const char* top_text(const Fusion& fuse, bool dense_trained) {
   switch (fuse.top) {
     case TopRule::fresh: return "top fresh";
     case TopRule::interpolated: return "top interpolated from coarse";
-    case TopRule::front: return "top from coarse, all behind a new first layer, front";
+    case TopRule::stem: return "top from coarse, all behind a new first layer, front";
     case TopRule::dense: return dense_trained ? "top from dense" : "top fresh";
   }
   return "";
@@ -151,7 +151,7 @@ std::string stop_text(const StopSettings& stop) {
     text +=
         fmt::format("no better validation {} for {} epoch{}, or ", stop.monitor == Monitor::loss ? "loss" : "metric",
                     early.patience, early.patience == 1 ? "" : "s");
-  if (stop.look_epochs > 0) text += fmt::format("it stops paying (every {} epochs), or ", stop.look_epochs);
+  if (stop.probe_epochs > 0) text += fmt::format("it stops paying (every {} epochs), or ", stop.probe_epochs);
   if (stop.threshold) text += fmt::format("loss reduction < {} for {} epochs, or ", *stop.threshold, stop.patience);
   return text + fmt::format("{} epoch{}", stop.epochs, stop.epochs == 1 ? "" : "s");
 }
@@ -166,9 +166,9 @@ std::string train_text(const Phase& phase) {
 
 std::string teams_text(const Stage& stage) {
   if (!stage.at_once) return "";
-  const std::string shares = stage.split.empty()
+  const std::string shares = stage.team_shares.empty()
                                  ? "in shares to be measured"
-                                 : fmt::format("{} : {} (dense : coarse)", stage.split[0], stage.split[1]);
+                                 : fmt::format("{} : {} (dense : coarse)", stage.team_shares[0], stage.team_shares[1]);
   return ", at once with coarse, ranks " + shares;
 }
 
@@ -195,7 +195,7 @@ std::string resolution_text(const Extent& resolution, int axes) {
   return fmt::format("[{}]", fmt::join(factors(resolution, axes), ","));
 }
 
-std::string place_text(const Phase& phase) {
+std::string phase_text(const Phase& phase) {
   return fmt::format("stage {} ({}, resolution {})", phase.stage, to_string(phase.role),
                      resolution_text(phase.resolution, phase.axes));
 }
@@ -216,8 +216,8 @@ Plan make_plan(const Config& config) {
     stage.coarse.seed = model_seed(config.training.seed, models++);
     stage.dense_seed = model_seed(config.training.seed, models++);
     stage.coarse_trained = method.bottom == BottomRule::coarse;
-    if (method.switch_by == Switch::slope) stage.coarse.stop.look_epochs = method.look_epochs;
-    stage.coarse.hands_over_best = method.handover == Handover::best && stage.coarse_trained;
+    if (method.switch_by == Switch::slope) stage.coarse.stop.probe_epochs = method.probe_epochs;
+    stage.coarse.transfers_best = method.transfer == TransferEpoch::best && stage.coarse_trained;
     stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
     if (method.name == MethodName::mrt) stage.fuse.top = TopRule::fresh;
     if (method.name == MethodName::progressive) stage.fuse.matching = true;
@@ -225,7 +225,7 @@ Plan make_plan(const Config& config) {
       stage.dense = make_phase(config, number, Role::dense, resolutions[s + 1]);
       stage.dense->seed = stage.dense_seed;
       stage.at_once = method.teams == TeamMode::concurrent;
-      stage.split = method.split;
+      stage.team_shares = method.team_shares;
     }
     require_moments(method, stage);
     plan.stages.push_back(stage);
@@ -279,13 +279,13 @@ int Plan::largest_batch(const Extent& resolution) const {
 NetworkSettings network_for(const Config& config, const Extent& resolution, const Shape& input, Index rows) {
   NetworkSettings settings{input, rows, config.model.layers, config.model.bottom};
   const MethodConfig& method = config.method;
-  if (method.top != TopRule::front || resolution != method.resolutions.back()) return settings;
-  FrontWindow window{.channels = input.channels};
+  if (method.top != TopRule::stem || resolution != method.resolutions.back()) return settings;
+  StemWindow window{.channels = input.channels};
   for (std::size_t axis = 0; axis < window.ratio.size(); ++axis)
     window.ratio[axis] = method.resolutions.front()[axis] / resolution[axis];
-  // What begins anew has moments of an age of its own: the front, and the layers that it widens.
+  // What begins anew has moments of an age of its own: the stem, and the layers that it widens.
   settings.bottom = new_layers(settings.layers);
-  settings.layers = behind_front(std::move(settings.layers), window);
+  settings.layers = behind_stem(std::move(settings.layers), window);
   return settings;
 }
 
@@ -348,7 +348,7 @@ std::string to_json(const Plan& plan) {
     if (stage.dense) steps.push_back(to_json(*stage.dense));
     if (stage.at_once) {
       steps.back()["at_once"] = true;
-      if (!stage.split.empty()) steps.back()["split"] = stage.split;
+      if (!stage.team_shares.empty()) steps.back()["team_shares"] = stage.team_shares;
     }
     steps.push_back({{"step", "fuse"},
                      {"stage", stage.fuse.stage},
@@ -357,7 +357,7 @@ std::string to_json(const Plan& plan) {
                      {"bottom", stage.coarse_trained ? "coarse" : "fresh"},
                      {"top", top_name(stage.fuse)},
                      {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
-    if (stage.coarse.hands_over_best) steps.back()["handover"] = "best";
+    if (stage.coarse.transfers_best) steps.back()["transfer"] = "best";
   }
   steps.push_back(to_json(plan.last));
   return nlohmann::json{{"method", to_string(plan.method)}, {"steps", steps}}.dump(2) + "\n";

@@ -25,39 +25,39 @@ struct Phase {
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
   Extent grid{1, 1, 1};  ///< blocks of every sample, each on a rank of its own (run.grid)
-  int axes = 1;          ///< of the data, as far as the configuration tells
-  int batch = 1;         ///< per rank, or per group of ranks that share samples
+  int axes = 1;          ///< axes of the data, as far as the configuration tells
+  int batch = 1;         ///< per rank, or per sample group
   OptimizerSettings optimizer;
   StopSettings stop;
   CurvePart curve;
-  std::uint64_t seed = 1;        ///< initial parameters, when this phase makes a new model
-  bool hands_over_best = false;  ///< it ends with the model of its best epoch
+  std::uint64_t seed = 1;       ///< initial parameters, when this phase makes a new model
+  bool transfers_best = false;  ///< it ends with the model of its best epoch
 
   /// The plan ends with it.
   bool last() const { return role == Role::baseline || role == Role::finetune; }
   /// The best epoch's model is kept beside the last one.
-  bool keeps_best() const { return last() || hands_over_best; }
+  bool keeps_best() const { return last() || transfers_best; }
 };
 
-/// Handover of the coarse model's bottom (and what `top` says) to the dense model.
+/// Transfer of the coarse model's bottom (and what `top` says) to the dense model.
 struct Fusion {
   int stage = 1;
   Extent from{1, 1, 1}, to{1, 1, 1};
   int axes = 1;
   TopRule top = TopRule::dense;
-  bool matching = false;  ///< progressive: top layers of equal signature are handed over too, the others stay fresh
+  bool matching = false;  ///< progressive: top layers of equal signature are transferred too, the others stay fresh
   Moments moments = Moments::reset;
 };
 
 /// One pair of models of Figure 2. Without `dense`, the denser model starts untrained (MRT, interpolated top).
 struct Stage {
   Phase coarse;
-  bool coarse_trained = true;  ///< false: the bottom that it hands over is new
+  bool coarse_trained = true;  ///< false: the bottom that it transfers is new
   std::optional<Phase> dense;
   Fusion fuse;
   std::uint64_t dense_seed = 1;
-  bool at_once = false;    ///< two teams train the coarse and the dense model at once (paper 3.4)
-  std::vector<int> split;  ///< their shares of the ranks, dense and coarse; empty: measured
+  bool at_once = false;          ///< two teams train the coarse and the dense model at once (paper 3.4)
+  std::vector<int> team_shares;  ///< their shares of the ranks, dense and coarse; empty: measured
 };
 
 struct Plan {
@@ -65,9 +65,10 @@ struct Plan {
   std::vector<Stage> stages;  ///< none for the baseline
   Phase last;                 ///< baseline or finetune
 
-  std::vector<Phase> phases() const;                  ///< in order
-  std::vector<Extent> resolutions() const;            ///< coarse to fine
-  int largest_batch(const Extent& resolution) const;  ///< of the phases at this resolution; 0: there is none
+  std::vector<Phase> phases() const;        ///< in order
+  std::vector<Extent> resolutions() const;  ///< coarse to fine
+  int largest_batch(
+      const Extent& resolution) const;  ///< largest batch of the phases at this resolution; 0: there is none
   const Extent& grid(const Extent& resolution) const;
   bool shares_samples() const;  ///< among ranks, at some resolution
 };
@@ -76,7 +77,7 @@ struct Plan {
 Plan make_plan(const Config& config);
 
 /// The configuration's network at one of its resolutions, for such inputs there, with room for so many rows. With
-/// method.top = "front" the last resolution's is the configured one behind that layer, and its bottom is new_layers().
+/// method.top = "stem" the last resolution's is the configured one behind that layer, and its bottom is new_layers().
 NetworkSettings network_for(const Config& config, const Extent& resolution, const Shape& input, Index rows = 1);
 /// The plan's network at a resolution of `sample`'s data, with room for the largest batch used there, or for its parts.
 /// ConfigError when the resolution does not divide the sample.
@@ -84,10 +85,10 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
 
 /// Operations of one sample's forward, for each of the plan's phases. ConfigError as above.
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample);
-/// The same of the configured network at the last resolution, which is no phase's with method.top = "front".
+/// The same of the configured network at the last resolution, which is no phase's with method.top = "stem".
 double full_flop(const Config& config, const Plan& plan, const Shape& sample);
 /// Arithmetic of the plan's training on such samples, in epochs of the configured network at the last resolution.
-/// Batch norms' new statistics and looks come on top (src/run/run_cost.hpp). ConfigError as above.
+/// Batch norms' recalibration and probes come on top (src/run/run_cost.hpp). ConfigError as above.
 double training_cost(const Config& config, const Plan& plan, const Shape& sample);
 /// Some phase has a stop rule beside its number of epochs, so its cost is an upper bound.
 bool may_end_early(const Plan& plan);
@@ -101,13 +102,13 @@ std::vector<Index> factors(const Extent& resolution, int axes);
 /// The same as text: "[4]", "[1,2,1]".
 std::string resolution_text(const Extent& resolution, int axes);
 /// "stage 1 (coarse, resolution [4])".
-std::string place_text(const Phase& phase);
+std::string phase_text(const Phase& phase);
 
 /// Warnings from the configuration alone, one line each: keys that nothing reads, validation data that are the training
 /// data.
 std::vector<std::string> config_warnings(const Config& config);
 /// Further warnings for samples of this shape: axes in an order that looks wrong, sizes that earlier versions read
-/// differently. `config` is as it was read, with its layers not settled.
+/// differently. `config` is as it was read, with its layers not resolved.
 std::vector<std::string> sample_warnings(const Config& config, const Shape& sample);
 /// A further one where more samples validate than train.
 std::vector<std::string> row_warnings(Index training, Index validation);

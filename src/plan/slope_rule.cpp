@@ -9,9 +9,9 @@ int probe_half_steps(double share, int steps) {
   return std::clamp(static_cast<int>(std::lround(share * steps / 2)), 1, std::max(1, steps / 2));
 }
 
-bool pays_no_more(const std::vector<Look>& looks) {
-  if (looks.size() < 2) return false;
-  const Look &before = looks[looks.size() - 2], &now = looks.back();
+bool pays_no_more(const std::vector<ProbeRecord>& probes) {
+  if (probes.size() < 2) return false;
+  const ProbeRecord &before = probes[probes.size() - 2], &now = probes.back();
   const double coarse = (before.end - now.end) / (now.gflop - before.gflop);
   const double fine = (now.halfway - now.end) / now.probe_gflop;
   return coarse < fine;

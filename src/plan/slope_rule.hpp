@@ -6,25 +6,25 @@
 
 namespace mrmf {
 
-/// What a coarse model was worth at full resolution: a copy of it was handed over and trained for a short while, the
+/// What a coarse model was worth at full resolution: a copy of it was transferred and trained for a short while: a
 /// probe. Losses are of full-resolution validation data, and the same on every rank.
-struct Look {
-  int epoch = 0;           ///< of the coarse phase, after which it was handed over
-  double gflop = 0;        ///< of the coarse phase until then, with the looks before
-  double halfway = 0;      ///< loss in the middle of the probe, when what the handover spoilt is mended
+struct ProbeRecord {
+  int epoch = 0;           ///< epoch of the coarse phase, after which it was transferred
+  double gflop = 0;        ///< gflop of the coarse phase until then, with the probes before
+  double halfway = 0;      ///< loss in the middle of the probe, when what the transfer spoilt is mended
   double end = 0;          ///< loss at its end
-  double probe_gflop = 0;  ///< of training from the middle to the end
-  bool operator==(const Look&) const = default;
+  double probe_gflop = 0;  ///< probe gflop of training from the middle to the end
+  bool operator==(const ProbeRecord&) const = default;
 };
 
-/// Batch norms' statistics in a look are of so many batches at most: a look is one of many, and compares.
-inline constexpr int kLookBatches = 8;
+/// Batch norms' statistics in a probe are of so many batches at most: a probe is one of many, and only compares.
+inline constexpr int kProbeBatches = 8;
 
 /// Steps of each half of a probe that takes this share of an epoch of `steps`.
 int probe_half_steps(double share, int steps);
 
-/// From the last look but one to the last, the coarse phase has lowered the loss at the probe's end by less per
-/// arithmetic than the second half of the last probe did. One look alone says nothing.
-bool pays_no_more(const std::vector<Look>& looks);
+/// From the last probe but one to the last, the coarse phase has lowered the loss at the probe's end by less per
+/// arithmetic than the second half of the last probe did. One probe alone says nothing.
+bool pays_no_more(const std::vector<ProbeRecord>& probes);
 
 }  // namespace mrmf

@@ -27,9 +27,9 @@ void StopRule::count_unimproved(double value) {
   memory_.unimproved = better ? 0 : memory_.unimproved + 1;
 }
 
-bool StopRule::look_due() const {
+bool StopRule::probe_due() const {
   const int epoch = memory_.epochs + 1;
-  return settings_.look_epochs > 0 && epoch % settings_.look_epochs == 0 && epoch < settings_.epochs;
+  return settings_.probe_epochs > 0 && epoch % settings_.probe_epochs == 0 && epoch < settings_.epochs;
 }
 
 StopReason StopRule::update(double train_loss, double validation_loss, std::optional<double> metric) {
@@ -43,7 +43,7 @@ StopReason StopRule::update(double train_loss, double validation_loss, std::opti
   if (settings_.threshold && memory_.slow_epochs >= settings_.patience) return StopReason::plateau;
   const int patience = settings_.early_stopping.patience;
   if (patience > 0 && memory_.unimproved >= patience) return StopReason::early_stopping;
-  if (!memory_.looks.empty() && memory_.looks.back().epoch == memory_.epochs && pays_no_more(memory_.looks))
+  if (!memory_.probes.empty() && memory_.probes.back().epoch == memory_.epochs && pays_no_more(memory_.probes))
     return StopReason::slope;
   if (memory_.epochs >= settings_.epochs) return StopReason::epochs;
   return StopReason::none;

@@ -10,7 +10,7 @@
 
 namespace mrmf {
 
-/// Why a phase ended; none: it goes on.
+/// Why a phase ended; none: it continues.
 enum class StopReason { none, epochs, plateau, target, early_stopping, slope };
 std::string to_string(StopReason reason);
 
@@ -26,19 +26,19 @@ class StopRule {
   /// or as metric, says that there was nothing to score: it reaches no target and counts towards no patience.
   StopReason update(double train_loss, double validation_loss, std::optional<double> metric = {});
 
-  /// Call before update() of the epoch after which the model was looked at: settings.look_epochs says when.
-  void look(const Look& look) { memory_.looks.push_back(look); }
-  /// Whether the epoch under way ends with a look. The last one does not: nothing is left to decide.
-  bool look_due() const;
+  /// Call before update() of the epoch after which the model was probed: settings.probe_epochs says when.
+  void add_probe(const ProbeRecord& probe) { memory_.probes.push_back(probe); }
+  /// Whether the epoch under way ends with a probe. The last one does not: nothing is left to decide.
+  bool probe_due() const;
 
   /// All that update() looks at besides its arguments and the settings.
   struct Memory {
     int epochs = 0;
-    int slow_epochs = 0;             ///< consecutive epochs below the threshold so far
-    std::optional<double> previous;  ///< training loss of the last epoch
-    int unimproved = 0;              ///< consecutive epochs in which `best` did not improve
-    std::optional<double> best{};    ///< monitored() of the last epoch that counted as better (best_epoch.hpp)
-    std::vector<Look> looks{};       ///< so far
+    int slow_epochs = 0;                ///< consecutive epochs below the threshold so far
+    std::optional<double> previous;     ///< training loss of the last epoch
+    int unimproved = 0;                 ///< consecutive epochs in which `best` did not improve
+    std::optional<double> best{};       ///< monitored() of the last epoch that counted as better (best_epoch.hpp)
+    std::vector<ProbeRecord> probes{};  ///< so far
     bool operator==(const Memory&) const = default;
   };
   const Memory& memory() const { return memory_; }

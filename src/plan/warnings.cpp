@@ -40,21 +40,21 @@ void unread_method_keys(const MethodConfig& method, std::vector<std::string>& li
   const auto unread = [&](bool is, const std::string& key, const std::string& why) {
     if (is) lines.push_back(key + " is set, and " + why + ": nothing reads it");
   };
-  unread(!method.split.empty() && method.teams == TeamMode::sequential, "method.split",
+  unread(!method.team_shares.empty() && method.teams == TeamMode::sequential, "method.team_shares",
          "method.teams is \"sequential\"");
   unread(method.moments == Moments::carry && method.name == MethodName::baseline, "method.moments = \"carry\"",
          "a baseline fuses nothing");
-  unread(method.handover == Handover::best && method.name == MethodName::baseline, "method.handover = \"best\"",
+  unread(method.transfer == TransferEpoch::best && method.name == MethodName::baseline, "method.transfer = \"best\"",
          "a baseline fuses nothing");
 }
 
-// The coarse model was trained on logarithms of averages, and what a front makes at first are averages of logarithms.
-void jump_behind_front(const Config& config, std::vector<std::string>& lines) {
-  if (config.method.top != TopRule::front || !config.data.normalise_samples.log1p) return;
+// The coarse model was trained on logarithms of averages, and what a stem makes at first are averages of logarithms.
+void jump_behind_stem(const Config& config, std::vector<std::string>& lines) {
+  if (config.method.top != TopRule::stem || !config.data.normalise_samples.log1p) return;
   lines.push_back(
-      "data.normalise.samples takes logarithms, and method.top = \"front\" averages them, where the coarse model has "
+      "data.normalise.samples takes logarithms, and method.top = \"stem\" averages them, where the coarse model has "
       "seen "
-      "logarithms of averages: the loss will jump at the handover; method.top = \"interpolated\" does not mind");
+      "logarithms of averages: the loss will jump at the transfer; method.top = \"interpolated\" does not mind");
 }
 
 // Keys of [training.optimizer] that only another rule or optimizer reads, if they are not at their defaults.
@@ -184,10 +184,10 @@ void widened_sizes(const Config& config, const Shape& sample, std::vector<std::s
 }  // namespace
 
 std::vector<std::string> config_warnings(const Config& config) {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = config.former_words;
   unread_roles(config, lines);
   unread_method_keys(config.method, lines);
-  jump_behind_front(config, lines);
+  jump_behind_stem(config, lines);
   unread_optimizer_keys(config, lines);
   unread_split_keys(config.data.split, lines);
   same_data(config.data, lines);

@@ -20,7 +20,7 @@ struct PassSeconds {
 enum class CostSource { measured, between, fitted };
 
 /// Ranks as they lie on the machine.
-struct RankPlaces {
+struct RankLayout {
   int ranks = 1;
   int per_node = 1;
 };
@@ -35,26 +35,26 @@ class CostModel {
 
   /// `rows` need not be whole: steps of an epoch differ by one row.
   virtual PassSeconds operation(const Operation& operation, double rows) const = 0;
-  /// Of the last pass of an operation like this.
+  /// Where the cost of the last pass of an operation like this comes from.
   virtual CostSource source(const Operation& operation, double rows) const = 0;
   /// The loss and its gradient, for so many numbers of output.
   virtual double loss(double outputs) const = 0;
   /// Messages of these lengths in bytes to as many other ranks, sent and received at once, between ranks of a group of
   /// so many neighbours.
-  virtual double messages(const std::vector<double>& bytes, const RankPlaces& group) const = 0;
+  virtual double messages(const std::vector<double>& bytes, const RankLayout& group) const = 0;
   /// The sum of gradients over ranks, as far as it is waited for; backward takes so long.
-  virtual double gradient_sum(double bytes, double backward, const RankPlaces& ranks) const = 0;
+  virtual double gradient_sum(double bytes, double backward, const RankLayout& ranks) const = 0;
   /// The same where ranks update the parameters in pieces beside it (src/training/sharded_update.hpp), without the
   /// update.
-  virtual double update_sum(double bytes, double backward, const RankPlaces& ranks) const {
+  virtual double update_sum(double bytes, double backward, const RankLayout& ranks) const {
     return gradient_sum(bytes, backward, ranks);
   }
   /// A sum of a few numbers over the ranks.
-  virtual double small_sum(const RankPlaces& ranks) const = 0;
+  virtual double small_sum(const RankLayout& ranks) const = 0;
   /// What ranks that compute at the same time wait for the slowest of them, as a part of what they compute.
   /// within_step: they also meet inside of a step, for messages or for statistics of batch norms. Then as if after
   /// every unit.
-  virtual double waiting(bool within_step, const RankPlaces& ranks) const {
+  virtual double waiting(bool within_step, const RankLayout& ranks) const {
     (void)within_step, (void)ranks;
     return 0;
   }
@@ -73,7 +73,7 @@ class CostModel {
   virtual double element_bytes() const { return 4; }
   virtual double memory() const { return 0; }
   /// How much longer computation takes because ranks share cores.
-  virtual double crowding(const RankPlaces& ranks) const {
+  virtual double crowding(const RankLayout& ranks) const {
     (void)ranks;
     return 1;
   }

@@ -50,7 +50,7 @@ struct TeamTables {
   Line load;                    ///< by bytes
   std::optional<Line> message;  ///< by bytes; none: a rank alone has nobody to write to
   std::optional<Line> sum;      ///< of gradients, by bytes
-  /// Of gradients with the updates in between, without these; none: as `sum`.
+  /// A sum of gradients with the updates in between, without these; none: as `sum`.
   std::optional<Line> update_sum;
   double small_sum = 0;
   RankWaiting waiting{};  ///< mean over networks and rounds
@@ -61,7 +61,7 @@ struct TeamTables {
 struct CostTables {
   Machine machine;
   std::string library;  ///< Backend::description()
-  std::string version;  ///< of the program
+  std::string version;  ///< version of the program
   double read = 0;      ///< bytes per second from a file; 0: not measured
   std::vector<TeamTables> teams;
 
@@ -77,6 +77,6 @@ CostTables read_tables(const std::string& file);
 std::string tables_file();
 
 /// A cost model of the measured team that is most like `wanted`. ConfigError for tables without a team. Keeps a copy.
-std::unique_ptr<CostModel> table_costs(const CostTables& tables, const RankPlaces& wanted);
+std::unique_ptr<CostModel> table_costs(const CostTables& tables, const RankLayout& wanted);
 
 }  // namespace mrmf

@@ -19,7 +19,7 @@ bool is_norm(LayerKind kind) {
 }
 bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
 
-// Of all settings those that time depends on, but a dense layer's sizes. Padding is left out: blocks of one layer
+// The settings that time depends on, but a dense layer's sizes. Padding is left out: blocks of one layer
 // differ in it.
 std::string key_of(const Entry& entry) {
   std::string key = to_string(entry.kind);
@@ -43,14 +43,14 @@ class Follower {
       : network_(network), execution_(execution), settings_(settings) {
     if (settings.grid.ranks() == 1) return;
     partition_.emplace(network, settings.grid);
-    place_ = settings.grid.place(settings.block);
+    place_ = settings.grid.coordinates(settings.block);
   }
 
   Operation of(const Unit& unit) {
-    Operation operation = unit.is_exchange() ? exchange(unit) : layers(unit);
+    Operation operation = unit.is_halo_exchange() ? halo_exchange(unit) : layers(unit);
     operation.in = shape_of(unit.reads[0]);
     operation.out = unit.out;
-    if (operation.key == to_string(LayerKind::dense)) settle_dense(operation, execution_.params.cut(unit.first));
+    if (operation.key == to_string(LayerKind::dense)) scale_to_columns(operation, execution_.params.cut(unit.first));
     operation.elements = static_cast<double>(unit.out.per_sample());
     for (const std::size_t number : unit.reads)
       operation.elements += static_cast<double>(shape_of(number).per_sample());
@@ -85,8 +85,9 @@ class Follower {
     return operation;
   }
 
-  // By the features that it reads here, all or this rank's, and what it writes. Products of cut weights are summed.
-  static void settle_dense(Operation& operation, const CutWeights* cut) {
+  // By the features that it reads here, all or this rank's, and what it writes. Products of row-parallel weights are
+  // summed.
+  static void scale_to_columns(Operation& operation, const RowParallelWeights* cut) {
     const Index in = cut != nullptr ? cut->columns(cut->rank) : operation.in.per_sample();
     const Index out = operation.out.per_sample();
     if (cut != nullptr) operation.sums = 1;
@@ -95,7 +96,7 @@ class Follower {
     operation.parameters = (in + 1) * out;
   }
 
-  Operation exchange(const Unit& unit) {
+  Operation halo_exchange(const Unit& unit) {
     Operation operation;
     operation.key = "exchange";
     const std::size_t tensor = tensor_of(unit.reads[0]);
@@ -105,7 +106,7 @@ class Follower {
     const Box owned = from.owned.of(place_);
     for (int rank = 0; rank < settings_.grid.ranks(); ++rank) {
       if (rank == settings_.block) continue;
-      const Index positions = product(intersection(owned, to.of(settings_.grid.place(rank))).count);
+      const Index positions = product(intersection(owned, to.of(settings_.grid.coordinates(rank))).count);
       if (positions > 0) operation.sent.push_back(static_cast<double>(positions * shape.channels));
     }
     return operation;
@@ -122,7 +123,7 @@ class Follower {
       const Cut& needs = partition_->layer(unit.first).needs[k];
       if (reads[k] == tensor && needs.of(place_).count == unit.out.spatial) return needs;
     }
-    MRMF_CHECK(false, "an exchange is for the layer behind it");
+    MRMF_CHECK(false, "a halo exchange is for the layer behind it");
     return partition_->layer(unit.first).needs[0];
   }
 
@@ -145,7 +146,7 @@ BlockWork block_work(const Network& network, const Execution& execution, const M
 std::vector<int> different_blocks(const Partition& partition, const Network& network) {
   std::map<std::vector<Index>, int> first;
   for (int block = 0; block < partition.grid().ranks(); ++block) {
-    const Extent place = partition.grid().place(block);
+    const Extent place = partition.grid().coordinates(block);
     std::vector<Index> sizes;
     const auto add = [&](const Box& box) { sizes.insert(sizes.end(), box.count.begin(), box.count.end()); };
     for (std::size_t i = 0; i < network.size(); ++i) {
@@ -163,12 +164,12 @@ std::vector<int> different_blocks(const Partition& partition, const Network& net
 
 GridLayers grid_layers(const Partition& partition, const Network& network) {
   GridLayers layers;
-  const std::vector<CutWeights> weights = partition.cut_weights(0);
+  const std::vector<RowParallelWeights> weights = partition.row_parallel_weights(0);
   for (std::size_t i = 0; i < network.size(); ++i) {
     const std::string& name = network.entry(i).name;
     const std::vector<std::size_t>& reads = network.wiring()[i];
     const bool whole = partition.layer(i).output.whole &&
-                       std::ranges::none_of(weights, [&](const CutWeights& cut) { return cut.layer == i; });
+                       std::ranges::none_of(weights, [&](const RowParallelWeights& cut) { return cut.layer == i; });
     bool messages = false;
     for (std::size_t k = 0; k < reads.size(); ++k) messages = messages || !partition.at_hand(i, k);
     if (whole && messages)

@@ -9,22 +9,22 @@
 
 namespace mrmf {
 
-/// One unit of an execution: a layer, a fused run of layers, or an exchange. Amounts are those of one row.
+/// One unit of an execution: a layer, a fused run of layers, or a halo exchange. Amounts are those of one row.
 struct Operation {
   std::string key;             ///< kinds and settings, without positions: "conv 16->32 3x3x3+batch_norm 32"
   std::string layer, last;     ///< names of its first and last layer, for people
   Shape in, out;               ///< on this block
   Shape whole;                 ///< `out` of whole samples; of a layer
   double flop = 0;             ///< forward; a multiply-add counts as two; convolution and dense only
-  double elements = 0;         ///< of inputs and outputs
+  double elements = 0;         ///< elements of inputs and outputs
   Index parameters = 0;        ///< whatever the number of rows
   bool weighted = false;       ///< its backward has two passes, for data and for weights
   bool data_gradient = true;   ///< false: its input is the network's
   bool gives_no_work = false;  ///< a flatten
-  int sums = 0;                ///< of statistics, or of products, over ranks, in forward and again in backward
-  std::vector<double> sent;    ///< an exchange: floats to each other rank that gets some
+  int sums = 0;                ///< sums of statistics, or of products, over ranks, in forward and again in backward
+  std::vector<double> sent;    ///< a halo exchange: floats to each other rank that gets some
 
-  bool exchange() const { return layer.empty(); }
+  bool halo_exchange() const { return layer.empty(); }
   /// What its time grows with among operations of one key.
   double work() const { return flop > 0 ? flop : elements; }
 };

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kFloat = sizeof(float);
 
-/// Of one step, or of one of its parts.
+/// The seconds of one step, or of one of its micro-batches.
 struct StepSeconds {
   double forward = 0, backward = 0, loss = 0;
   double messages = 0;  ///< forward and backward
@@ -28,7 +28,7 @@ struct StepSeconds {
 
 StepSeconds step_of(const BlockWork& block, const CostModel& costs, const Workload& work, double rows) {
   StepSeconds step;
-  const RankPlaces group{work.grid.ranks(), std::min(work.grid.ranks(), work.ranks.per_node)};
+  const RankLayout group{work.grid.ranks(), std::min(work.grid.ranks(), work.ranks.per_node)};
   LayerCost layer;
   for (const Operation& operation : block.operations) {
     const PassSeconds seconds = costs.operation(operation, rows);
@@ -45,9 +45,9 @@ StepSeconds step_of(const BlockWork& block, const CostModel& costs, const Worklo
     layer.message_seconds += 2 * costs.messages(bytes, group);
     layer.messages += 2 * static_cast<int>(bytes.size());
     layer.sent += 2 * std::accumulate(bytes.begin(), bytes.end(), 0.0);
-    if (operation.exchange() && &operation != &block.operations.back()) continue;  // a part of the layer behind it
+    if (operation.halo_exchange() && &operation != &block.operations.back()) continue;  // a part of the layer behind it
     layer.first = operation.layer, layer.last = operation.last;
-    layer.block = operation.out, layer.whole = operation.exchange() ? operation.out : operation.whole;
+    layer.block = operation.out, layer.whole = operation.halo_exchange() ? operation.out : operation.whole;
     step.messages += layer.message_seconds;
     step.sent += layer.sent;
     step.layers.push_back(std::exchange(layer, {}));
@@ -60,7 +60,7 @@ StepSeconds step_of(const BlockWork& block, const CostModel& costs, const Worklo
 struct Steps {
   double count = 0, rows = 0;
   Steps(double samples, const Workload& work) {
-    const double own = std::ceil(samples / work.groups());
+    const double own = std::ceil(samples / work.sample_groups());
     if (own <= 0) return;
     count = std::ceil(own / static_cast<double>(work.batch));
     rows = own / count;
@@ -73,7 +73,7 @@ struct BlockStep {
   StepSeconds step;
   int number = 0;
   Index params = 0, cut = 0;  ///< floats of its parameters; of them cut
-  Index updated = 0;          ///< of them by this rank
+  Index updated = 0;          ///< updated of them by this rank
 };
 
 RunMemory with_elements(RunMemory memory, const Execution& execution, double element_bytes) {
@@ -86,7 +86,8 @@ RunMemory with_elements(RunMemory memory, const Execution& execution, double ele
 bool on_device(const CostModel& costs) { return costs.feed(1) > 0; }
 
 bool in_pieces(const Workload& work, const CostModel& costs) {
-  return updates_in_pieces(work.training, !on_device(costs) && mpi::adds_by_pieces(work.ranks.ranks, work.any_order));
+  return updates_in_pieces(work.training,
+                           !on_device(costs) && mpi::adds_by_reduce_scatter(work.ranks.ranks, work.any_order));
 }
 
 // Every rank updates what is too short for pieces.
@@ -95,17 +96,17 @@ Index updated_by_rank(const BlockStep& block, const CostModel& costs, const Work
   const auto share = [](Index count, int ranks) {
     return static_cast<std::size_t>(count) < mpi::long_sum ? count : count / ranks;
   };
-  return share(block.params - block.cut, work.ranks.ranks) + share(block.cut, work.groups());
+  return share(block.params - block.cut, work.ranks.ranks) + share(block.cut, work.sample_groups());
 }
 
-// Cut weights are summed by the ranks with the same block, which do not read them in each other's memory.
+// Row-parallel weights are summed by the ranks with the same block, which do not read them in each other's memory.
 double gradient_sums(const BlockStep& block, const CostModel& costs, const Workload& work) {
   const double whole = kFloat * static_cast<double>(block.params - block.cut + kReducedScalars);
   const double backward = block.step.backward;
   const double seconds = in_pieces(work, costs) ? costs.update_sum(whole, backward, work.ranks)
                                                 : costs.gradient_sum(whole, backward, work.ranks);
-  if (block.cut == 0 || work.groups() == 1) return seconds;
-  const RankPlaces same_block{work.groups(), std::max(1, work.ranks.per_node / work.grid.ranks())};
+  if (block.cut == 0 || work.sample_groups() == 1) return seconds;
+  const RankLayout same_block{work.sample_groups(), std::max(1, work.ranks.per_node / work.grid.ranks())};
   return seconds + costs.gradient_sum(kFloat * static_cast<double>(block.cut), backward, same_block);
 }
 
@@ -124,11 +125,12 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
   const double input = kFloat * static_cast<double>(block.work.input);
   const auto load = [&](const Steps& steps) { return steps.count * costs.load(steps.rows * input) * crowding; };
   epoch.load = load(train);
-  const StepSeconds look = step_of(block.work, costs, work, validate.rows);
-  epoch.validation = validate.count == 0
-                         ? 0
-                         : validate.count * (look.forward + look.loss / 2 + look.messages / 2) * crowding +
-                               load(validate) + costs.small_sum(work.ranks);
+  const StepSeconds validating = step_of(block.work, costs, work, validate.rows);
+  epoch.validation =
+      validate.count == 0
+          ? 0
+          : validate.count * (validating.forward + validating.loss / 2 + validating.messages / 2) * crowding +
+                load(validate) + costs.small_sum(work.ranks);
   const bool within_step = work.grid.ranks() > 1 || (work.training.global_batch_norm && step.sums > 0);
   epoch.waiting = (epoch.compute + epoch.validation) * costs.waiting(within_step, work.ranks);
   // Beside everything else: to a device, and from files.
@@ -138,7 +140,7 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
   return epoch;
 }
 
-// Of whole steps, with their parts.
+// The costs of whole steps, with their micro-batches.
 std::vector<LayerCost> costs_of_step(const StepSeconds& step, int parts, double crowding) {
   std::vector<LayerCost> layers = step.layers;
   for (LayerCost& layer : layers) {
@@ -164,12 +166,12 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
       cut ? std::optional<Partition>(std::in_place, network, work.grid) : std::nullopt;
   for (const int number : cut ? different_blocks(*partition, network) : std::vector{0}) {
     const ModelSettings settings{.network = sized, .grid = work.grid, .block = number};
-    const Execution execution = plan_execution(backend, network, settings);
+    const Execution execution = build_execution(backend, network, settings);
     BlockStep block{.work = block_work(network, execution, settings),
                     .step = {},
                     .number = number,
                     .params = execution.params.size()};
-    for (const Place& place : execution.params.cuts()) block.cut += place.count;
+    for (const ArenaSpan& place : execution.params.cuts()) block.cut += place.count;
     block.updated = updated_by_rank(block, costs, work);
     block.step = step_of(block.work, costs, work, train.rows / parts);
     const int sum = on_device(costs) ? 1 : work.ranks.ranks;
@@ -189,7 +191,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   const double all = step.forward + step.backward;
   if (all > 0) prediction.measured = step.measured / all, prediction.between = step.between / all;
   if (!work.streamed && !on_device(costs))
-    prediction.memory.data = static_cast<Index>((work.samples + work.validated) / work.groups() * kFloat *
+    prediction.memory.data = static_cast<Index>((work.samples + work.validated) / work.sample_groups() * kFloat *
                                                 static_cast<double>(slowest.work.input));
   return prediction;
 }

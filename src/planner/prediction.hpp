@@ -24,15 +24,15 @@ struct EpochSeconds {
 struct Workload {
   NetworkSettings network;  ///< max_rows does not matter
   Grid grid{};
-  RankPlaces ranks{};
-  Index batch = 1;                    ///< of a group of ranks
-  double samples = 0, validated = 0;  ///< of an epoch, over all ranks
-  double sample_bytes = 0;            ///< of a whole sample in its file, at full resolution; 0: unknown
+  RankLayout ranks{};
+  Index batch = 1;                    ///< batch of a sample group
+  double samples = 0, validated = 0;  ///< samples and validated of an epoch, over all ranks
+  double sample_bytes = 0;            ///< sample bytes of a whole sample in its file, at full resolution; 0: unknown
   bool streamed = false;              ///< samples are read again in every epoch
   bool any_order = false;             ///< sums do not depend on the order of ranks (Comm::sum_in_any_order)
   TrainingConfig training{};
 
-  int groups() const { return ranks.ranks / grid.ranks(); }
+  int sample_groups() const { return ranks.ranks / grid.ranks(); }
 };
 
 /// What a unit of the slowest block costs in a training step: a layer, or several fused into one, with the exchange in
@@ -40,7 +40,7 @@ struct Workload {
 struct LayerCost {
   std::string first, last;  ///< names of its layers; both empty: what the last layer's output is exchanged for
   Shape block, whole;       ///< its output on this block, and of whole samples
-  double compute = 0;       ///< seconds, with the copies of an exchange
+  double compute = 0;       ///< seconds, with the copies of a halo exchange
   double message_seconds = 0;
   int messages = 0;  ///< that this rank sends, forward and backward
   double sent = 0;   ///< bytes of them
@@ -50,9 +50,9 @@ struct LayerCost {
 struct Prediction {
   EpochSeconds epoch;
   Index steps = 0;
-  RunMemory memory;  ///< of the rank that needs most; without the program and its libraries' scratch
+  RunMemory memory;  ///< memory of the rank that needs most; without the program and its libraries' scratch
   GridLayers layers;
-  std::vector<LayerCost> costs;      ///< of the slowest block, in the order of execution
+  std::vector<LayerCost> costs;      ///< costs of the slowest block, in the order of execution
   int slowest = 0;                   ///< block
   double sent = 0;                   ///< bytes that the slowest block sends in a step's forward and backward
   double measured = 0, between = 0;  ///< shares of the computed time that come from exact or neighbouring sizes

@@ -54,7 +54,7 @@ class Roofline final : public CostModel {
                     element_bytes(), 1e6 * shares_.launch),
         fmt::format(
             "messages: {:.0f} % of {:.3g} GB/s within a node of {} and of {:.3g} GB/s for each GPU beyond it; those of "
-            "an exchange go at once and take {:.2g} us or {:.2g} us more; nothing hides them",
+            "a halo exchange go at once and take {:.2g} us or {:.2g} us more; nothing hides them",
             100 * shares_.link, 1e-9 * gpu_.node_link, gpu_.per_node, 1e-9 * gpu_.outer_link,
             1e6 * shares_.node_latency, 1e6 * shares_.outer_latency),
         fmt::format(
@@ -83,7 +83,7 @@ class Roofline final : public CostModel {
 
   double loss(double outputs) const override { return shares_.launch + 3 * element_bytes() * outputs / memory_rate(); }
 
-  double messages(const std::vector<double>& bytes, const RankPlaces& group) const override {
+  double messages(const std::vector<double>& bytes, const RankLayout& group) const override {
     if (bytes.empty()) return 0;
     const bool inside = group.ranks <= gpu_.per_node;
     double seconds = (inside ? shares_.node_latency : shares_.outer_latency);
@@ -91,13 +91,13 @@ class Roofline final : public CostModel {
     return seconds;
   }
 
-  double gradient_sum(double bytes, double backward, const RankPlaces& ranks) const override {
+  double gradient_sum(double bytes, double backward, const RankLayout& ranks) const override {
     if (ranks.ranks == 1) return 0;
     constexpr double kLast = 8e6;
     const double all = sum(bytes, ranks), last = sum(std::min(bytes, kLast), ranks);
     return std::max(last, all - backward);
   }
-  double small_sum(const RankPlaces& ranks) const override { return ranks.ranks == 1 ? 0 : sum(1e3, ranks); }
+  double small_sum(const RankLayout& ranks) const override { return ranks.ranks == 1 ? 0 : sum(1e3, ranks); }
 
   double update(OptimizerKind kind, Index parameters) const override {
     const double bytes = kind == OptimizerKind::sgd ? 20 : 28;  // reads w, dw and moments, writes w and moments
@@ -127,7 +127,7 @@ class Roofline final : public CostModel {
   }
 
   // A ring's bytes over its slowest link, with the latency of a tree.
-  double sum(double bytes, const RankPlaces& ranks) const {
+  double sum(double bytes, const RankLayout& ranks) const {
     const bool inside = ranks.ranks <= gpu_.per_node;
     const double latency = inside ? shares_.node_latency : shares_.outer_latency;
     return 2 * latency * std::log2(ranks.ranks) +

@@ -32,7 +32,8 @@ struct RooflineShares {
   double link = 0.75;
   double launch = 2.5e-6;  ///< seconds of a kernel in a recorded step
   double node_latency = 10e-6,
-         outer_latency = 20e-6;  ///< of the messages of an exchange, which go at once, or of a sum's round
+         outer_latency =
+             20e-6;  ///< outer latency of the messages of a halo exchange, which go at once, or of a sum's round
 };
 
 /// `name` of gpu_machines(). ConfigError, with the names, for another.

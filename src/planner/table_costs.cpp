@@ -26,8 +26,8 @@ std::optional<double> seconds_of(const OperationTime& point, Pass pass) {
 /// Measured sizes of one operation, by work.
 using Curve = std::vector<std::pair<double, double>>;
 
-// Beyond the largest size the time per work stays; below the smallest the line through the two smallest goes on, but no
-// further down than half of the smallest's time per work allows.
+// Beyond the largest size the time per work stays; below the smallest the line through the two smallest continues, but
+// no further down than half of the smallest's time per work allows.
 double along(const Curve& curve, double work) {
   const auto& [first_work, first] = curve.front();
   const auto& [last_work, last] = curve.back();
@@ -62,7 +62,7 @@ struct Known {
 
 class TableCosts final : public CostModel {
  public:
-  TableCosts(const CostTables& tables, const TeamTables& team, const RankPlaces& wanted)
+  TableCosts(const CostTables& tables, const TeamTables& team, const RankLayout& wanted)
       : tables_(tables), team_(team), wanted_(wanted) {
     for (const OperationTime& point : team_.operations) add(point);
     for (auto& [key, known] : keys_)
@@ -118,7 +118,7 @@ class TableCosts final : public CostModel {
   }
 
   double loss(double outputs) const override { return team_.loss.at(outputs); }
-  double messages(const std::vector<double>& bytes, const RankPlaces&) const override {
+  double messages(const std::vector<double>& bytes, const RankLayout&) const override {
     double seconds = 0;
     if (!team_.message || bytes.empty()) return seconds;
     // Started together, so latencies overlap, and bytes share the memory.
@@ -126,19 +126,19 @@ class TableCosts final : public CostModel {
     for (const double each : bytes) seconds += each * team_.message->per_unit;
     return seconds;
   }
-  double gradient_sum(double bytes, double, const RankPlaces& ranks) const override {
+  double gradient_sum(double bytes, double, const RankLayout& ranks) const override {
     return sum_seconds(team_.sum, bytes, ranks);
   }
   // Measured in the memory of one node, which ranks of several do not share.
-  double update_sum(double bytes, double backward, const RankPlaces& ranks) const override {
+  double update_sum(double bytes, double backward, const RankLayout& ranks) const override {
     if (!team_.update_sum || ranks.ranks > ranks.per_node) return gradient_sum(bytes, backward, ranks);
     return sum_seconds(team_.update_sum, bytes, ranks);
   }
-  double small_sum(const RankPlaces& ranks) const override {
+  double small_sum(const RankLayout& ranks) const override {
     return ranks.ranks == 1 ? 0 : team_.small_sum * rounds(ranks);
   }
 
-  double waiting(bool within_step, const RankPlaces& ranks) const override {
+  double waiting(bool within_step, const RankLayout& ranks) const override {
     if (ranks.ranks == 1) return 0;
     return within_step ? team_.waiting.unit : team_.waiting.step;
   }
@@ -156,7 +156,7 @@ class TableCosts final : public CostModel {
   double load(double bytes) const override { return team_.load.at(bytes); }
   double read(double bytes) const override { return tables_.read > 0 ? bytes / tables_.read : 0; }
   double memory() const override { return 0; }
-  double crowding(const RankPlaces& ranks) const override {
+  double crowding(const RankLayout& ranks) const override {
     const int measured = team_.ranks * team_.threads;  // at once: sharing of cores is in the times
     return std::max(1.0,
                     static_cast<double>(ranks.per_node) * team_.threads / std::max(tables_.machine.cores, measured));
@@ -193,7 +193,8 @@ class TableCosts final : public CostModel {
     return known == keys_.end() || known->second.curves[pass].empty() ? nullptr : &known->second.curves[pass];
   }
 
-  // Of the same shape and rows; else along the sizes of the same operation; else by the fit of its kind, or of all.
+  // The time of the same shape and rows; else along the sizes of the same operation; else by the fit of its kind, or of
+  // all.
   double pass_seconds(const Operation& operation, double rows, Pass pass) const {
     const std::string shape = to_string(operation.in);
     for (const OperationTime& point : team_.operations)
@@ -210,29 +211,29 @@ class TableCosts final : public CostModel {
     return fit[0] + fit[1] * rows * operation.flop + fit[2] * bytes;
   }
 
-  double sum_seconds(const std::optional<Line>& line, double bytes, const RankPlaces& ranks) const {
+  double sum_seconds(const std::optional<Line>& line, double bytes, const RankLayout& ranks) const {
     return ranks.ranks == 1 || !line ? 0 : line->latency * rounds(ranks) + bytes * line->per_unit * ring(ranks);
   }
 
   // Against the measured number of ranks: rounds of messages, and the share of bytes that a ring sends.
-  double rounds(const RankPlaces& ranks) const {
+  double rounds(const RankLayout& ranks) const {
     return std::log2(std::max(ranks.ranks, 2)) / std::log2(std::max(team_.ranks, 2));
   }
-  double ring(const RankPlaces& ranks) const {
+  double ring(const RankLayout& ranks) const {
     const auto share = [](int n) { return 1 - 1.0 / std::max(n, 2); };
     return share(ranks.ranks) / share(team_.ranks);
   }
 
   CostTables tables_;
   TeamTables team_;
-  RankPlaces wanted_;
+  RankLayout wanted_;
   std::map<std::string, Known> keys_, kinds_;
   Known all_;
 };
 
 }  // namespace
 
-std::unique_ptr<CostModel> table_costs(const CostTables& tables, const RankPlaces& wanted) {
+std::unique_ptr<CostModel> table_costs(const CostTables& tables, const RankLayout& wanted) {
   if (tables.teams.empty()) throw ConfigError("the tables have no measurement; start mrmf bench tables");
   // As many ranks on a node, else the most below, else the fewest.
   const auto distance = [&](const TeamTables& team) {

@@ -35,11 +35,11 @@ constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous sizes: of a
 struct Array {
   std::string name;
   std::vector<Index> shape;
-  Span place;                       // in the backend's memory, or
-  bool on_host = false;             // in the host's
-  const CutWeights* cut = nullptr;  // the place has this rank's columns
-  std::size_t rows = 1;             // one per rank if ranks differ
-  std::vector<float> values{};      // whole, on the host, while they are needed
+  Span place;                               // in the backend's memory, or
+  bool on_host = false;                     // in the host's
+  const RowParallelWeights* cut = nullptr;  // the place has this rank's columns
+  std::size_t rows = 1;                     // one per rank if ranks differ
+  std::vector<float> values{};              // whole, on the host, while they are needed
 
   std::size_t count() const { return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : place.size(); }
   std::size_t bytes() const { return rows * count() * sizeof(float); }
@@ -56,27 +56,27 @@ struct Array {
   }
 };
 
-Array make_array(const std::string& group, const PartPlace& part, Span arena) {
+Array make_array(const std::string& group, const TensorSpan& part, Span arena) {
   Array array{group + part.name, part.shape, part.in(arena)};
   array.cut = part.cut;
   return array;
 }
 
 void add_best(std::vector<Array>& arrays, const SavedArrays& model, HostModel& best) {
-  for (const PartPlace& part : parameter_places(model.network, model.layout))
+  for (const TensorSpan& part : parameter_spans(model.network, model.layout))
     arrays.push_back(make_array("best/parameters/", part, best.params)), arrays.back().on_host = true;
-  for (const PartPlace& part : state_places(model.network))
+  for (const TensorSpan& part : state_spans(model.network))
     arrays.push_back(make_array("best/state/", part, best.state)), arrays.back().on_host = true;
 }
 
 std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks) {
-  const std::vector<PartPlace> parameters = parameter_places(model.network, model.layout);
+  const std::vector<TensorSpan> parameters = parameter_spans(model.network, model.layout);
   std::vector<Array> arrays;
-  for (const PartPlace& part : parameters) arrays.push_back(make_array("parameters/", part, model.params));
+  for (const TensorSpan& part : parameters) arrays.push_back(make_array("parameters/", part, model.params));
   for (std::size_t i = 0; i < model.moments.size(); ++i)
-    for (const PartPlace& part : parameters)
+    for (const TensorSpan& part : parameters)
       arrays.push_back(make_array(fmt::format("moments/{}/", i + 1), part, model.moments[i]));
-  for (const PartPlace& part : state_places(model.network)) {
+  for (const TensorSpan& part : state_spans(model.network)) {
     Array array = make_array("state/", part, model.state);
     if (rows == StateRows::one_per_rank) {
       array.shape.insert(array.shape.begin(), ranks);
@@ -89,14 +89,14 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
 }
 
 // Gathers the values that other ranks than the root have. The root keeps them until they are written.
-void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* group) {
+void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sample_group) {
   for (Array& array : arrays) {
     if (array.cut != nullptr) {
-      MRMF_CHECK(group != nullptr, "weights that are cut over no ranks");
+      MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
       std::vector<float> own(array.place.size());
       array.read(backend, own);
       array.make_room();
-      gather(*array.cut, own, *group, array.values);
+      gather(*array.cut, own, *sample_group, array.values);
       if (!team.root()) array.give_back();
     }
     if (array.rows == 1) continue;
@@ -147,7 +147,7 @@ void write(Backend& backend, const std::string& path, std::vector<Array>& arrays
 
 [[noreturn]] void damaged(const std::string& what) {
   throw DataError(what +
-                  "; restore it from a copy, or remove it to go on from the "
+                  "; restore it from a copy, or remove it to resume from the "
                   "checkpoint before it if there is one, or begin anew with --overwrite");
 }
 
@@ -165,7 +165,7 @@ Hdf5File open(const std::string& path) {
   return file;
 }
 
-// Otherwise a run would silently go on without data for which this model has no place.
+// Otherwise a run would silently continue without data for which this model has no place.
 void require_nothing_else(const std::string& path, const std::vector<Array>& arrays) {
   std::set<std::string> expected{"progress", "config"};
   for (const Array& array : arrays) expected.insert(array.name);
@@ -217,7 +217,7 @@ void remove(const fs::path& path) {
 void save_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, const CheckpointTexts& texts,
                      StateRows rows, Comm& team) {
   std::vector<Array> arrays = arrays_of(model, rows, team.size());
-  collect(backend, arrays, team, model.group);
+  collect(backend, arrays, team, model.sample_group);
   collective_try(team, [&] {
     if (team.root()) write(backend, path, arrays, texts);
   });

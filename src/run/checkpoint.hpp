@@ -1,4 +1,4 @@
-// Checkpoints of a run, and whether it may go on from them. A checkpoint is an HDF5 file with
+// Checkpoints of a run, and whether it may continue from them. A checkpoint is an HDF5 file with
 // /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32. It also
 // has /best/parameters and /best/state where the best epoch's model is kept beside the last one. It also has the texts
 // /progress (JSON) and /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16
@@ -32,11 +32,11 @@ struct HostModel {
 /// A checkpoint's part of a model in training: views of its arrays, which lie in the backend's memory.
 struct SavedArrays {
   const Network& network;
-  const ParameterLayout& layout;  ///< of parameters and moments
-  Comm* group = nullptr;          ///< the ranks that share a sample, where these cut weights
+  const ParameterLayout& layout;  ///< layout of parameters and moments
+  Comm* sample_group = nullptr;   ///< the ranks that share a sample, where these row-parallel weights
   Span params, state;
-  std::vector<Span> moments;  ///< of the optimizer, laid out as params
-  MomentAges ages;            ///< of the moments
+  std::vector<Span> moments;  ///< moments of the optimizer, laid out as params
+  MomentAges ages;            ///< ages of the moments
   HostModel* best = nullptr;  ///< of the best epoch, the same on every rank; null or empty: none
 };
 
@@ -60,18 +60,18 @@ CheckpointTexts read_checkpoint_texts(const std::string& path);
 /// for another network's arrays: when the file lacks one of the model's, or the model one of the file's.
 void load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team);
 
-/// Where a saved phase goes on. Its optimizer takes the ages; the arrays already have its moments.
+/// Where a saved phase continues. Its optimizer takes the ages; the arrays already have its moments.
 struct Restored {
   TrainState state;
   MomentAges ages;
 };
 
 /// The checkpoints of a run: one file per phase of the plan, checkpoints/step-<n>.h5, written by the team that trains
-/// that phase. From them, the same command goes on where the run was saved.
+/// that phase. From them, the same command continues where the run was saved.
 ///
 /// A stage's files are kept until the next stage's coarse model (or the last model), which was fused from its models,
-/// is on disk. So a run goes on at the last stage whose coarse model has a file, and repeats a fusion without one. The
-/// last phase's file stays when the run is done, so that the run may go on for more epochs.
+/// is on disk. So a run continues at the last stage whose coarse model has a file, and repeats a fusion without one.
+/// The last phase's file stays when the run is done, so that the run may continue for more epochs.
 class Checkpoints {
  public:
   /// `samples` is the number of training samples. Does not look for files yet.
@@ -96,7 +96,7 @@ class Checkpoints {
   std::size_t stages_behind() const { return static_cast<std::size_t>(first_stage_) - 1; }
 
   /// Whether the program chose the run's method (method.name = "auto"): what this start says, or an earlier one did. A
-  /// run that goes on by its folder has the method that was chosen in its configuration.
+  /// resumed run by its folder has the method that was chosen in its configuration.
   void set_automatic(bool automatic) { automatic_ = automatic; }
   bool automatic() const { return automatic_; }
 
@@ -125,7 +125,7 @@ class Checkpoints {
   CheckpointTexts texts(const MomentAges& ages, const Phase& phase, const TrainState& state) const;
 
   Config config_;
-  std::vector<Phase> phases_;  // of the plan
+  std::vector<Phase> phases_;  // phases of the plan
   Index samples_;
   int ranks_;
   Epochs epochs_;
@@ -135,7 +135,7 @@ class Checkpoints {
   std::string data_line_;
   int first_stage_ = 1;
   std::map<int, Saved> found_;         // by the phase's number
-  std::map<int, PhaseHistory> ended_;  // of phases that have ended
+  std::map<int, PhaseHistory> ended_;  // ended of phases that have ended
 };
 
 }  // namespace mrmf

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kAnew = "give --overwrite to begin anew, or take another folder with --set run.folder=...";
 
-/// What is to be done about a run that cannot go on as it is asked to.
+/// What is to be done about a run that cannot continue as it is asked to.
 struct Advice {
   const RunStart& is;
   Epochs epochs;
@@ -44,7 +44,7 @@ void scale(RoleSettings& role, int factor) {
   if (role.batch) *role.batch *= factor;
 }
 
-/// Ranks, or groups of ranks that share samples.
+/// Ranks, or sample groups.
 int groups(const RunStart& start, const Extent& grid) { return start.ranks / static_cast<int>(product(grid)); }
 int groups(const RunStart& start) { return groups(start, start.config.run.grid.front()); }
 
@@ -89,7 +89,7 @@ void require_same_batches(const RunStart& was, const Advice& advice) {
     throw ConfigError(fmt::format(
         "{}where {} has mini-batches of {} from {} of the data, and here of {} from {}: keep data.shards and "
         "the batch times the groups of ranks that run.grid makes; {}",
-        advice.holds(), place_text(then[i]), batch_then, counted(shards_then, "shard"), batch, shards_now,
+        advice.holds(), phase_text(then[i]), batch_then, counted(shards_then, "shard"), batch, shards_now,
         advice.back()));
   }
 }
@@ -121,7 +121,7 @@ std::string text(const std::vector<KeyDifference>& found) {
                      found.size() > kNamed ? fmt::format(" and {} more", found.size() - kNamed) : "");
 }
 
-// Of training and validation: data.split.by = "files" deals them out.
+// The files of training and validation: data.split.by = "files" deals them out.
 std::set<std::string> all_files(const DataConfig& data) {
   std::set<std::string> files(data.train.files.begin(), data.train.files.end());
   files.insert(data.validation.files.begin(), data.validation.files.end());
@@ -174,7 +174,7 @@ void require_same_numbers(const std::pair<RecordedData, RecordedData>& records, 
   const std::string changed = changed_numbers(records.first, records.second);
   if (changed.empty()) return;
   throw DataError(fmt::format(
-      "{}on other numbers: {}; restore the files, {}{}, or go on with what is there now: mrmf train --continue {} "
+      "{}on other numbers: {}; restore the files, {}{}, or continue with what is there now: mrmf train --continue {} "
       "--allow-changed-data",
       advice.holds(), changed, advice.epochs == Epochs::same ? "" : "or ", advice.anew(), advice.is.config.run.folder));
 }
@@ -303,7 +303,7 @@ std::string data_news(const RunStart& was, const RunStart& is) {
   const auto records = records_of(was, is);
   if (!records) return "";
   const std::string changed = changed_numbers(records->first, records->second);
-  if (!changed.empty()) return "warning: the run goes on with other numbers than it was saved with: " + changed;
+  if (!changed.empty()) return "warning: the run continues with other numbers than it was saved with: " + changed;
   const std::string touched = touched_files(records->first, records->second);
   return touched.empty() ? "" : "data: " + touched + "; as far as they were compared, the numbers are the same";
 }

@@ -1,4 +1,4 @@
-// What an unfinished run may go on with: the same configuration, the same data, mini-batches of the same size.
+// What an unfinished run may continue with: the same configuration, the same data, mini-batches of the same size.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ namespace mrmf {
 /// One start of a run: everything that its results depend on.
 struct RunStart {
   Config config;
-  Index samples = 0;                 ///< of the training data
+  Index samples = 0;                 ///< samples of the training data
   int ranks = 1;                     ///< all of the run
-  std::optional<DataRecord> data{};  ///< of its files (src/run/recorded_data.hpp); earlier versions kept none
+  std::optional<DataRecord> data{};  ///< data of its files (src/run/recorded_data.hpp); earlier versions kept none
 };
 
 /// Whether the last phase may have more epochs than when the run was saved: train --continue.
@@ -33,7 +33,7 @@ enum class DataContents { same, any };
 void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs = Epochs::same,
                          DataContents contents = DataContents::same);
 
-/// What a run that goes on says of data that it may go on with: that files were moved or written again, or hold other
+/// What a resumed run says of data that it may continue with: that files were moved or written again, or hold other
 /// numbers; empty where nothing of the kind was found.
 std::string data_news(const RunStart& was, const RunStart& is);
 

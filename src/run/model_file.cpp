@@ -20,9 +20,9 @@ namespace mrmf {
 namespace {
 
 // `cut`: of the first part; null: none is.
-void add(std::vector<PartPlace>& places, const Network& network, std::size_t layer, const std::vector<Part>& parts,
-         Index first, const CutWeights* cut = nullptr) {
-  for (const Part& part : parts) {
+void add(std::vector<TensorSpan>& places, const Network& network, std::size_t layer,
+         const std::vector<NamedTensor>& parts, Index first, const RowParallelWeights* cut = nullptr) {
+  for (const NamedTensor& part : parts) {
     const Index count = cut != nullptr ? cut->count(cut->rank) : part.count();
     places.push_back({layer, network.entry(layer).name + "/" + part.name, part.shape, static_cast<std::size_t>(first),
                       static_cast<std::size_t>(count), cut});
@@ -35,24 +35,24 @@ constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf check
 
 // Calls visit(data set name, its place, its span) for every part of every layer.
 template <typename AnyModel, typename Visit>
-void for_each_part(AnyModel& model, const Visit& visit) {
-  for (const PartPlace& part : parameter_places(model.network(), model.layout()))
+void for_each_tensor(AnyModel& model, const Visit& visit) {
+  for (const TensorSpan& part : parameter_spans(model.network(), model.layout()))
     visit("parameters/" + part.name, part, part.in(model.params()));
-  for (const PartPlace& part : state_places(model.network())) visit("state/" + part.name, part, part.in(model.state()));
+  for (const TensorSpan& part : state_spans(model.network())) visit("state/" + part.name, part, part.in(model.state()));
 }
 
 /// Whole weights of the parts that are cut, by the names of their data sets.
 using Gathered = std::map<std::string, std::vector<float>>;
 
 // Collective over the group. Only the root needs the values.
-Gathered gather_cut(Backend& backend, const Model& model, Comm* group, bool root) {
+Gathered gather_row_parallel(Backend& backend, const Model& model, Comm* sample_group, bool root) {
   Gathered all;
-  for_each_part(model, [&](const std::string& name, const PartPlace& part, ConstSpan values) {
+  for_each_tensor(model, [&](const std::string& name, const TensorSpan& part, ConstSpan values) {
     if (part.cut == nullptr) return;
-    MRMF_CHECK(group != nullptr, "weights that are cut over no ranks");
+    MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
     std::vector<float> own(values.size()), whole(static_cast<std::size_t>(part.cut->whole.count()));
     backend.read(values, own);
-    gather(*part.cut, own, *group, whole);
+    gather(*part.cut, own, *sample_group, whole);
     if (root) all.emplace(name, std::move(whole));
   });
   return all;
@@ -63,13 +63,13 @@ void write_model(Backend& backend, const std::string& path, const Model& model, 
   Hdf5Image file(path, 0);
   file.write_attribute("format", kFormat);
   file.write_attribute("sample", to_string(model.network().input()));
-  constexpr std::size_t most = 60000;  // of an attribute, with room for its header
+  constexpr std::size_t most = 60000;  // the most of an attribute, with room for its header
   if (texts.config.size() < most)
     file.write_attribute("config", texts.config);
   else
     file.write_text("config", texts.config);
   if (!texts.epoch.empty()) file.write_attribute("epoch", texts.epoch);
-  for_each_part(model, [&](const std::string& name, const PartPlace& part, ConstSpan values) {
+  for_each_tensor(model, [&](const std::string& name, const TensorSpan& part, ConstSpan values) {
     if (part.cut != nullptr) return file.add(name, part.shape, gathered.at(name));
     std::vector<float> host(values.size());
     backend.read(values, host);
@@ -96,8 +96,8 @@ Checksum require_whole(const std::string& path, Comm& comm) {
 // model.
 void require_nothing_else(const std::string& path, const Network& network) {
   std::set<std::string> expected;
-  for (const PartPlace& part : parameter_places(network)) expected.insert("parameters/" + part.name);
-  for (const PartPlace& part : state_places(network)) expected.insert("state/" + part.name);
+  for (const TensorSpan& part : parameter_spans(network)) expected.insert("parameters/" + part.name);
+  for (const TensorSpan& part : state_spans(network)) expected.insert("state/" + part.name);
   for (const std::string& name : all_datasets(path))
     if ((name.starts_with("parameters/") || name.starts_with("state/")) && !expected.contains(name))
       throw DataError(path + ": data set " + name +
@@ -106,28 +106,28 @@ void require_nothing_else(const std::string& path, const Network& network) {
 
 }  // namespace
 
-std::size_t PartPlace::whole() const { return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : count; }
+std::size_t TensorSpan::whole() const { return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : count; }
 
-void PartPlace::write(Backend& backend, ConstSpan all, Span place) const {
+void TensorSpan::write(Backend& backend, ConstSpan all, Span place) const {
   if (cut == nullptr) return backend.write(all, place);
   std::vector<float> own(count);
   cut->take(all, own);
   backend.write(own, place);
 }
 
-std::vector<PartPlace> parameter_places(const Network& network, const ParameterLayout& layout) {
-  std::vector<PartPlace> places;
+std::vector<TensorSpan> parameter_spans(const Network& network, const ParameterLayout& layout) {
+  std::vector<TensorSpan> places;
   for (std::size_t i = 0; i < network.size(); ++i)
     add(places, network, i, network.entry(i).footprint.params, layout.of(i).first, layout.cut(i));
   return places;
 }
 
-std::vector<PartPlace> parameter_places(const Network& network) {
-  return parameter_places(network, ParameterLayout(network));
+std::vector<TensorSpan> parameter_spans(const Network& network) {
+  return parameter_spans(network, ParameterLayout(network));
 }
 
-std::vector<PartPlace> state_places(const Network& network) {
-  std::vector<PartPlace> places;
+std::vector<TensorSpan> state_spans(const Network& network) {
+  std::vector<TensorSpan> places;
   for (std::size_t i = 0; i < network.size(); ++i)
     add(places, network, i, network.entry(i).footprint.state, network.entry(i).state.first);
   return places;
@@ -149,8 +149,8 @@ std::string model_path(const std::string& run, WhichEpoch which) {
 
 // One rank writes alone, so that nobody waits in a collective call of MPI-IO, which has no time limit.
 void save_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts, Comm& comm,
-                Replace replace, Comm* group) {
-  const Gathered gathered = gather_cut(backend, model, group, comm.root());
+                Replace replace, Comm* sample_group) {
+  const Gathered gathered = gather_row_parallel(backend, model, sample_group, comm.root());
   collective_try(comm, [&] {
     if (comm.root()) write_model(backend, path, model, gathered, texts, replace);
   });
@@ -168,7 +168,7 @@ Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
 Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
   Checksum checksum{};
   const Hdf5File file = open_model(path, comm, checksum);
-  for_each_part(model, [&](const std::string& name, const PartPlace& part, Span values) {
+  for_each_tensor(model, [&](const std::string& name, const TensorSpan& part, Span values) {
     const DatasetInfo info = file.info(name);
     if (info.shape != part.shape)
       throw DataError(path + ": data set " + name + " has another shape than this model's layer; was it " +
@@ -185,7 +185,7 @@ Checksum load_model(Backend& backend, const std::string& path, Model& model, Com
 }
 
 void require_finite(Backend& backend, const Model& model, const std::string& file) {
-  for_each_part(model, [&](const std::string& name, const PartPlace&, ConstSpan values) {
+  for_each_tensor(model, [&](const std::string& name, const TensorSpan&, ConstSpan values) {
     std::vector<float> host(values.size());
     backend.read(values, host);
     if (!std::ranges::all_of(host, [](float w) { return std::isfinite(w); }))

@@ -16,13 +16,13 @@
 
 namespace mrmf {
 
-/// One part of a layer and its place in the arena of its kind.
-struct PartPlace {
+/// One tensor of a layer and its span in the arena of its kind.
+struct TensorSpan {
   std::size_t layer = 0;     ///< in the network's list
   std::string name;          ///< "conv1/weight"
   std::vector<Index> shape;  ///< channels-last
   std::size_t first = 0, count = 0;
-  const CutWeights* cut = nullptr;  ///< the place has this rank's columns of such a part; null: all of it
+  const RowParallelWeights* cut = nullptr;  ///< the place has this rank's columns of such a part; null: all of it
 
   template <typename Floats>
   Floats in(Floats arena) const {
@@ -35,9 +35,9 @@ struct PartPlace {
 
 /// In arena order. An optimizer's moments have the places of the parameters. The layout is that of a rank's arenas,
 /// which its weights' places refer to; without one, whole parameters are meant.
-std::vector<PartPlace> parameter_places(const Network& network, const ParameterLayout& layout);
-std::vector<PartPlace> parameter_places(const Network& network);
-std::vector<PartPlace> state_places(const Network& network);
+std::vector<TensorSpan> parameter_spans(const Network& network, const ParameterLayout& layout);
+std::vector<TensorSpan> parameter_spans(const Network& network);
+std::vector<TensorSpan> state_spans(const Network& network);
 
 /// What a model's file says of it, as attributes.
 struct ModelTexts {
@@ -45,10 +45,10 @@ struct ModelTexts {
   std::string epoch = {};  ///< JSON of a ModelNote (src/run/records.hpp); empty: it is not known
 };
 
-/// Collective; writes the root's values. The file appears whole or not at all. `group`: the ranks that share a sample
-/// where these cut the model's weights.
+/// Collective; writes the root's values. The file appears whole or not at all. `sample_group`: the ranks that share a
+/// sample where these cut the model's weights.
 void save_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts, Comm& comm,
-                Replace replace = Replace::file, Comm* group = nullptr);
+                Replace replace = Replace::file, Comm* sample_group = nullptr);
 
 /// What a model file says beside its numbers.
 struct ModelFacts {
@@ -69,8 +69,8 @@ enum class WhichEpoch { best, last };
 /// Where a run keeps the model of its last epoch, and the best one where that is another.
 std::string last_model_path(const std::string& run);
 std::string best_model_path(const std::string& run);
-/// Of these, the file of the epoch that is meant. Without a best one, which earlier versions did not keep, the last
-/// one's. It may not be there: the run is then not done.
+/// The one of these files with the epoch that is meant. Without a best one, which earlier versions did not keep, the
+/// last one's. It may not be there: the run is then not done.
 std::string model_path(const std::string& run, WhichEpoch which);
 
 /// Collective; every rank ends with the same values. A checkpoint's model can be loaded too. Returns whether the file

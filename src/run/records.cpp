@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/limits.hpp"
+#include "src/config/former_words.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {
@@ -40,7 +41,7 @@ Extent extent_of(const Json& json) {
 }
 
 // Means have the plain names; the ranks' least and most stand beside them.
-void add_split(Json& json, const TimeSplit& split) {
+void add_time_shares(Json& json, const TimeShares& split) {
   const auto add = [&](const std::string& part, const RankSeconds& s) {
     json[part + "_seconds"] = s.mean;
     json[part + "_range"] = {s.least, s.most};
@@ -53,7 +54,7 @@ void add_split(Json& json, const TimeSplit& split) {
 }
 
 // Records of earlier versions have only one rank's seconds.
-TimeSplit split_of(const Json& json) {
+TimeShares time_shares_of(const Json& json) {
   const auto part = [&](const std::string& name) {
     const double mean = json.at(name + "_seconds");
     const auto range = json.find(name + "_range");
@@ -91,7 +92,7 @@ Json epoch_json(const EpochRecord& r) {
   if (product(r.grid) > 1) json["grid"] = factors(r.grid, r.axes);
   if (r.statistics_gflop > 0) json["statistics_gflop"] = r.statistics_gflop;
   if (r.metric) json[key_of(r.metric->metric)] = number(r.metric->value);
-  add_split(json, r.split);
+  add_time_shares(json, r.time_shares);
   return json;
 }
 
@@ -106,7 +107,7 @@ EpochRecord epoch_of(const Json& j) {
           .train_loss = number_of(j.at("train_loss")),
           .validation_loss = number_of(j.at("validation_loss")),
           .seconds = j.at("seconds"),
-          .split = split_of(j),
+          .time_shares = time_shares_of(j),
           .learning_rate = j.at("learning_rate"),
           .batch = whole_number<int>(j.at("batch")),
           .ranks = whole_number<int>(j.at("ranks")),
@@ -138,7 +139,7 @@ Json phase_json(const PhaseRecord& r) {
             {"epochs", r.epochs}, {"seconds", r.seconds},       {"gflop", r.gflop},
             {"reason", r.reason}, {"waited_seconds", r.waited}, {"last", epoch_json(r.last)}};
   if (r.best_epoch > 0) json["best_epoch"] = r.best_epoch;
-  add_split(json, r.split);
+  add_time_shares(json, r.time_shares);
   return json;
 }
 
@@ -149,7 +150,7 @@ PhaseRecord phase_of(const Json& j) {
           .axes = static_cast<int>(j.at("resolution").size()),
           .epochs = whole_number<int>(j.at("epochs")),
           .seconds = j.at("seconds"),
-          .split = split_of(j),
+          .time_shares = time_shares_of(j),
           .gflop = j.value("gflop", 0.0),
           .last = epoch_of(j.at("last")),
           .reason = j.at("reason"),
@@ -170,7 +171,7 @@ Json versions_json(const Versions& v) {
 RunResult result_of(const Json& j) {
   RunResult r;
   r.method = word(j.at("method"), MethodName::automatic);
-  r.top = word(j.at("top"), TopRule::front);
+  r.top = word(todays_word("method.top", j.at("top")), TopRule::stem);
   r.automatic = j.value("schedule", "") == to_string(MethodName::automatic);
   for (const Json& resolution : j.at("resolutions"))
     r.resolutions.push_back(extent_of(resolution)), r.axes = std::max(r.axes, static_cast<int>(resolution.size()));
@@ -218,7 +219,7 @@ RankSeconds& RankSeconds::operator+=(const RankSeconds& other) {
   return *this;
 }
 
-TimeSplit& TimeSplit::operator+=(const TimeSplit& other) {
+TimeShares& TimeShares::operator+=(const TimeShares& other) {
   io += other.io, compute += other.compute, communication += other.communication, hidden += other.hidden;
   averaging += other.averaging;
   return *this;
@@ -227,7 +228,7 @@ TimeSplit& TimeSplit::operator+=(const TimeSplit& other) {
 void PhaseRecord::add(const EpochRecord& epoch) {
   ++epochs;
   seconds += epoch.seconds;
-  split += epoch.split;
+  time_shares += epoch.time_shares;
   gflop += epoch.gflop;
   last = epoch;
 }

@@ -40,13 +40,13 @@ struct RankSeconds {
 };
 
 /// Where an epoch's seconds went, as in the paper's Tables 4 and 8.
-struct TimeSplit {
+struct TimeShares {
   RankSeconds io, compute, communication;
   double hidden = 0;  ///< mean seconds of sums over the ranks that ran beside computation; not in the three above
   double averaging =
       0;  ///< mean seconds that went to averaging samples: part of io, or beside it where they are streamed
-  TimeSplit& operator+=(const TimeSplit& other);
-  bool operator==(const TimeSplit&) const = default;
+  TimeShares& operator+=(const TimeShares& other);
+  bool operator==(const TimeShares&) const = default;
 };
 
 /// A metric of the validation data; its key is "validation_accuracy" and so on.
@@ -63,25 +63,25 @@ struct EpochRecord {
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
   Extent grid{1, 1, 1};                        ///< blocks of every sample, each on a rank of its own
-  int axes = 1;                                ///< of the data
+  int axes = 1;                                ///< axes of the data
   int epoch = 1;                               ///< 1-based, within its phase
   Index samples = 0;                           ///< training samples seen, over all ranks
   double train_loss = 0, validation_loss = 0;  ///< means over the samples with a label that counts
-  double seconds = 0;                          ///< of the epoch, including validation
-  TimeSplit split{};
+  double seconds = 0;                          ///< seconds of the epoch, including validation
+  TimeShares time_shares{};
   double learning_rate = 0;
-  int batch = 0;  ///< per rank, or per group of ranks that share samples
+  int batch = 0;  ///< per rank, or per sample group
   int ranks = 1;
   double total_seconds = 0;  ///< from the run's start to the end of this epoch
   /// Billions of operations: the forward of convolutions and dense layers for every sample, three times for training
   /// ones.
   double gflop = 0;
-  double statistics_gflop = 0;          ///< of these, for new statistics of batch norms (precise_batch_norm)
-  std::optional<MetricValue> metric{};  ///< of the validation data, where one is measured
+  double statistics_gflop = 0;          ///< those for the recalibration of batch norms (precise_batch_norm)
+  std::optional<MetricValue> metric{};  ///< metric of the validation data, where one is measured
   bool operator==(const EpochRecord&) const = default;
 };
 
-/// Of which epoch a model is; stands in its file.
+/// Which epoch a model is of; stands in its file.
 struct ModelNote {
   int epoch = 0, epochs = 0;  ///< 1-based, of so many epochs of its phase
   double validation_loss = 0;
@@ -96,16 +96,17 @@ struct PhaseRecord {
   int stage = 1;
   Role role = Role::baseline;
   Extent resolution{1, 1, 1};
-  int axes = 1;  ///< of the data
+  int axes = 1;  ///< axes of the data
   int epochs = 0;
   double seconds = 0;
-  TimeSplit split{};  ///< the epochs' sums
+  TimeShares time_shares{};  ///< the epochs' sums
   double gflop = 0;
   EpochRecord last{};    ///< its losses are the phase's
   std::string reason{};  ///< why it ended: epochs | plateau | target | early_stopping | slope
   int best_epoch = 0;    ///< whose model was kept beside the last one; 0: none was
   double waited = 0;     ///< seconds that its team, trained beside another, then waited for the other
-  /// Of an earlier version: it was trained beside another team, which joined this one when ready. Not written.
+  /// In records of an earlier version: it was trained beside another team, which joined this one when ready. Not
+  /// written.
   bool joined = false;
   void add(const EpochRecord& epoch);
   bool operator==(const PhaseRecord&) const = default;
@@ -117,7 +118,7 @@ struct RunResult {
   TopRule top = TopRule::dense;
   bool automatic = false;  ///< method.name = "auto": the program chose the method
   std::vector<Extent> resolutions;
-  int axes = 1;  ///< of the data
+  int axes = 1;  ///< axes of the data
   std::uint64_t seed = 0;
   std::string model;                ///< the preset, or "custom"
   std::string data;                 ///< files and data sets, in one line
@@ -129,8 +130,8 @@ struct RunResult {
   std::optional<MetricTarget> metric_target;
   bool target_reached = false;    ///< of the loss, or of the metric
   std::optional<ModelNote> best;  ///< the best model of the last phase
-  /// Of an epoch at the last resolution of the network as it is configured, where another one ends the run
-  /// (method.top = "front").
+  /// What an epoch costs at the last resolution of the network as it is configured, where another one ends the run
+  /// (method.top = "stem").
   std::optional<double> full_gflop{};
   int ranks = 1;
   Machine machine;

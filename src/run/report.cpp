@@ -118,8 +118,9 @@ std::string result_table(const RunResult& result) {
   double seconds = 0;
   for (const PhaseRecord& s : result.phases) {
     text += fmt::format("{:<6} {:<9} {:<10} {:>6} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>11}  {}\n", s.stage,
-                        to_string(s.role), resolution_text(s.resolution, s.axes), s.epochs, s.seconds, s.split.io.mean,
-                        s.split.compute.mean, s.split.communication.mean, score_text(s.last.validation_loss), s.reason);
+                        to_string(s.role), resolution_text(s.resolution, s.axes), s.epochs, s.seconds,
+                        s.time_shares.io.mean, s.time_shares.compute.mean, s.time_shares.communication.mean,
+                        score_text(s.last.validation_loss), s.reason);
     epochs += s.epochs;
     seconds += s.seconds;
   }
@@ -245,7 +246,7 @@ void RunReport::progress(const Progress& now) {
   const double left =
       elapsed / static_cast<double>(now.step - s.first_step) * static_cast<double>(now.steps - now.step);
   const double speed = elapsed > 0 ? static_cast<double>(s.rows) / elapsed : 0;
-  const RunPlace place{
+  const RunPosition place{
       .stage = now.training->stage,
       .role = now.training->role,
       .epochs = now.epoch + static_cast<double>(now.step) / static_cast<double>(now.steps),
@@ -261,7 +262,7 @@ void RunReport::epoch(const EpochRecord& record, bool ends) {
   if (!state_) return;
   State& s = *state_;
   s.add(record);
-  RunPlace place{.stage = record.stage, .role = record.role, .epochs = 1.0 * record.epoch, .ranks = record.ranks};
+  RunPosition place{.stage = record.stage, .role = record.role, .epochs = 1.0 * record.epoch, .ranks = record.ranks};
   if (ends) place.epochs = std::numeric_limits<double>::infinity();
   const std::optional<TimeLeft> left = s.estimate.left(s.phases, place);
   const bool done = left && left->last_phase && ends;

@@ -19,7 +19,7 @@ struct ReportSettings {
   std::ostream* out = nullptr;  ///< for lines to people; must outlive the report
   bool terminal = false;        ///< `out` is a terminal: show a live progress line
   bool tensorboard = false;     ///< also write the epochs as an event file (src/run/event_file.hpp)
-  TimeEstimate estimate{};      ///< of the run's phases, for the time left; by default nothing is said of it
+  TimeEstimate estimate{};      ///< estimate of the run's phases, for the time left; by default nothing is said of it
 };
 
 /// An epoch's progress after each of its steps.
@@ -27,8 +27,8 @@ struct Progress {
   const Phase* training = nullptr;
   int epoch = 0;  ///< 0-based
   Index step = 0, steps = 0;
-  double loss = 0;  ///< of this step's batch
-  Index rows = 0;   ///< of this step, over all ranks
+  double loss = 0;  ///< loss of this step's batch
+  Index rows = 0;   ///< rows of this step, over all ranks
   int ranks = 1;    ///< that train
 };
 
@@ -39,7 +39,7 @@ class RunReport {
   /// An empty report, for a rank that is not the root but may be the root of a team.
   explicit RunReport(const ReportSettings& settings);
   /// Writes config.toml (unless its text is empty) and plan.json into the folder, a RunFolder's. Replaces earlier
-  /// records there by those of `earlier`. If that has any, the run goes on and its log.txt is appended to. DataError
+  /// records there by those of `earlier`. If that has any, the run continues and its log.txt is appended to. DataError
   /// when the folder cannot be written.
   RunReport(const ReportSettings& settings, const std::string& config_toml, const std::string& plan_json,
             const std::vector<PhaseHistory>& earlier = {});

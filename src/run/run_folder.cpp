@@ -205,7 +205,7 @@ void RunFolder::require_own(bool overwrite) const {
   std::error_code none;
   if (!overwrite && fs::exists(fs::symlink_status(folder / "result.json", none)))
     throw ConfigError("run.folder: " + path_ + " holds a finished run; give --overwrite to replace it, " +
-                      other_folder() + ", or go on for more epochs: mrmf train --continue " + path_ +
+                      other_folder() + ", or continue for more epochs: mrmf train --continue " + path_ +
                       " --set training.epochs=...");
 }
 

@@ -57,7 +57,7 @@ class RunFolder {
   std::vector<std::string> made_folders_, made_files_;  // outermost first
 };
 
-/// Removes a finished run's result and, unless the run goes on for more epochs, its models. DataError when it cannot.
+/// Removes a finished run's result and, unless the run continues for more epochs, its models. DataError when it cannot.
 enum class Models { remove, keep };
 void remove_result(const std::string& folder, Models models);
 /// Removes the model of the best epoch, where it is the last one's. DataError when it cannot.

@@ -77,7 +77,7 @@ extern "C" void end_at_once(int number) {
 void set(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;  // reads and writes under way go on
+  action.sa_flags = SA_RESTART;  // reads and writes under way continue
   for (const StopSignal& signal : kSignals) {
     struct sigaction before {};
     if (signal.stays_ignored && sigaction(signal.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN)
@@ -108,15 +108,15 @@ SignalsBeforeTraining::~SignalsBeforeTraining() { set(SIG_DFL); }
 std::string signal_name(int number) { return std::string(name_of(number)); }
 
 // One maximum carries everything: a signal's number and, in quarters below it, what the root's clock says.
-SaveTimes::Wish SaveTimes::ask(Comm& team) const {
+SaveTimes::SaveDecision SaveTimes::ask(Comm& team) const {
   constexpr double save = 0.5, compare = 0.25;
   const auto due = [](double minutes, const Timer& since) { return minutes > 0 && since.seconds() >= 60 * minutes; };
-  double wish = signals_->received();
-  if (wish == 0 && team.root())
-    wish = (due(checkpoint_.minutes, saved_) ? save : 0) + (due(check_ranks_, compared_) ? compare : 0);
-  if (team.size() > 1) wish = team.max(wish);
-  const double clock = wish - std::floor(wish);
-  return {wish >= save, clock == compare || clock == save + compare, static_cast<int>(wish)};
+  double decision = signals_->received();
+  if (decision == 0 && team.root())
+    decision = (due(checkpoint_.minutes, saved_) ? save : 0) + (due(check_ranks_, compared_) ? compare : 0);
+  if (team.size() > 1) decision = team.max(decision);
+  const double clock = decision - std::floor(decision);
+  return {decision >= save, clock == compare || clock == save + compare, static_cast<int>(decision)};
 }
 
 }  // namespace mrmf

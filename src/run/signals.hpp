@@ -50,7 +50,7 @@ struct Stopped : std::exception {
   static constexpr int exit_code = 75;  ///< EX_TEMPFAIL of sysexits.h: "the user is invited to retry"
   int signal = 0;                       ///< the signal that one of the ranks got; 0: it was the other team's
   explicit Stopped(int number = 0) : signal(number) {}
-  const char* what() const noexcept override { return "stopped by a signal; the same call goes on with the run"; }
+  const char* what() const noexcept override { return "stopped by a signal; the same call continues the run"; }
 };
 
 /// Decides when a run under way is saved, when its ranks are compared, and whether it stops.
@@ -60,13 +60,13 @@ class SaveTimes {
   SaveTimes(const RunConfig& run, const StopSignals& signals)
       : checkpoint_(run.checkpoint), check_ranks_(run.check_ranks), signals_(&signals) {}
 
-  struct Wish {
+  struct SaveDecision {
     bool save = false;
     bool compare = false;  ///< compare the parameters of the team's ranks
     int signal = 0;        ///< stop after saving: number of the signal that one of the ranks got
   };
   /// Call between two steps. Collective; all ranks of the team get the same answer, by the root's clock.
-  Wish ask(Comm& team) const;
+  SaveDecision ask(Comm& team) const;
   /// Whether to save after this many epochs of a phase.
   bool after_epoch(int epochs) const { return checkpoint_.epochs > 0 && epochs % checkpoint_.epochs == 0; }
   /// The run was just saved: the minutes count from here.

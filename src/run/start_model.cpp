@@ -38,41 +38,41 @@ void require_elsewhere(const std::string& file, const std::string& folder) {
   const fs::path own = fs::weakly_canonical(folder, none), it = fs::weakly_canonical(file, none);
   if (std::mismatch(own.begin(), own.end(), it.begin(), it.end()).first == own.end())
     throw ConfigError("model.start: " + file +
-                      " lies in run.folder, where this run writes; set another folder, or go on with that run: mrmf "
+                      " lies in run.folder, where this run writes; set another folder, or continue that run: mrmf "
                       "train --continue " +
                       folder);
 }
 
 /// A layer's data set in a model file.
-struct StoredPart {
+struct StoredTensor {
   std::string name;          ///< "parameters/conv1/weight"
   std::string part;          ///< "weight"
   std::vector<Index> shape;  ///< in memory, of the whole
-  PartPlace place;           ///< in the arena of its kind
+  TensorSpan place;          ///< in the arena of its kind
   bool state = false;
 };
 
-std::vector<StoredPart> parts_of(const Network& network, const ParameterLayout& layout, std::size_t layer) {
-  std::vector<StoredPart> parts;
-  const auto add = [&](const std::string& group, const std::vector<PartPlace>& places, bool state) {
-    for (const PartPlace& place : places)
+std::vector<StoredTensor> tensors_of(const Network& network, const ParameterLayout& layout, std::size_t layer) {
+  std::vector<StoredTensor> parts;
+  const auto add = [&](const std::string& group, const std::vector<TensorSpan>& places, bool state) {
+    for (const TensorSpan& place : places)
       if (place.layer == layer)
         parts.push_back({group + place.name, place.name.substr(place.name.rfind('/') + 1), place.shape, place, state});
   };
-  add("parameters/", parameter_places(network, layout), false);
-  add("state/", state_places(network), true);
+  add("parameters/", parameter_spans(network, layout), false);
+  add("state/", state_spans(network), true);
   return parts;
 }
 
 // The rows of a part in a checkpoint of a run with batch_norm = "local", where every rank has statistics of its own; 0:
 // there are no such rows.
-Index rank_rows(const std::vector<Index>& shape, const StoredPart& part) {
+Index rank_rows(const std::vector<Index>& shape, const StoredTensor& part) {
   const bool rows = part.state && shape.size() == part.shape.size() + 1 && shape.front() > 0;
   return rows && std::equal(shape.begin() + 1, shape.end(), part.shape.begin()) ? shape.front() : 0;
 }
 
 // A part's values: of every rank's statistics their mean, as at the end of an epoch.
-void read_part(const Hdf5File& file, const StoredPart& part, Span values) {
+void read_part(const Hdf5File& file, const StoredTensor& part, Span values) {
   const Index rows = rank_rows(file.info(part.name).shape, part);
   if (rows == 0) return file.read_rows(part.name, 0, part.shape.front(), values);
   std::vector<double> sums(values.size());
@@ -84,10 +84,10 @@ void read_part(const Hdf5File& file, const StoredPart& part, Span values) {
 }
 
 // Why a layer cannot be taken; empty: it can.
-std::string misfit(const Hdf5File& file, const std::vector<StoredPart>& parts) {
-  const auto there = [&](const StoredPart& part) { return file.has(part.name); };
+std::string misfit(const Hdf5File& file, const std::vector<StoredTensor>& parts) {
+  const auto there = [&](const StoredTensor& part) { return file.has(part.name); };
   if (std::ranges::none_of(parts, there)) return "not there";
-  for (const StoredPart& part : parts) {
+  for (const StoredTensor& part : parts) {
     if (!there(part)) return part.part + " is not there";
     const std::vector<Index> shape = file.info(part.name).shape;
     if (shape != part.shape && rank_rows(shape, part) == 0)
@@ -117,7 +117,7 @@ std::string with_epoch(const std::string& path, const Hdf5File& file) {
 
 }  // namespace
 
-StartLayers look_at_start(const Config& config, const Network& network, Comm& comm) {
+StartLayers match_start_layers(const Config& config, const Network& network, Comm& comm) {
   StartLayers start;
   start.file = file_of(config.model.start);
   require_elsewhere(start.file, config.run.folder);
@@ -127,7 +127,7 @@ StartLayers look_at_start(const Config& config, const Network& network, Comm& co
   std::vector<std::string> taken, fresh;
   for (std::size_t i = 0; i < network.size(); ++i) {
     const Entry& entry = network.entry(i);
-    const std::vector<StoredPart> parts = parts_of(network, whole, i);
+    const std::vector<StoredTensor> parts = tensors_of(network, whole, i);
     if (parts.empty()) continue;
     if (const std::string why = misfit(file, parts); !why.empty()) {
       fresh.push_back(entry.name + " (" + why + ")");
@@ -155,7 +155,7 @@ void take_start(Backend& backend, const StartLayers& start, Model& model, Comm& 
   Checksum checksum{};
   const Hdf5File file = open_model(start.file, comm, checksum);
   for (const std::size_t i : start.taken)
-    for (const StoredPart& part : parts_of(model.network(), model.layout(), i)) {
+    for (const StoredTensor& part : tensors_of(model.network(), model.layout(), i)) {
       std::vector<float> values(part.place.whole());
       collective_try(comm, [&] {
         if (comm.root()) read_part(file, part, values);

@@ -71,7 +71,7 @@ std::string time_left_text(const TimeLeft& left) {
   return left.last_phase || left.phase == 0 ? run : part("phase", left.phase, left.phase_at_most) + ", " + run;
 }
 
-std::optional<TimeLeft> TimeEstimate::left(const std::vector<PhaseHistory>& past, const RunPlace& now) const {
+std::optional<TimeLeft> TimeEstimate::left(const std::vector<PhaseHistory>& past, const RunPosition& now) const {
   const auto current =
       std::ranges::find_if(phases_, [&](const PhaseWork& p) { return p.stage == now.stage && p.role == now.role; });
   if (current == phases_.end()) return {};

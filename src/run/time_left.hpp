@@ -19,7 +19,7 @@ struct PhaseWork {
   int epochs = 1;        ///< at most
   bool early = false;    ///< it may end before them
   bool at_once = false;  ///< a dense model that a team trains while another trains the stage's coarse model
-  double gflop = 0;      ///< of an epoch, as EpochRecord::gflop counts
+  double gflop = 0;      ///< gflop of an epoch, as EpochRecord::gflop counts
 };
 
 /// Numbers of samples that an epoch sees.
@@ -32,12 +32,12 @@ std::vector<PhaseWork> phase_work(const Config& config, const Plan& plan, const 
                                   const EpochSamples& samples);
 
 /// Where a run stands.
-struct RunPlace {
+struct RunPosition {
   int stage = 1;
   Role role = Role::baseline;
   double epochs = 0;                      ///< done in this phase; a fraction of the one under way counts
   int ranks = 1;                          ///< that train it
-  std::optional<double> epoch_seconds{};  ///< of the epoch under way, judged by its steps so far
+  std::optional<double> epoch_seconds{};  ///< epoch seconds of the epoch under way, judged by its steps so far
 };
 
 /// Seconds to go.
@@ -59,7 +59,7 @@ class TimeEstimate {
   /// An epoch takes what the phase's last ones took. One of a phase to come takes what epochs of the same resolution
   /// and batch took, or else as long per operation and rank as the phase under way. `past` are the run's records.
   /// Nothing where there is nothing to go by.
-  std::optional<TimeLeft> left(const std::vector<PhaseHistory>& past, const RunPlace& now) const;
+  std::optional<TimeLeft> left(const std::vector<PhaseHistory>& past, const RunPosition& now) const;
 
  private:
   std::vector<PhaseWork> phases_;

@@ -31,24 +31,25 @@ LearningRate::Memory rate_memory(const Json& j) {
           whole_number<int>(j.at("epochs"))};
 }
 
-Json json_of(const std::vector<Look>& looks) {
+Json json_of(const std::vector<ProbeRecord>& probes) {
   Json all = Json::array();
-  for (const Look& look : looks)
-    all.push_back({{"epoch", look.epoch},
-                   {"gflop", look.gflop},
-                   {"halfway", look.halfway},
-                   {"end", look.end},
-                   {"probe_gflop", look.probe_gflop}});
+  for (const ProbeRecord& probe : probes)
+    all.push_back({{"epoch", probe.epoch},
+                   {"gflop", probe.gflop},
+                   {"halfway", probe.halfway},
+                   {"end", probe.end},
+                   {"probe_gflop", probe.probe_gflop}});
   return all;
 }
 
-std::vector<Look> looks_of(const Json& j) {
-  std::vector<Look> looks;
-  if (!j.contains("looks")) return looks;  // of an earlier version
-  for (const Json& look : j.at("looks"))
-    looks.push_back({whole_number<int>(look.at("epoch")), look.at("gflop"), look.at("halfway"), look.at("end"),
-                     look.at("probe_gflop")});
-  return looks;
+std::vector<ProbeRecord> probes_of(const Json& j) {
+  std::vector<ProbeRecord> probes;
+  const auto found = j.contains("probes") ? j.find("probes") : j.find("looks");  // as earlier versions called them
+  if (found == j.end()) return probes;
+  for (const Json& probe : *found)
+    probes.push_back({whole_number<int>(probe.at("epoch")), probe.at("gflop"), probe.at("halfway"), probe.at("end"),
+                      probe.at("probe_gflop")});
+  return probes;
 }
 
 Json json_of(const StopRule::Memory& m) {
@@ -57,12 +58,12 @@ Json json_of(const StopRule::Memory& m) {
           {"previous", m.previous ? Json(*m.previous) : Json()},
           {"unimproved", m.unimproved},
           {"best", m.best ? Json(*m.best) : Json()},
-          {"looks", json_of(m.looks)}};
+          {"probes", json_of(m.probes)}};
 }
 
 StopRule::Memory stop_memory(const Json& j) {
   StopRule::Memory memory{whole_number<int>(j.at("epochs")), whole_number<int>(j.at("slow_epochs")), {}};
-  memory.looks = looks_of(j);
+  memory.probes = probes_of(j);
   if (!j.at("previous").is_null()) memory.previous = j.at("previous").get<double>();
   if (!j.contains("best")) return memory;  // of an earlier version
   memory.unimproved = whole_number<int>(j.at("unimproved"));
@@ -126,8 +127,8 @@ bool is_best(const std::vector<EpochRecord>& epochs, int epoch, Monitor monitor)
 }
 
 std::string position_text(const Phase& phase, const TrainState& state) {
-  if (state.finished()) return "after " + place_text(phase);
-  const std::string in = "in " + place_text(phase);
+  if (state.finished()) return "after " + phase_text(phase);
+  const std::string in = "in " + phase_text(phase);
   if (state.step == 0) return fmt::format("{}, after {} epochs", in, state.stop.epochs());
   return fmt::format("{}, epoch {}, after {} steps", in, state.stop.epochs() + 1, state.step);
 }

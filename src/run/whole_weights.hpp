@@ -11,14 +11,14 @@
 namespace mrmf {
 
 /// Puts the ranks' weights together, on every rank of the group. Collective over it. In the host's memory.
-void gather(const CutWeights& cut, ConstSpan own, Comm& group, Span all);
+void gather(const RowParallelWeights& cut, ConstSpan own, Comm& sample_group, Span all);
 
 /// The arenas of a model, and the ranks of a sample: null where no weights are cut.
 struct WholeWeights {
   Backend& backend;
   const Network& network;
   const ParameterLayout& layout;
-  Comm* group = nullptr;
+  Comm* sample_group = nullptr;
 
   /// The whole of an arena of parameters, gradients or moments, in the host's memory and the network's own places.
   /// Collective over the group.

@@ -46,7 +46,7 @@ std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k) {
   return std::span(order.shard_rows).subspan(k * own, own);
 }
 
-Range part_of(const Range& step, int part, int parts) {
+Range micro_batch_of(const Range& step, int part, int parts) {
   const Range within = piece(step.count, part, parts);
   return {step.first + within.first, within.count};
 }
@@ -65,7 +65,7 @@ void require_batches(const DataConfig& data, Index samples, const Phase& phase, 
     throw ConfigError(
         fmt::format("training.accumulate = {}: batch {} brings a rank as few as {} samples in a step of {} "
                     "({} samples on {} rank{}), and each part needs one; use fewer parts",
-                    parts, phase.batch, least, place_text(phase), samples, ranks, ranks == 1 ? "" : "s"));
+                    parts, phase.batch, least, phase_text(phase), samples, ranks, ranks == 1 ? "" : "s"));
 }
 
 EpochOrder BatchSampler::training(const Phase& phase, int epoch) const {
@@ -73,14 +73,14 @@ EpochOrder BatchSampler::training(const Phase& phase, int epoch) const {
 }
 
 EpochOrder BatchSampler::validation(int batch) const {
-  return in_parts(epoch_order(settings(data_->validation(), batch), seed_, 0, 0));
+  return in_micro_batches(epoch_order(settings(data_->validation(), batch), seed_, 0, 0));
 }
 
-EpochOrder BatchSampler::in_parts(const EpochOrder& order) const {
+EpochOrder BatchSampler::in_micro_batches(const EpochOrder& order) const {
   if (parts_ == 1) return order;
   EpochOrder split{order.ids, {}, {}, {}, order.key};
   for (const Range& step : order.steps)
-    for (int part = 0; part < parts_; ++part) split.steps.push_back(part_of(step, part, parts_));
+    for (int part = 0; part < parts_; ++part) split.steps.push_back(micro_batch_of(step, part, parts_));
   return split;
 }
 
@@ -107,12 +107,12 @@ BatchSampler::Shards BatchSampler::shards(const Phase& phase) const {
 BatchSampler::First BatchSampler::first(const Phase& phase) const {
   check(settings(data_->train(), phase.batch));
   First first{training(phase, 0), validation(phase.batch), {}};
-  first.parts = in_parts(first.training);
+  first.parts = in_micro_batches(first.training);
   if (std::ranges::any_of(first.parts.steps, [](const Range& rows) { return rows.count == 0; }))
     throw ConfigError(
         fmt::format("batch {} leaves rank {} without samples in some steps{} of {}; use a larger batch or "
                     "fewer ranks{}",
-                    phase.batch, team_->rank(), parts_ == 1 ? "" : ", or parts of them,", place_text(phase),
+                    phase.batch, team_->rank(), parts_ == 1 ? "" : ", or parts of them,", phase_text(phase),
                     parts_ == 1 ? "" : ", or a smaller training.accumulate"));
   return first;
 }

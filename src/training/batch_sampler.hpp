@@ -23,8 +23,8 @@ std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows)
 /// The rows of each of this rank's shards in step k.
 std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k);
 
-/// One of the parts of a step that are computed one after the other: their sizes differ by one at most.
-Range part_of(const Range& step, int part, int parts);
+/// One of the micro-batches of a step, which are computed one after the other: their sizes differ by one at most.
+Range micro_batch_of(const Range& step, int part, int parts);
 
 /// ConfigError when a team of `ranks` cannot take this phase's batches from so many samples: more ranks than samples, a
 /// batch larger than a shard, ..., or steps that leave a rank, or one of its `parts`, without a sample.
@@ -41,7 +41,7 @@ class BatchSampler {
   /// In parts, as training is: a whole batch may be more rows than a model holds. A part may be empty.
   EpochOrder validation(int batch) const;
   /// The same order with each step's parts in its place; without their global rows.
-  EpochOrder in_parts(const EpochOrder& order) const;
+  EpochOrder in_micro_batches(const EpochOrder& order) const;
 
   struct Shards {
     int own = 1, all = 1;  ///< of this rank, of the team
@@ -52,7 +52,7 @@ class BatchSampler {
   /// The orders of a phase's first epoch. Batches have the same sizes in every epoch.
   struct First {
     EpochOrder training, validation;
-    EpochOrder parts;  ///< of training
+    EpochOrder parts;  ///< parts of training
     /// The different numbers of rows that this rank computes at once.
     std::set<Index> rows() const;
     /// The different numbers of rows in one shard's shares of them.
@@ -112,7 +112,7 @@ class Batches {
   const Split* split_;
   Extent resolution_;
   std::optional<Augmenter> augmenter_;
-  std::uint64_t key_ = 0;  // of the epoch whose batches were announced
+  std::uint64_t key_ = 0;  // key of the epoch whose batches were announced
   std::unique_ptr<SampleTable> table_;
   std::unique_ptr<Feed> feed_;  // used without a table
   Index outputs_;               // numbers of a sample's targets

@@ -22,7 +22,7 @@
 namespace mrmf {
 namespace {
 
-// Sums by MPI. A sum that was started goes on beside backward as far as MPI advances it by itself. Each later start,
+// Sums by MPI. A sum that was started continues beside backward as far as MPI advances it by itself. Each later start,
 // and finish, advance all of them.
 class MpiAllReduce final : public AllReduce {
  public:
@@ -40,7 +40,7 @@ class MpiAllReduce final : public AllReduce {
     time_.waited += timer.seconds();
     since_ = {};
   }
-  bool updates() const override { return team_->sums_by_pieces(); }
+  bool updates() const override { return team_->sums_by_reduce_scatter(); }
   void start_update(Span part, Span values, const SummedUpdate& update) override {
     move_on();
     const Timer timer;
@@ -123,7 +123,7 @@ std::vector<std::uint64_t> gather(std::uint64_t mine, Comm& team) {
   return all;
 }
 
-// Of ranks that hold several parts, the first part that is not the same on all its ranks.
+// The first part that is not the same on all its ranks, where ranks hold several parts.
 double differing_part(const std::vector<std::uint64_t>& hashes, const std::vector<double>& parts) {
   std::map<double, std::set<std::uint64_t>> by_part;
   for (std::size_t i = 0; i < hashes.size(); ++i) by_part[parts[i]].insert(hashes[i]);
@@ -166,9 +166,9 @@ std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team) {
   return std::make_unique<MpiAllReduce>(team);
 }
 
-std::unique_ptr<Messages> make_messages(Backend& backend, Comm& group) {
-  if (auto own = backend.messages(peers_of(group))) return own;
-  return make_messages(group);
+std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group) {
+  if (auto own = backend.messages(peers_of(sample_group))) return own;
+  return make_messages(sample_group);
 }
 
 bool updates_in_pieces(const TrainingConfig& training, bool by_pieces) { return by_pieces && training.clip_norm == 0; }
@@ -182,10 +182,10 @@ void require_same_model(Backend& backend, Model& model, Compared what, const Com
                     place, differing_text(hash, part, ranks.team)));
   };
   const std::vector<float> params = on_host(backend, model.params());
-  const std::vector<Place>& cuts = model.layout().cuts();
+  const std::vector<ArenaSpan>& cuts = model.layout().cuts();
   std::uint64_t common = 0, own = 0;
   std::size_t first = 0;
-  for (const Place& cut : cuts) {
+  for (const ArenaSpan& cut : cuts) {
     const auto begin = static_cast<std::size_t>(cut.first), end = static_cast<std::size_t>(cut.end());
     common = hash_of(ConstSpan(params).subspan(first, begin - first), common);
     own = hash_of(ConstSpan(params).subspan(begin, end - begin), own);

@@ -17,12 +17,12 @@ namespace mrmf {
 std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team);
 
 /// The same of messages between the ranks of a group.
-std::unique_ptr<Messages> make_messages(Backend& backend, Comm& group);
+std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group);
 
 /// Whether each rank updates the piece of the parameters whose gradients it adds (sharded_update.hpp): the one rule,
 /// for training, for the memory of models, and for plans. `by_pieces`: the ranks that train the model add its gradients
-/// by pieces, as AllReduce::updates() says and mpi::adds_by_pieces() foresees; shard replicas do not. Where gradients
-/// are clipped, all must be summed before the first parameter is updated.
+/// by reduce-scatter, as AllReduce::updates() says and mpi::adds_by_reduce_scatter() foresees; shard replicas do not.
+/// Where gradients are clipped, all must be summed before the first parameter is updated.
 bool updates_in_pieces(const TrainingConfig& training, bool by_pieces);
 
 /// What is compared. With local batch norm, each rank has its own running statistics within an epoch.
@@ -37,7 +37,8 @@ struct ComparedRanks {
 
 /// FaultError, on every rank, when the model does not have the same bits on all of them. `place` is the position in the
 /// run: "at the start of stage 1 (...)". The message names the ranks of the world that differ from most, and their
-/// nodes. When all agree, this costs a hash on each rank and 16 bytes of messages, twice with cut weights. Collective.
+/// nodes. When all agree, this costs a hash on each rank and 16 bytes of messages, twice with row-parallel weights.
+/// Collective.
 void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,
                         const std::string& place);
 

@@ -8,7 +8,7 @@
 namespace mrmf {
 namespace {
 
-TimeSplit split_of(const EpochTime& time, Comm& team) {
+TimeShares time_shares_of(const EpochTime& time, Comm& team) {
   const auto over_ranks = [&](double seconds) {
     const std::vector<double> all = team.gather(seconds);
     const auto [least, most] = std::minmax_element(all.begin(), all.end());
@@ -38,7 +38,7 @@ void EpochClock::add(const SumTime& sums) {
 void EpochClock::end_epoch(EpochRecord& record, Comm& team) {
   record.total_seconds = total_seconds();
   record.seconds = record.total_seconds - epoch_start_;
-  record.split = split_of(time_, team);
+  record.time_shares = time_shares_of(time_, team);
   epoch_start_ = record.total_seconds;
   time_ = {};
 }
@@ -49,7 +49,7 @@ void EpochClock::save(TrainState& state, Comm& team) const {
   state.total_seconds = total_seconds();
 }
 
-void EpochClock::go_on_from(const TrainState& state) {
+void EpochClock::resume_from(const TrainState& state) {
   earlier_ = std::max(earlier_, state.total_seconds);
   epoch_start_ = state.epoch_start;
   time_ = state.time;

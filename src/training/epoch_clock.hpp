@@ -27,9 +27,9 @@ class EpochClock {
   /// Ends the epoch: records where its seconds went, over the team's ranks. Collective.
   void end_epoch(EpochRecord& record, Comm& team);
 
-  /// Saves the clock in a state, so that a later start of the run can go on from there. Collective.
+  /// Saves the clock in a state, so that a later start of the run can continue from there. Collective.
   void save(TrainState& state, Comm& team) const;
-  void go_on_from(const TrainState& state);
+  void resume_from(const TrainState& state);
 
  private:
   Timer since_;

@@ -14,7 +14,7 @@ namespace {
 void warn_of_no_metric(const PhaseRun& run, const EpochRecord& record) {
   const RunContext& ctx = run.session.ctx;
   if (!record.metric || std::isfinite(record.metric->value) || ctx.data.validation().labelled == 0) return;
-  ctx.report.log(fmt::format("warning: {} has no validation {}: {}", place_text(run.phase),
+  ctx.report.log(fmt::format("warning: {} has no validation {}: {}", phase_text(run.phase),
                              to_string(record.metric->metric),
                              record.metric->metric == Metric::r2
                                  ? "the validation labels of every output are all the same, so there is no spread to "
@@ -35,7 +35,7 @@ void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
       label_variance(store, run.phase.resolution, std::span(order.ids).first(std::min(order.ids.size(), rows)),
                      config.rows_at_once(run.phase.batch), ctx.team);
   run.session.clock.leave_out(timer.seconds());
-  const std::string warning = spread_warning(config.loss, record, place_text(run.phase), variance);
+  const std::string warning = spread_warning(config.loss, record, phase_text(run.phase), variance);
   if (!warning.empty()) ctx.report.log("warning: " + warning);
 }
 
@@ -47,7 +47,7 @@ void warn_of_no_score(const PhaseRun& run) {
   ctx.report.log(fmt::format(
       "warning: {}: {} has no validation loss, and no target, early stopping, best epoch or "
       "plateau of the learning rate",
-      no_label_text(ctx.data.config().data.validation, run.session.config, "validation"), place_text(run.phase)));
+      no_label_text(ctx.data.config().data.validation, run.session.config, "validation"), phase_text(run.phase)));
 }
 
 EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Index recalibrated,
@@ -77,7 +77,7 @@ EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Inde
     throw DivergedError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
                     "extreme values in the validation data",
-                    std::isnan(*validation.loss) ? "nan" : "inf", place_text(phase), record.epoch));
+                    std::isnan(*validation.loss) ? "nan" : "inf", phase_text(phase), record.epoch));
   return record;
 }
 
@@ -91,7 +91,7 @@ void end_epoch(PhaseRun& run, TrainState& state, EpochRecord record) {
   state.rate.epoch_done(record.validation_loss);
   const StopReason reason = state.stop.update(record.train_loss, record.validation_loss, metric);
   run.session.clock.end_epoch(record, ctx.team);
-  record.split.averaging = ctx.team.sum(ctx.data.take_averaging_seconds()) / ctx.team.size();
+  record.time_shares.averaging = ctx.team.sum(ctx.data.take_averaging_seconds()) / ctx.team.size();
   PhaseHistory& history = state.history;
   history.record.add(record);
   history.record.best_epoch = state.best.epoch;

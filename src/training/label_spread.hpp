@@ -12,7 +12,7 @@
 
 namespace mrmf {
 
-/// Of how many samples a rank looks at the labels, with so many numbers each: of 4096, or of a million numbers.
+/// The number of samples whose labels a rank reads, with so many numbers each: of 4096, or of a million numbers.
 Index spread_samples(Index per_sample);
 
 /// The variance of labels around their mean, per channel, as a mean over the channels, over these samples of every

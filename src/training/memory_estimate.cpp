@@ -55,7 +55,7 @@ struct MemoryCount::Built {
   Built(Backend& backend, const ModelSettings& settings, Index before)
       : layout(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
         network(layout ? *layout : backend, settings.network),
-        execution(plan_execution(backend, network, settings)) {
+        execution(build_execution(backend, network, settings)) {
     for (const Unit& unit : execution.units) unit.run->prepare(settings.network.max_rows);
     workspace = std::max<Index>(resident_bytes() - before, 0);
   }

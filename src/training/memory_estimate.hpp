@@ -28,8 +28,8 @@ struct RunMemory {
   RunMemory operator+(const RunMemory& other) const;
 };
 
-/// Of one model in training with this execution, without the program, its libraries' scratch and data. So many ranks of
-/// the CPU sum its gradients.
+/// The memory of one model in training with this execution, without the program, its libraries' scratch and data. So
+/// many ranks of the CPU sum its gradients.
 RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training, int ranks = 1);
 
 /// The splits as a rank holds them.

@@ -9,7 +9,7 @@
 namespace mrmf {
 namespace {
 
-// Of classes: what counts and what is right, then three numbers per class. Of numbers: six per output.
+// The sums of classes: what counts and what is right, then three numbers per class. Those of numbers: six per output.
 constexpr Index kCommon = 2, kPerClass = 3, kPerOutput = 6;
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 

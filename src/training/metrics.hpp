@@ -36,10 +36,10 @@ inline Index target_channels(const Shape& target, const Shape& output) {
 /// Sums from which a task's metrics follow. Those of two sets of samples add up to those of both.
 class MetricSums {
  public:
-  /// Of outputs of this shape; `target_channels` of a position as a loss has them (kernels/operations.hpp).
+  /// Sums for outputs of this shape; `target_channels` of a position as a loss has them (kernels/operations.hpp).
   MetricSums(Task task, const Shape& output, Index target_channels);
 
-  /// Of rows in the host's memory, float32 and unpadded.
+  /// Adds rows in the host's memory, float32 and unpadded.
   void add(ConstSpan y, ConstSpan target);
   void clear();
   /// All sums, to be added over ranks.

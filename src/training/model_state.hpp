@@ -16,16 +16,16 @@ struct ModelState {
   NetworkSettings network;
   Model model;
   Optimizer optimizer;
-  Comm* group = nullptr;  ///< the ranks that share each sample with this one; null: no others
-  HostModel best;         ///< of the best epoch of the phase under way or done, where the phase keeps it
+  Comm* sample_group = nullptr;  ///< the ranks that share each sample with this one; null: no others
+  HostModel best;                ///< of the best epoch of the phase under way or done, where the phase keeps it
 
   ModelState(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
-             const Extent& at, Comm* its_group = nullptr)
+             const Extent& at, Comm* its_sample_group = nullptr)
       : resolution(at),
         network(settings.network),
         model(backend, settings),
         optimizer(backend, optimizer_settings, std::ssize(model.params()), first_params(model)),
-        group(its_group) {}
+        sample_group(its_sample_group) {}
 
   /// Floats of the parameters before the top: their moments have an age of their own.
   static Index first_params(Model& model) {
@@ -36,8 +36,8 @@ struct ModelState {
 
   /// The arrays that a checkpoint reads and writes.
   SavedArrays arrays() {
-    return {model.network(),     model.layout(),   group, model.params(), model.state(),
-            optimizer.moments(), optimizer.ages(), &best};
+    return {model.network(), model.layout(),      sample_group,     model.params(),
+            model.state(),   optimizer.moments(), optimizer.ages(), &best};
   }
 
   /// The model as it is becomes the best one.
@@ -69,7 +69,8 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.shared = updates_in_pieces(config.training, some_add_by_pieces);
   SampleGrid* const grid = ctx.grid(resolution);
   if (grid != nullptr) settings.grid = grid->grid(), settings.block = grid->block();
-  return {ctx.backend, settings, config.training.optimizer, resolution, grid != nullptr ? &grid->group() : nullptr};
+  return {ctx.backend, settings, config.training.optimizer, resolution,
+          grid != nullptr ? &grid->sample_group() : nullptr};
 }
 
 }  // namespace mrmf

@@ -20,7 +20,7 @@ Objective::Objective(Backend& backend, const TrainingConfig& training, Model& mo
 // Where every rank of a grid has all of the output, there is nothing to add up.
 void Objective::run(const Step& step, ConstTensor y, ConstTensor targets, Span dy, Span sum) {
   Step own = step;
-  if (!cut_) own.of_sample = nullptr;
+  if (!cut_) own.sample_sum = nullptr;
   loss_->run(own, y, targets, dy, sum);
 }
 

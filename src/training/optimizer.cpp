@@ -40,10 +40,10 @@ void Optimizer::advance(double learning_rate, Step& step) {
   step.adam = {of_age(ages_.bottom), of_age(ages_.top)};
 }
 
-void Optimizer::update(const Step& step, Span w, ConstSpan dw, const Place& place) {
+void Optimizer::update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place) {
   const auto first = static_cast<std::size_t>(place.first), end = static_cast<std::size_t>(place.end());
   if (settings_.name == OptimizerKind::sgd)
-    return backend_->sgd(step, part(w, place), dw.subspan(first, end - first), part(first_.span(), place));
+    return backend_->sgd(step, span_at(w, place), dw.subspan(first, end - first), span_at(first_.span(), place));
   const auto adam = [&](std::size_t group, std::size_t from, std::size_t to) {
     if (from >= to) return;
     const auto of = [&](auto all) { return all.subspan(from, to - from); };

@@ -26,7 +26,7 @@ class Optimizer {
   /// ...which does w -= update(dw); the spans are the model's whole arenas.
   void update(const Step& step, Span w, ConstSpan dw) { update(step, w, dw, {0, std::ssize(w)}); }
   /// The same of these parameters alone.
-  void update(const Step& step, Span w, ConstSpan dw, const Place& place);
+  void update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place);
 
   /// Moment arenas: {velocity} for sgd, {m, v} for adam and adamw.
   std::vector<Span> moments();

@@ -72,7 +72,7 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
 }
 
 PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, const TrainState& state) {
-  compare_ranks(session, model_state, state, "at the start of " + place_text(phase));
+  compare_ranks(session, model_state, state, "at the start of " + phase_text(phase));
   model_state.optimizer.configure(phase.optimizer);
   session.clock.time().io += session.ctx.require_data(phase.resolution);
   session.ctx.backend.forget();
@@ -82,13 +82,13 @@ PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Ph
 void PhaseRun::read_ahead(const EpochSteps& epoch, std::size_t first) {
   EpochOrder left = epoch.order;
   left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
-  batches.training.expect(session.sampler.in_parts(left));
+  batches.training.expect(session.sampler.in_micro_batches(left));
   batches.validation.expect(session.sampler.validation(phase.batch));
 }
 
 void PhaseRun::read_ahead(int epoch) {
   if (!session.ctx.data.streams() || epoch >= phase.stop.epochs) return;
-  batches.training.expect(session.sampler.in_parts(session.sampler.training(phase, epoch)));
+  batches.training.expect(session.sampler.in_micro_batches(session.sampler.training(phase, epoch)));
 }
 
 void PhaseRun::load(Batches& of, std::span<const std::int64_t> ids) {
@@ -108,10 +108,10 @@ void PhaseRun::load(Batches& of, std::span<const std::int64_t> ids) {
 
 void PhaseRun::add_grid(Step& step) const {
   if (grid == nullptr) return;
-  step.blocks = &grid->messages();
-  step.of_sample = grid->over_group();
+  step.halo_messages = &grid->messages();
+  step.sample_sum = grid->over_sample_group();
   step.share = model().execution().share;
-  if (step.training) step.of_whole = grid->over_same_block();
+  if (step.training) step.same_block_sum = grid->over_same_block();
 }
 
 std::vector<float> PhaseRun::read_losses(std::size_t first, std::size_t last) {

@@ -30,11 +30,11 @@ struct TrainingSession {
 
 /// The steps of one epoch.
 struct EpochSteps {
-  int number = 0;  ///< of the epoch, from 0
+  int number = 0;  ///< number of the epoch, from 0
   EpochOrder order;
   const LearningRate& rate;
   std::size_t count() const { return order.steps.size(); }
-  Index rows(std::size_t first, std::size_t last) const;  ///< of the team, in steps [first, last)
+  Index rows(std::size_t first, std::size_t last) const;  ///< rows of the team, in steps [first, last)
   double learning_rate(std::size_t k) const {
     return rate.at(number, static_cast<Index>(k), static_cast<Index>(count()));
   }
@@ -56,10 +56,11 @@ struct PhaseRun {
   SampleGrid* grid;  ///< null: each rank has whole samples
   PhaseBatches batches;
   Objective objective;
-  std::vector<std::uint64_t> record_keys;   ///< of the micro-batches of an epoch's steps, one step after the other
-  Arena losses;                             ///< of the steps of an epoch, in training or in validation
-  Arena summed;                             ///< of a step's micro-batches; empty: a step has one
-  std::unique_ptr<ClipOp> clip;             ///< null: gradients of any norm
+  std::vector<std::uint64_t>
+      record_keys;               ///< a key for each of the micro-batches of an epoch's steps, one step after the other
+  Arena losses;                  ///< losses of the steps of an epoch, in training or in validation
+  Arena summed;                  ///< sums over a step's micro-batches; empty: a step has one
+  std::unique_ptr<ClipOp> clip;  ///< null: gradients of any norm
   std::unique_ptr<ShardReplicas> replicas;  ///< null: the model computes whole batches
   std::optional<ShardedUpdate> sharded;     ///< none: each rank updates all parameters
   Index trained_rows = 0;                   ///< by this rank, not yet in a TrainState
@@ -71,7 +72,7 @@ struct PhaseRun {
 
   /// Announces in which order streamed samples are read ahead: the epoch from step `first` on, and a validation.
   void read_ahead(const EpochSteps& epoch, std::size_t first);
-  /// The same of an epoch that begins after the validation, so that reading goes on beside it.
+  /// The same of an epoch that begins after the validation, so that reading continues beside it.
   void read_ahead(int epoch);
   /// Brings samples. Where they are streamed, DataError on all ranks when one of them cannot read its own.
   void load(Batches& of, std::span<const std::int64_t> ids);

@@ -13,7 +13,7 @@ void forward_in_training(PhaseRun& run, const EpochSteps& epoch, std::size_t k, 
   run.backend().begin(step);
   const Feed::Batch batch = run.batches.training.batch(step);
   if (run.replicas)
-    run.replicas->renew_state(step, shard_rows(epoch.order, k), batch);
+    run.replicas->recalibrate(step, shard_rows(epoch.order, k), batch);
   else
     run.model().forward(step, batch.x);
 }
@@ -23,7 +23,7 @@ Index take_statistics(PhaseRun& run, const EpochSteps& epoch, int batches) {
   if (batches == 0 || !precise.any()) return 0;
   EpochOrder order = epoch.order;
   order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(batches)));
-  run.batches.training.expect(run.session.sampler.in_parts(order));
+  run.batches.training.expect(run.session.sampler.in_micro_batches(order));
   for (std::size_t k = 0; k < order.steps.size(); ++k)
     for (int micro_batch = 0; micro_batch < run.session.config.accumulate; ++micro_batch) {
       const Step step = micro_batch_step(run, epoch, k, micro_batch);

@@ -32,7 +32,7 @@ class PreciseBatchNorm {
  private:
   Backend& backend_;
   Model& model_;
-  std::vector<double> momenta_;  // of each value of the state; 0 where it is none of a batch norm
+  std::vector<double> momenta_;  // momenta of each value of the state; 0 where it is none of a batch norm
   std::vector<double> sums_;
   std::vector<float> read_;
   int batches_ = 0;

@@ -23,7 +23,7 @@ double probe_half(PhaseRun& run, const EpochSteps& epoch, std::size_t last, Prob
   state.loss += sum_losses(run, epoch, first, last);
   state.step = static_cast<Index>(last);
   const Index recalibrated =
-      recalibrate_batch_norms(run, epoch, std::min(run.session.config.precise_batch_norm, kLookBatches));
+      recalibrate_batch_norms(run, epoch, std::min(run.session.config.precise_batch_norm, kProbeBatches));
   const auto rows = static_cast<double>(recalibrated + run.session.ctx.data.validation().shape.samples);
   probe.validation_gflop += 1e-9 * rows * run.model().network().flop();
   return validate(run).loss.value_or(kNoScore);
@@ -60,16 +60,16 @@ void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, co
   if (!std::isfinite(probe.halfway) || !std::isfinite(probe.end)) {
     record.gflop += probe.training_gflop;
     return report.log(
-        fmt::format("look after coarse epoch {}: no finite validation loss at full resolution, so "
+        fmt::format("probe after coarse epoch {}: no finite validation loss at full resolution, so "
                     "it tells nothing",
                     record.epoch));
   }
-  const Look look{record.epoch, state.history.record.gflop + record.gflop, probe.halfway, probe.end,
-                  probe.second_gflop};
-  state.stop.look(look);
-  if (!pays_no_more(state.stop.memory().looks)) record.gflop += probe.training_gflop;
-  report.log(fmt::format("look after coarse epoch {}: at full resolution {:.5f}, then {:.5f} after {:.3g} GFLOP more",
-                         look.epoch, look.halfway, look.end, look.probe_gflop));
+  const ProbeRecord outcome{record.epoch, state.history.record.gflop + record.gflop, probe.halfway, probe.end,
+                            probe.second_gflop};
+  state.stop.add_probe(outcome);
+  if (!pays_no_more(state.stop.memory().probes)) record.gflop += probe.training_gflop;
+  report.log(fmt::format("probe after coarse epoch {}: at full resolution {:.5f}, then {:.5f} after {:.3g} GFLOP more",
+                         outcome.epoch, outcome.halfway, outcome.end, outcome.probe_gflop));
 }
 
 }  // namespace mrmf

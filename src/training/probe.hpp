@@ -11,9 +11,9 @@ namespace mrmf {
 struct ProbeResult {
   TrainState state;             ///< after them
   double halfway = 0, end = 0;  ///< validation losses in their middle and at their end; kNoScore: there is none
-  double training_gflop = 0;    ///< of all steps...
+  double training_gflop = 0;    ///< training gflop of all steps...
   double second_gflop = 0;      ///< ...and of the second half
-  double validation_gflop = 0;  ///< of both validations, and of batch norms' recalibrations
+  double validation_gflop = 0;  ///< validation gflop of both validations, and of batch norms' recalibrations
 };
 
 /// Transfers a copy of a coarse model and begins the next phase with it.

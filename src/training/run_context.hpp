@@ -26,7 +26,7 @@ struct RunContext {
   Saving* saving = nullptr;  ///< null: nothing is saved
   /// Computes shard by shard: the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
   bool shard_replicas = false;
-  StageGrids* grids = nullptr;  ///< of ranks that share samples; null: each rank has its own
+  StageGrids* grids = nullptr;  ///< grids of ranks that share samples; null: each rank has its own
   SaveTimes* stops = nullptr;   ///< if nothing is saved: what still stops on a signal; null: nothing does
 
   /// The same context for a team of its ranks, with another report.

@@ -29,9 +29,9 @@ void require_parts(const Config& config, bool on_cpu) {
         "computed by itself: more shards take less memory; remove one of them");
 }
 
-void require_looks(const Plan& plan, Index samples, Index batch, int groups) {
-  const bool looks = std::ranges::any_of(plan.stages, [](const Stage& s) { return s.coarse.stop.look_epochs > 0; });
-  if (looks && samples <= batch * groups)
+void require_probes(const Plan& plan, Index samples, Index batch, int groups) {
+  const bool probes = std::ranges::any_of(plan.stages, [](const Stage& s) { return s.coarse.stop.probe_epochs > 0; });
+  if (probes && samples <= batch * groups)
     throw ConfigError(
         fmt::format("method.switch = \"slope\" needs two steps or more in an epoch of the last phase, and its batch of "
                     "{} on {} rank{} takes all {} samples at once; use a smaller method.finetune.batch",
@@ -90,7 +90,7 @@ void require_norms(const Config& config, const Plan& plan, const Phase& phase, c
     throw ConfigError(fmt::format(
         "{}: in training a batch norm needs more than one value per channel, and batch {} of {} brings it a single row "
         "of one position{} in some steps ({} samples); use a larger batch{}, or layer_norm in its place",
-        entry.name, phase.batch, place_text(phase), whose, shares.samples,
+        entry.name, phase.batch, phase_text(phase), whose, shares.samples,
         of == NormRows::team ? "" : " or training.batch_norm = \"global\""));
   }
 }

@@ -19,7 +19,7 @@ void require_parts(const Config& config, bool on_cpu);
 
 /// ConfigError: method.switch = "slope", and an epoch of the last phase with this batch, on so many groups of ranks,
 /// has one step only.
-void require_looks(const Plan& plan, Index samples, Index batch, int groups);
+void require_probes(const Plan& plan, Index samples, Index batch, int groups);
 
 /// Who shares a phase's mini-batches: so many groups of ranks, each of which trains phase.batch samples of the data's
 /// `samples` in a step.

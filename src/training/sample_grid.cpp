@@ -11,7 +11,7 @@ namespace mrmf {
 namespace {
 
 Comm part_of(Comm& team, const Grid& grid, bool group) {
-  require_groups(grid, team.size());
+  require_whole_sample_groups(grid, team.size());
   const int blocks = grid.ranks();
   return team.split(group ? team.rank() / blocks : team.rank() % blocks);
 }
@@ -23,7 +23,7 @@ Box read_block(const Plan& plan, const Config& config, const Shape& sample, cons
   Extent first = sample.spatial, end{0, 0, 0}, step{1, 1, 1};
   for (const Extent& resolution : resolutions) {
     const Network network(*backend, network_settings(config, plan, sample, resolution));
-    const Box box = Partition(network, grid.grid()).tensor(0).made.of(grid.grid().place(grid.block()));
+    const Box box = Partition(network, grid.grid()).tensor(0).made.of(grid.grid().coordinates(grid.block()));
     for (std::size_t a = 0; a < 3; ++a) {
       first[a] = std::min(first[a], box.first[a] * resolution[a]);
       end[a] = std::max(end[a], box.end(a) * resolution[a]);
@@ -40,7 +40,7 @@ Box read_block(const Plan& plan, const Config& config, const Shape& sample, cons
 
 }  // namespace
 
-void require_groups(const Grid& grid, int ranks) {
+void require_whole_sample_groups(const Grid& grid, int ranks) {
   if (ranks % grid.ranks() == 0) return;
   throw ConfigError(fmt::format(
       "run.grid = {} shares each sample among {} ranks, and there {} {}; start a multiple of {}, or use another grid",
@@ -49,15 +49,15 @@ void require_groups(const Grid& grid, int ranks) {
 
 SampleGrid::SampleGrid(Backend& backend, const Grid& grid, Comm& team)
     : grid_(grid),
-      group_(part_of(team, grid, true)),
+      sample_group_(part_of(team, grid, true)),
       same_block_(part_of(team, grid, false)),
-      messages_(make_messages(backend, group_)),
+      messages_(make_messages(backend, sample_group_)),
       over_same_block_(make_all_reduce(backend, same_block_)),
-      over_group_(make_all_reduce(backend, group_)) {}
+      over_sample_group_(make_all_reduce(backend, sample_group_)) {}
 
 SumTime SampleGrid::take_time() {
   SumTime all = messages_->take_time();
-  for (AllReduce* const sums : {over_same_block_.get(), over_group_.get()}) {
+  for (AllReduce* const sums : {over_same_block_.get(), over_sample_group_.get()}) {
     if (sums == nullptr) continue;
     const SumTime time = sums->take_time();
     all.waited += time.waited;

@@ -1,5 +1,5 @@
-// The ranks of a run as groups that share their samples (run.grid): each rank of a group has a block of every sample's
-// positions (layers/partition.hpp). The groups share out the samples, as ranks do without a grid. Every resolution of a
+// The ranks of a run as sample groups (run.grid): each rank of a group has a block of every sample's positions
+// (layers/partition.hpp). The groups share out the samples, as ranks do without a grid. Every resolution of a
 // plan may have a grid of its own.
 #pragma once
 
@@ -23,24 +23,24 @@ class SampleGrid {
   SampleGrid(Backend& backend, const Grid& grid, Comm& team);
 
   const Grid& grid() const { return grid_; }
-  int block() const { return group_.rank(); }
+  int block() const { return sample_group_.rank(); }
   /// The ranks that share this rank's samples.
-  Comm& group() { return group_; }
+  Comm& sample_group() { return sample_group_; }
   /// One rank of each group: that with this rank's block. They have different samples.
   Comm& same_block() { return same_block_; }
   Messages& messages() { return *messages_; }
   /// Sums over same_block(); null: of this rank alone.
   AllReduce* over_same_block() { return over_same_block_.get(); }
   /// Sums over the ranks of this group.
-  AllReduce* over_group() { return over_group_.get(); }
+  AllReduce* over_sample_group() { return over_sample_group_.get(); }
   /// Time of messages and sums since the last call.
   SumTime take_time();
 
  private:
   Grid grid_;
-  Comm group_, same_block_;
+  Comm sample_group_, same_block_;
   std::unique_ptr<Messages> messages_;
-  std::unique_ptr<AllReduce> over_same_block_, over_group_;
+  std::unique_ptr<AllReduce> over_same_block_, over_sample_group_;
 };
 
 /// The grids of a plan's resolutions.
@@ -69,6 +69,6 @@ class StageGrids {
 };
 
 /// ConfigError unless so many ranks are whole groups.
-void require_groups(const Grid& grid, int ranks);
+void require_whole_sample_groups(const Grid& grid, int ranks);
 
 }  // namespace mrmf

@@ -67,7 +67,7 @@ class ShardReplica final : public AllReduce {
     loss_ += model_.loss()[0];
     if (settings_.measures) metrics_.add(model_.output(share.rows).data, targets.data);
   }
-  void renew_state(const Share& share) { model_.forward(step_of(share), copy_rows(share.batch.x, share, x_)); }
+  void recalibrate(const Share& share) { model_.forward(step_of(share), copy_rows(share.batch.x, share, x_)); }
   void follow() { std::ranges::copy(leader_.state(), model_.state().begin()); }
 
   void sum(std::span<double> values) override {
@@ -83,7 +83,7 @@ class ShardReplica final : public AllReduce {
   Step step_of(const Share& share) {
     Step step = share.step;
     step.ids = step.ids.subspan(static_cast<std::size_t>(share.first), static_cast<std::size_t>(share.rows));
-    step.ranks = settings_.global_batch_norm && step.training ? this : nullptr;
+    step.team_sum = settings_.global_batch_norm && step.training ? this : nullptr;
     return step;
   }
   void forward(const Step& step, const ConstTensor& x, const ConstTensor& targets, Span dy) {
@@ -97,10 +97,10 @@ class ShardReplica final : public AllReduce {
   std::unique_ptr<Backend> backend_;
   Model model_;
   Arena x_, targets_;
-  std::span<double> statistics_;  // of the batch norm under way
+  std::span<double> statistics_;  // statistics of the batch norm under way
   std::unique_ptr<LossOp> loss_op_;
   MetricSums metrics_;
-  double loss_ = 0;  // of the samples evaluated so far
+  double loss_ = 0;  // loss of the samples evaluated so far
 };
 
 }  // namespace
@@ -203,9 +203,9 @@ void ShardReplicas::prepare(const std::set<Index>& rows) {
   });
 }
 
-void ShardReplicas::renew_state(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+void ShardReplicas::recalibrate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
   const std::vector<ShardReplica*> busy = state_->busy(rows);
-  state_->run(shares_of(step, rows, batch), &ShardReplica::renew_state, [&] { state_->add_statistics(busy); });
+  state_->run(shares_of(step, rows, batch), &ShardReplica::recalibrate, [&] { state_->add_statistics(busy); });
   if (state_->settings.global_batch_norm) return state_->update_state(busy);
   // Unlike in training, a shard without rows has nothing to tell.
   const Span state = state_->model.state();

@@ -15,7 +15,7 @@ namespace mrmf {
 struct ShardReplicaSettings {
   NetworkSettings network;  ///< max_rows: of one shard's share
   LossSettings loss;
-  Index target_channels = 1;  ///< of a position of the output
+  Index target_channels = 1;  ///< target channels of a position of the output
   bool measures = false;      ///< the sums of metrics, besides the loss
   bool global_batch_norm = true;
   int own = 1, all = 1;  ///< shards: of this rank, of its team
@@ -41,7 +41,7 @@ class ShardReplicas {
   void train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
 
   /// The forward of train() alone, for its running statistics in the model's state(). Collective.
-  void renew_state(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
+  void recalibrate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
 
   /// Forward of validation samples; each replica keeps the sum of its losses...
   void evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);

@@ -1,7 +1,7 @@
 // The optimizer's step in pieces (as ZeRO's first stage): each rank updates the piece of the parameters whose gradients
 // it adds, and gives it to the others, where it would give them the sum. So no parameter of a long sum is updated
 // twice. Each rank has the moments of its own pieces alone until they are needed whole: before a checkpoint, a probe,
-// and a phase's end. Ranks of one node read the pieces in each other's memory, but for cut weights.
+// and a phase's end. Ranks of one node read the pieces in each other's memory, but for row-parallel weights.
 #pragma once
 
 #include <map>
@@ -14,9 +14,9 @@ namespace mrmf {
 class ShardedUpdate {
  public:
   struct Ranks {
-    AllReduce& sums;   ///< of the gradients of whole weights, over...
+    AllReduce& sums;   ///< sums of the gradients of whole weights, over...
     Comm& all;         ///< ...these
-    Comm& same_block;  ///< sum the gradients of cut weights (layers/parameter_layout.hpp)
+    Comm& same_block;  ///< sum the gradients of row-parallel weights (layers/parameter_layout.hpp)
   };
   /// Collective; keeps references. `sums` has no other update while this lives. requires: moments in the host's memory.
   ShardedUpdate(ModelState& model_state, const Ranks& ranks) : model_state_(model_state), ranks_(ranks) {
@@ -26,7 +26,7 @@ class ShardedUpdate {
   ShardedUpdate(const ShardedUpdate&) = delete;
   ShardedUpdate& operator=(const ShardedUpdate&) = delete;
 
-  /// Of the step whose sums begin next. `step` must live until they are done.
+  /// The update of the step whose sums begin next. `step` must live until they are done.
   const UpdateAt* of(const Step& step) {
     step_ = &step;
     return &update_;
@@ -36,14 +36,14 @@ class ShardedUpdate {
   void complete();
 
  private:
-  void update(const Place& summed, const Place& place);
+  void update(const ArenaSpan& summed, const ArenaSpan& place);
 
   ModelState& model_state_;
   Ranks ranks_;
   const Step* step_ = nullptr;
-  UpdateAt update_ = [this](const Place& summed, const Place& place) { update(summed, place); };
+  UpdateAt update_ = [this](const ArenaSpan& summed, const ArenaSpan& place) { update(summed, place); };
   struct Pieces {
-    Place summed, own;
+    ArenaSpan summed, own;
   };
   std::map<Index, Pieces> pieces_;  // by the first float of what was summed at once; the same in every step
   bool whole_ = true;

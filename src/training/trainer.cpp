@@ -71,10 +71,10 @@ void train_epoch(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
 
 void transfer_best(const RunContext& ctx, ModelState& model_state, const Phase& phase, const TrainState& state) {
   if (model_state.best.empty())
-    return ctx.report.log(place_text(phase) + " hands over the model of its last epoch: no validation tells the best");
+    return ctx.report.log(phase_text(phase) + " transfers the model of its last epoch: no validation tells the best");
   model_state.swap_best(ctx.backend);
   model_state.best = {};
-  ctx.report.log(fmt::format("{} hands over the model of its best epoch, {} of {}", place_text(phase), state.best.epoch,
+  ctx.report.log(fmt::format("{} transfers the model of its best epoch, {} of {}", phase_text(phase), state.best.epoch,
                              state.stop.epochs()));
 }
 
@@ -101,13 +101,13 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const P
       const Validation validation = validate(run);
 
       EpochRecord record = make_epoch_record(run, state, recalibrated, validation);
-      if (probe_model && state.stop.look_due()) probe_after_epoch(run, state, record, probe_model);
+      if (probe_model && state.stop.probe_due()) probe_after_epoch(run, state, record, probe_model);
       end_epoch(run, state, record);
       checkpoint_or_stop(run, state);
     }
     run.complete_moments();
   }
-  if (phase.hands_over_best) transfer_best(session_.ctx, model_state, phase, state);
+  if (phase.transfers_best) transfer_best(session_.ctx, model_state, phase, state);
   return std::move(state.history);
 }
 
@@ -121,7 +121,7 @@ TrainState Trainer::restore_or_begin(ModelState& model_state, const Phase& phase
   }
   model_state.optimizer.configure(phase.optimizer);
   model_state.optimizer.set_ages(restored->ages);
-  session_.clock.go_on_from(restored->state);
+  session_.clock.resume_from(restored->state);
   return std::move(restored->state);
 }
 
@@ -134,7 +134,7 @@ void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phas
   if (SampleGrid* grid = ctx.grid(phase.resolution)) own.grid = grid->grid(), own.block = grid->block();
   const std::unique_ptr<Backend> layout = own.grid.ranks() > 1 ? make_reference_backend() : nullptr;
   const Network network(layout ? *layout : ctx.backend, settings);  // whole samples may not fit a device
-  const Execution execution = plan_execution(ctx.backend, network, own);
+  const Execution execution = build_execution(ctx.backend, network, own);
   for (const Index rows : rows_at_once(config.data, phase))
     for (const Unit& unit : execution.units) unit.run->prepare(rows);
   session_.clock.leave_out(searching.seconds());
@@ -149,7 +149,7 @@ std::set<Index> Trainer::rows_at_once(const DataConfig& data, const Phase& phase
   const auto parts = [&](const Split& split, const auto& batch_of) {
     OrderSettings order = order_settings(data, split.shape.samples, sharing.size(), sharing.rank());
     order.batch = batch_of(order);
-    return sampler.in_parts(epoch_order(order, session_.config.seed, phase_key(phase), 0));
+    return sampler.in_micro_batches(epoch_order(order, session_.config.seed, phase_key(phase), 0));
   };
   BatchSampler::First first;
   first.parts = parts(ctx.data.train(), [&](const OrderSettings&) { return Index{phase.batch}; });

@@ -25,7 +25,7 @@ class Trainer {
   /// DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the parameters
   /// (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws Stopped when a
   /// signal came and the run is saved.
-  /// `probe_model` is called after the epochs that phase.stop.look_epochs names.
+  /// `probe_model` is called after the epochs that phase.stop.probe_epochs names.
   PhaseHistory train(ModelState& model_state, const Phase& phase, const ProbeModel& probe_model = {},
                      std::optional<TrainState> begun = {});
 

@@ -34,8 +34,8 @@ void clip_gradients(PhaseRun& run) {
   const auto most = static_cast<float>(run.session.config.clip_norm);
   if (model.layout().cuts().empty()) return run.clip->run(model.grads(), most);
   std::vector<Span> counted;
-  for (const Place& place : model.layout().counted()) counted.push_back(part(model.grads(), place));
-  run.clip->run_over(model.grads(), most, counted, *run.grid->over_group());
+  for (const ArenaSpan& place : model.layout().counted()) counted.push_back(span_at(model.grads(), place));
+  run.clip->run_over(model.grads(), most, counted, *run.grid->over_sample_group());
 }
 
 // The network's output, the loss, and its gradient.
@@ -96,8 +96,8 @@ Step micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t 
   Step step{.training = true,
             .seed = mix(config.seed, phase_key(run.phase)),
             .number = run.model_state.optimizer.steps(),
-            .ids = ids_of(epoch.order, part_of(epoch.order.steps[k], micro_batch, config.accumulate)),
-            .ranks = config.global_batch_norm ? run.session.all_reduce.get() : nullptr,
+            .ids = ids_of(epoch.order, micro_batch_of(epoch.order.steps[k], micro_batch, config.accumulate)),
+            .team_sum = config.global_batch_norm ? run.session.all_reduce.get() : nullptr,
             .index = static_cast<Index>(k),
             .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
   run.add_grid(step);
@@ -115,7 +115,7 @@ double sum_losses(PhaseRun& run, const EpochSteps& epoch, std::size_t first, std
       throw DivergedError(
           fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
                       "({:g} there) or look for extreme values in the data",
-                      std::isnan(loss) ? "nan" : "inf", place_text(run.phase), epoch.number + 1, k + 1, epoch.count(),
+                      std::isnan(loss) ? "nan" : "inf", phase_text(run.phase), epoch.number + 1, k + 1, epoch.count(),
                       epoch.learning_rate(k)));
     sum += loss;
   }

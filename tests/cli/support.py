@@ -96,7 +96,7 @@ HANG = signal.SIGRTMIN  # to a process that was started with hangs_when_told()
 
 def hangs_when_told():
     """Variables of the environment in which a process hangs as soon as it gets HANG. One that SIGSTOP stops does not hang:
-    the others see it, and wait until it goes on."""
+    the others see it, and wait until it continues."""
     library = os.path.join(os.path.dirname(MRMF), "tests", "libhang_on_signal.so")
     assert os.path.exists(library), library
     return {"LD_PRELOAD": library}

@@ -1,4 +1,4 @@
-"""What method.name = "auto" plans costs less than the baseline by the cost that `mrmf plan` prints, batch norms' new statistics
+"""What method.name = "auto" plans costs less than the baseline by the cost that `mrmf plan` prints, batch norms' recalibration
 included, whatever the size of the data; and a run plans the same."""
 import json
 import unittest

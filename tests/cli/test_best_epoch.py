@@ -1,4 +1,4 @@
-"""The best epoch's model beside the last one, early stopping by what is monitored, and the coarse model handed over."""
+"""The best epoch's model beside the last one, early stopping by what is monitored, and the coarse model transferred."""
 import json
 import os
 
@@ -118,18 +118,18 @@ class BestEpoch(support.MrmfTest):
         self.config(replace=replace)
         rough = (*SPOILT, "--set", "method.finetune.rule=constant", "--set", "method.top=interpolated", "--set",
                  "method.stop.finetune.epochs=1")
-        self.train("best", *rough, "--set", "method.handover=best")
+        self.train("best", *rough, "--set", "method.transfer=best")
         coarse = [e["validation_loss"] for e in self.lines("best/epochs.jsonl") if e["role"] == "coarse"]
         best = int(np.argmin(coarse)) + 1
         self.assertEqual(best, BEST, coarse)
-        self.assertIn(f"hands over the model of its best epoch, {best} of 8", self.read("best/log.txt"))
+        self.assertIn(f"transfers the model of its best epoch, {best} of 8", self.read("best/log.txt"))
         self.assertIn("bottom from coarse at its best epoch", self.read("best/log.txt"))
         self.train("short", *rough, "--set", f"method.stop.coarse.epochs={best}")
         self.assertEqual(self.arrays("best/checkpoints/final.h5"), self.arrays("short/checkpoints/final.h5"))
         self.train("last", *rough)
         self.assertNotEqual(self.arrays("best/checkpoints/final.h5"), self.arrays("last/checkpoints/final.h5"))
-        self.fails(2, "plan", "config.toml", *rough, "--set", "method.handover=best", "--set", "method.moments=carry",
-                   message="method.handover = \"best\" does not go with method.moments = \"carry\"")
+        self.fails(2, "plan", "config.toml", *rough, "--set", "method.transfer=best", "--set", "method.moments=carry",
+                   message="method.transfer = \"best\" does not go with method.moments = \"carry\"")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A run remembers its data: it goes on with the same numbers wherever they lie, and not with others."""
+"""A run remembers its data: it continues with the same numbers wherever they lie, and not with others."""
 import os
 import shutil
 import unittest
@@ -28,7 +28,7 @@ threads = 1
 
 
 class ChangedData(MrmfTest):
-    """Runs of two epochs that are to go on for more."""
+    """Runs of two epochs that are to continue for more."""
 
     def make(self, name="d.h5", rows=80, seed=0, scale=1.0, **storage):
         rng = np.random.default_rng(seed)
@@ -115,9 +115,9 @@ class ChangedData(MrmfTest):
         self.begin()
         self.make(seed=1)
         output = self.more("--allow-changed-data")
-        self.assertIn("warning: the run goes on with other numbers than it was saved with: data set 'x' of d.h5", output)
+        self.assertIn("warning: the run continues with other numbers than it was saved with: data set 'x' of d.h5", output)
         self.assertEqual([line["epoch"] for line in self.lines("run/epochs.jsonl")], [1, 2, 3])
-        self.more(epochs=4)  # what it went on with is what it remembers now
+        self.more(epochs=4)  # what it continued with is what it remembers now
 
     def test_touched_moved_and_packed_files_go_on_with_the_same_bits(self):
         self.make()

@@ -92,7 +92,7 @@ class Checkpoint(support.MrmfTest):
         self.assertGreaterEqual(result["total_seconds"], seconds[-1])
 
     def test_ctrl_c_at_mpirun(self):
-        # It lets the ranks go on for so many seconds, sends them SIGTERM, and kills them after as many more. Meanwhile it
+        # It lets the ranks continue for so many seconds, sends them SIGTERM, and kills them after as many more. Meanwhile it
         # does not read what they print, so epochs must be long enough that the pipe holds their lines.
         support.make_data(self.path("data.h5"), train=8000)
         with unittest.mock.patch.dict(os.environ, OMPI_MCA_odls_base_sigkill_timeout="2"):
@@ -200,7 +200,7 @@ class Checkpoint(support.MrmfTest):
             with open(path, "wb") as file:
                 file.write(damaged)
             self.fails(3, "train", "config.toml", message="it does not end with the checksum of what it holds; restore it "
-                       "from a copy, or remove it to go on from the checkpoint before it if there is one, or begin anew")
+                       "from a copy, or remove it to resume from the checkpoint before it if there is one, or begin anew")
         with open(path, "wb") as file:
             file.write(whole)
         self.mrmf("train", "config.toml")

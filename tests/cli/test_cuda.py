@@ -133,7 +133,7 @@ class Training(CudaTest):
     def test_two_teams_train_at_once(self):
         # A dense team of two ranks, which has sums of its own, and a coarse one of one; then all three.
         self.config(replace=[("epochs = 3", "epochs = 2"), FUSABLE, MRMF_METHOD])
-        words = [*SGD, "--set", "training.batch=8", "--set", "method.teams=concurrent", "--set", "method.split=[2, 1]"]
+        words = [*SGD, "--set", "training.batch=8", "--set", "method.teams=concurrent", "--set", "method.team_shares=[2, 1]"]
         cpu = self.train("cpu", *words, device="cpu", ranks=3)
         gpu = self.train("gpu", *words, "--set", "run.ranks_share_gpu=true", ranks=3)
         np.testing.assert_allclose(gpu, cpu, rtol=self.SAME)
@@ -473,7 +473,7 @@ class Faults(CudaTest):
         self.end_of(process)
         deadline = time.monotonic() + 60
         while self.runs(ranks[0]):
-            self.assertLess(time.monotonic(), deadline, "the other rank goes on")
+            self.assertLess(time.monotonic(), deadline, "the other rank continues")
             time.sleep(0.05)
 
     def hang(self, timeout, *words):

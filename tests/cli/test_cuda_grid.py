@@ -105,7 +105,7 @@ class Vectors(GridTest):
     def test_a_grid_trains_as_one_rank_does(self):
         self.agree([2], SGD, 2)  # the dense layer's weights are cut evenly, behind a flat batch norm
 
-    def test_groups_of_ranks_with_cut_weights_and_clipping(self):
+    def test_groups_of_ranks_with_row_parallel_weights_and_clipping(self):
         self.config(replace=[("epochs = 3", "epochs = 2"), FUSABLE, ("layout = ", "shards = 2\nlayout = "),
                              ('[[model.layers]]\ntype = "flatten"\n[[model.layers]]\ntype = "batch_norm"\n',
                               '[[model.layers]]\ntype = "flatten"\n')])  # cut by positions

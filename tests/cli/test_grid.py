@@ -1,5 +1,5 @@
 """Samples shared by several ranks (run.grid) through the command line: as without a grid, in every method, stopped and
-gone on with, and refused where it cannot be."""
+continued, and refused where it cannot be."""
 import itertools
 import json
 import math
@@ -192,7 +192,7 @@ batch = 4
             "interpolated": 'name = "mrmf"\nresolutions = [[4], [2], [1]]\ntop = "interpolated"',
             "progressive": 'name = "progressive"\nresolutions = [[2], [1]]',
             "slope": 'name = "mrmf"\nresolutions = [[2], [1]]\ntop = "interpolated"\nswitch = "slope"\nlook_epochs = 1',
-            "front": 'name = "mrmf"\nresolutions = [[2], [1]]\ntop = "front"',
+            "stem": 'name = "mrmf"\nresolutions = [[2], [1]]\ntop = "stem"',
             "auto": 'name = "auto"',
             "baseline": 'name = "baseline"'}
         for (name, method), ranks in zip(methods.items(), itertools.cycle((6, 4, 3, 2, 8))):

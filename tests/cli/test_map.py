@@ -90,10 +90,10 @@ class Map(support.MrmfTest):
     def test_the_page_says_what_auto_plans_and_how_far_it_ends_from_the_baseline(self):
         settings = "heat 50 baseline 1,2 1,2\nheat 50 auto 2 1,2\n"
         self.page(settings)
-        self.assertIn("heat,50,,,coarse first\n", self.read("docs/results/map/looks.csv"))  # so few tell nothing
+        self.assertIn("heat,50,,,coarse first\n", self.read("docs/results/map/details.csv"))  # so few tell nothing
         self.assertIn("| heat | 50 | held out | 2 | coarse first | ", self.read("docs/results/map.md"))
         shutil.rmtree(self.path("runs/data"))  # now the table is all that there is
-        self.write("docs/results/map/looks.csv", self.read("docs/results/map/looks.csv").replace("coarse first", "baseline"))
+        self.write("docs/results/map/details.csv", self.read("docs/results/map/details.csv").replace("coarse first", "baseline"))
         page = self.page(settings)
         self.assertRegex(page, r"\| heat \| 50 \| held out \| 2 \| \*\*the baseline\*\* \| 2.00 \| 2 \| 0 %: it is the "
                                r"baseline \| – \| [^|]+ \(cost [0-9.]+\) \| not run \|")
@@ -101,7 +101,7 @@ class Map(support.MrmfTest):
         self.assertRegex(beside, r"\| heat \| 50 \| 2 \| [0-9.]+ \| 2.00 \| [+-][0-9.]+ ± [0-9.]+ % \| 2 \| [012] \|")
 
     @DRAWS
-    def test_the_network_behind_a_front_is_no_baseline(self):
+    def test_the_network_behind_a_stem_is_no_baseline(self):
         settings = "heat 50 baseline,frontnet 1,2 1,2\nheat 50 auto 2 1,2\n"
         page = self.page(settings)
         self.assertNotIn("frontnet", self.read("docs/results/map/heat-50.csv"))

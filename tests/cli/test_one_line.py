@@ -32,7 +32,7 @@ ERRORS = [
     (2, "outputs", train('model.layers=[{ type = "flatten" }, { type = "dense", units = 5 }]')),
     (2, "run.grid", train("run.grid=[7]")),
     (2, "data.shards", train("data.shards=5")),
-    (2, "method.split", train("method.split=[1, 1, 1, 1]")),
+    (2, "method.team_shares", train("method.team_shares=[1, 1, 1, 1]")),
     (2, "resolutions", train('method.name="mrmf"', "method.resolutions=[[2], [4]]")),
     (3, "in-the-way", train("run.folder=in-the-way")),
     (2, "full", train("run.folder=full")),

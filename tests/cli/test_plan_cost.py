@@ -1,5 +1,5 @@
-"""What `mrmf plan` says that a run costs is what the run's records count: training, validation, batch norms' new statistics and
-looks. So it is with what the baseline costs, beside which a saving is told."""
+"""What `mrmf plan` says that a run costs is what the run's records count: training, validation, batch norms' recalibration and
+probes. So it is with what the baseline costs, beside which a saving is told."""
 import json
 import re
 import unittest
@@ -41,8 +41,8 @@ class PlanCost(support.MrmfTest):
             "all of an epoch": (("training.precise_batch_norm=100",), 0),
             "may end after any epoch": ((*TWO, PRECISE, "training.early_stopping.patience=50"), 0),
             "dense models": ((*DENSE, PRECISE), 0),
-            "behind a front": ((*TWO, PRECISE, "method.top=front"), 0),
-            "a look": ((*TWO, PRECISE, "method.switch=slope", "method.look_epochs=2", "method.probe=0.5"), 0),
+            "behind a stem": ((*TWO, PRECISE, "method.top=stem"), 0),
+            "a probe": ((*TWO, PRECISE, "method.switch=slope", "method.probe_epochs=2", "method.probe=0.5"), 0),
             "auto": (("method.name=auto", "training.epochs=6"), 0),
         }
         for name, (keys, ranks) in cases.items():
@@ -50,7 +50,7 @@ class PlanCost(support.MrmfTest):
                 plan, counted = self.plan(*keys, ranks=ranks), self.counted(*keys, ranks=ranks) / epoch
                 self.assertAlmostEqual(plan["cost_epochs"] / counted, 1, delta=0.01)
                 self.assertTrue(plan["cost_complete"])
-                extra = plan["statistics_cost_epochs"] + plan["looks_cost_epochs"]
+                extra = plan["statistics_cost_epochs"] + plan["probes_cost_epochs"]
                 self.assertEqual(extra > 0.02 * counted, name != "plain", "nothing is left out that would not be seen")
 
     def test_the_saving_is_told_of_both_costs(self):
@@ -61,7 +61,7 @@ class PlanCost(support.MrmfTest):
         self.assertGreater(baseline, 6.05)
         saved = 100 * (1 - plan["cost_epochs"] / plan["baseline_cost_epochs"])
         self.assertRegex(text, rf"baseline of training.epochs = 6: {baseline:.2f}, so {saved:.0f} % are saved")
-        self.assertIn(f"; {plan['statistics_cost_epochs']:.2f} of them for new statistics of batch norms\n", text)
+        self.assertIn(f"; {plan['statistics_cost_epochs']:.2f} of them for the recalibration of batch norms\n", text)
 
     def test_it_says_what_it_leaves_out_where_no_data_tell_how_many_samples_there_are(self):
         def costs(*keys):
@@ -69,16 +69,16 @@ class PlanCost(support.MrmfTest):
             return re.search(r"(?m)^cost: .*", text)[0]
 
         self.assertTrue(costs().endswith("on samples of 64x3"))
-        self.assertTrue(costs(PRECISE).endswith("; without new statistics of batch norms, because the number of samples is not "
+        self.assertTrue(costs(PRECISE).endswith("; without recalibration of batch norms, because the number of samples is not "
                                                 "known (--samples)"))
-        looks = costs(*TWO, "method.switch=slope")
-        self.assertTrue(looks.endswith("; without looks, because the number of samples is not known (--samples)"))
-        self.assertIn("cost: at most ", looks)
+        probes = costs(*TWO, "method.switch=slope")
+        self.assertTrue(probes.endswith("; without probes, because the number of samples is not known (--samples)"))
+        self.assertIn("cost: at most ", probes)
 
         def counted():
             return re.search(r"(?m)^cost: .*", self.mrmf("plan", "--sample", "64x3", "--samples", "64", *self.words((PRECISE,))))[0]
 
-        self.assertIn("for new statistics of batch norms", counted())
+        self.assertIn("for the recalibration of batch norms", counted())
         self.assertNotIn("is not known", counted())
 
     def test_a_schedule_by_hand_is_set_beside_the_baseline(self):

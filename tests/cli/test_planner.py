@@ -152,7 +152,7 @@ class Planner(support.MrmfTest):
             (stage,) = split["stages"]
             self.assertAlmostEqual(split["seconds"], max(stage["dense_seconds"], stage["coarse_seconds"]), places=12)
         text = self.mrmf(*words, "4")
-        self.assertIn(f"  method.split = {splits[0]['split']}\n", text)
+        self.assertIn(f"  method.team_shares = {splits[0]['split']}\n", text)
         self.assertIn("stage 1 dense", text)
         self.assertNotIn("one grid for the whole run", text)
         self.write("chosen.toml", self.mrmf(*words, "2", "--toml"))

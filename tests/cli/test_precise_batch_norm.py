@@ -1,4 +1,4 @@
-"""training.precise_batch_norm: new statistics where a phase may end, the same on any number of ranks and however read."""
+"""training.precise_batch_norm: recalibration where a phase may end, the same on any number of ranks and however read."""
 import unittest
 
 import numpy as np

@@ -225,7 +225,7 @@ touch $folder/epochs.jsonl
         self.assertTrue(saved.exists())
         pathlib.Path(self.path("stop")).unlink()
         self.assertTrue(self.train())
-        self.assertTrue(saved.exists())  # mrmf had it to go on from
+        self.assertTrue(saved.exists())  # mrmf had it to resume from
         (self.run_folder / "result.json").unlink()
         self.assertTrue(self.train("training.epochs=2"))
         self.assertFalse(saved.exists())

@@ -136,10 +136,10 @@ class Scores(support.MrmfTest):
         config = self.config("noval.h5", "stages")
         mrmf = ("--set", "method.name=mrmf", "--set", "method.resolutions=[[2,2],[1,1]]", "--set", "model.cut=head", "--set",
                 "training.epochs=2")
-        for run, ranks, more in (("best", 0, ("--set", "method.handover=best")),
+        for run, ranks, more in (("best", 0, ("--set", "method.transfer=best")),
                                  ("slope", 0, ("--set", "method.switch=slope", "--set", "method.top=interpolated", "--set",
-                                               "method.look_epochs=1")),
-                                 ("teams", 2, ("--set", "method.teams=concurrent", "--set", "method.split=[1,1]"))):
+                                               "method.probe_epochs=1")),
+                                 ("teams", 2, ("--set", "method.teams=concurrent", "--set", "method.team_shares=[1,1]"))):
             output = self.mrmf("train", config, *mrmf, *more, "--set", f"run.folder={run}", ranks=ranks)
             self.assertNotIn("nan", output)
             self.assertTrue(all(e["validation_loss"] is None for e in self.lines(run + "/epochs.jsonl")))

@@ -63,7 +63,7 @@ class ShardReplicas(support.MrmfTest):
     def test_teams_of_equal_batches_are_equal(self):
         support.make_data(self.path("data.h5"), train=103, validation=41)
         self.config(replace=[support.MRMF_METHOD])
-        words = ["--set", "method.teams=concurrent", "--set", "method.split=[1, 1]"]
+        words = ["--set", "method.teams=concurrent", "--set", "method.team_shares=[1, 1]"]
         self.assertEqual(self.train("r4", *words, ranks=4), self.train("r2", *words, ranks=2))
 
     def test_shards_that_the_ranks_cannot_share_are_refused(self):

@@ -32,7 +32,7 @@ class MoreEpochs(Starts):
             self.train("run", "--set", "training.epochs=4", *words, "--overwrite")
             output = self.more("run", 6)
             self.assertIn("continues in stage 1 (baseline, resolution [1]), after 4 epochs", output)
-            self.assertIn("goes on until 6 epochs are done", output)
+            self.assertIn("continues until 6 epochs are done", output)
             self.same_models("run", "six")
             losses = [[e["train_loss"] for e in self.lines(run + "/epochs.jsonl")] for run in ("run", "six")]
             self.assertEqual(*losses)
@@ -65,7 +65,7 @@ class MoreEpochs(Starts):
         # As many epochs as training.epochs says, which is not what the last phase has.
         self.more("run", 4)
         self.assertEqual(self.result("run")["stages"][-1]["epochs"], 4)
-        self.assertIn("go on for more epochs: mrmf train --continue run --set training.epochs=...",
+        self.assertIn("continue for more epochs: mrmf train --continue run --set training.epochs=...",
                       self.fails(2, "train", "config.toml", message="run.folder: run holds a finished run"))
 
     def test_phases_of_one_number_of_epochs_keep_it_in_training(self):
@@ -82,7 +82,7 @@ class MoreEpochs(Starts):
     def test_a_curve_goes_on_along_its_new_length(self):
         self.train("run", "--set", "training.optimizer.rule=cosine", "--set", "training.epochs=4")
         self.train("six", "--set", "training.optimizer.rule=cosine", "--set", "training.epochs=6")
-        self.assertIn("its cosine rate goes on along the curve of that length", self.more("run", 6))
+        self.assertIn("its cosine rate continues along the curve of that length", self.more("run", 6))
         rates = [[e["learning_rate"] for e in self.lines(run + "/epochs.jsonl")] for run in ("run", "six")]
         self.assertEqual(rates[0][4:], rates[1][4:])
         self.assertNotEqual(rates[0][:4], rates[1][:4])

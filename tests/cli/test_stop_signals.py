@@ -1,4 +1,4 @@
-"""Signals of batch systems and terminals: real ones to real runs, which save, end with 75 and go on where they were."""
+"""Signals of batch systems and terminals: real ones to real runs, which save, end with 75 and continue where they were."""
 import os
 import pty
 import re

@@ -1,4 +1,4 @@
-"""Ranks that are stopped for longer than run.timeout, as batch systems suspend a job, and go on."""
+"""Ranks that are stopped for longer than run.timeout, as batch systems suspend a job, and continue."""
 import os
 import shutil
 import signal
@@ -81,7 +81,7 @@ class Suspended(support.MrmfTest):
             process, pids = self.start(2, *words)
             self.stop([pids[stopped]])
             self.assertEqual(self.wait_for_words(process, "is stopped"), f"mrmf: rank {stopped} (process {pids[stopped]}) is "
-                             f"stopped; the others wait until it goes on (kill -CONT {pids[stopped]})")
+                             f"stopped; the others wait until it continues (kill -CONT {pids[stopped]})")
             time.sleep(LIMIT / 2)
             self.goes_on(process, [pids[stopped]])
             self.assertEqual(self.ends(process).count("is stopped"), 1)

@@ -1,4 +1,4 @@
-"""method.switch = "slope": a coarse phase ends when it stops paying, and what its last look has trained is kept."""
+"""method.switch = "slope": a coarse phase ends when it stops paying, and what its last probe has trained is kept."""
 import json
 
 import h5py
@@ -40,8 +40,8 @@ class Switch(support.MrmfTest):
     def test_it_leaves_a_coarse_phase_that_learns_no_more_and_stays_in_one_that_does(self):
         epochs, phases, _ = self.train("stale", *STALE)
         self.assertEqual(phases, [(4, "slope"), (2, "epochs")])
-        self.assertEqual(self.read("stale/log.txt").count("look after coarse epoch"), 2)
-        # Both looks validate. What the first one trained is lost; what the second one did begins the last phase.
+        self.assertEqual(self.read("stale/log.txt").count("probe after coarse epoch"), 2)
+        # Both probes validate. What the first one trained is lost; what the second one did begins the last phase.
         gflop = [gflop for _, _, gflop in epochs]
         self.assertEqual(gflop[0], gflop[2])
         self.assertGreater(gflop[3], gflop[2])
@@ -54,10 +54,10 @@ class Switch(support.MrmfTest):
 
         _, phases, _ = self.train("lively", *LIVELY)
         self.assertEqual(phases, [(8, "epochs"), (2, "epochs")])
-        self.assertEqual(self.read("lively/log.txt").count("look after coarse epoch"), 3)
+        self.assertEqual(self.read("lively/log.txt").count("probe after coarse epoch"), 3)
 
-    def test_looks_change_nothing_of_the_coarse_model_nor_of_what_follows(self):
-        # The same run with four coarse epochs fixed: handed over in the same place, it ends with the same model.
+    def test_probes_change_nothing_of_the_coarse_model_nor_of_what_follows(self):
+        # The same run with four coarse epochs fixed: transferred in the same place, it ends with the same model.
         _, _, by_slope = self.train("slope", *STALE)
         epochs, _, fixed = self.train("fixed", *STALE, "--set", "method.switch=epochs", "--set",
                                       "method.stop.coarse.epochs=4")
@@ -77,7 +77,7 @@ class Switch(support.MrmfTest):
             self.kill_after(epochs, "train", "config.toml", "--set", "run.folder=run", *words)
         self.assertEqual(self.train("run", *words), straight)
 
-    def test_a_stop_after_the_last_look_repeats_its_training(self):
+    def test_a_stop_after_the_last_probe_repeats_its_training(self):
         # The coarse phase's end is saved, and nothing of the last phase: continued from there, the probe is made again.
         straight = self.train("straight", *STALE)
         words = (*STALE, "--set", "run.checkpoint.epochs=1")
@@ -95,7 +95,7 @@ class Switch(support.MrmfTest):
         self.assertTrue(json.loads(self.mrmf("plan", "config.toml", "--json"))["may_end_early"])
 
     def test_what_it_does_not_go_with_is_refused(self):
-        for words in (("method.top=dense",), ("method.resolutions=[[4],[2],[1]]",), ("method.handover=best",),
+        for words in (("method.top=dense",), ("method.resolutions=[[4],[2],[1]]",), ("method.transfer=best",),
                       ("method.curve=run",)):
             self.fails(2, "plan", "config.toml", *(w for word in words for w in ("--set", word)),
                        message='method.switch = "slope"')

@@ -207,7 +207,7 @@ target = { validation_dice = 0.9 }"""
             file["y"][:] = np.minimum(file["y"][:], 1)
         output = self.mrmf("train", "config.toml", "--overwrite", "--set", "training.epochs=1")
         self.assertIn("warning: class 2 never occurs in the training labels ('y')", output)
-        teams = ["method.name=mrmf", "method.resolutions=[[2],[1]]", "method.teams=concurrent", "method.split=[1,1]",
+        teams = ["method.name=mrmf", "method.resolutions=[[2],[1]]", "method.teams=concurrent", "method.team_shares=[1,1]",
                  "training.epochs=1"]
         output = self.mrmf("train", "config.toml", "--overwrite", *[w for t in teams for w in ("--set", t)], ranks=2)
         self.assertEqual(output.count("warning: class 2 never occurs in the training labels ('y')"), 1)

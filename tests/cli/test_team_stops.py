@@ -1,4 +1,4 @@
-"""Two teams at once that are stopped, or lose a rank; and the run that goes on from there."""
+"""Two teams at once that are stopped, or lose a rank; and the run that continues from there."""
 import json
 import os
 import shutil
@@ -69,7 +69,7 @@ class TeamStops(support.MrmfTest):
 
     @unittest.mock.patch.dict(os.environ, support.hangs_when_told())
     def test_a_rank_that_hangs_while_its_team_waits(self):
-        words = ["method.split=[1, 2]", "method.stop.coarse.epochs=1", "method.stop.dense.epochs=1000000", "run.timeout=4"]
+        words = ["method.team_shares=[1, 2]", "method.stop.coarse.epochs=1", "method.stop.dense.epochs=1000000", "run.timeout=4"]
         for rank in (0, 1):
             run = f"run{rank}"
             code, output = self.interrupt(
@@ -79,7 +79,7 @@ class TeamStops(support.MrmfTest):
             self.assertIn("has not ended within 4 s; another rank hangs", output)
 
     def test_signals_and_kills_in_both_teams(self):
-        words = ["method.split=[1, 1]", "method.stop.coarse.epochs=60", "method.stop.dense.epochs=30",
+        words = ["method.team_shares=[1, 1]", "method.stop.coarse.epochs=60", "method.stop.dense.epochs=30",
                  "training.batch=12", "run.checkpoint.epochs=2"]
         self.train("straight", words, ranks=4)
 
@@ -99,7 +99,7 @@ class TeamStops(support.MrmfTest):
         self.assertEqual({"step-1.h5", "step-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))
         self.assertFalse(os.path.exists(self.path("run/result.json")))
         goes_on()
-        for rank in (1, 2):  # of the coarse and of the dense team: in either case the job ends, and goes on from what is there
+        for rank in (1, 2):  # of the coarse and of the dense team: in either case the job ends, and continues from what is there
             shutil.rmtree(self.path("run"))
             code, output = self.interrupt("run", words, 4, both, self.kill_rank(rank))
             self.assertNotIn(code, (0, 75), output)

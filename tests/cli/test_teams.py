@@ -23,7 +23,7 @@ class Teams(support.MrmfTest):
         return self.mrmf("train", "config.toml", "--set", f"run.folder={run}", *words, **options)
 
     def test_uneven_teams_leave_one_complete_record_in_order(self):
-        output = self.train("run", "--set", "method.split=[3, 2]", ranks=5)
+        output = self.train("run", "--set", "method.team_shares=[3, 2]", ranks=5)
         stages = self.lines("run/stages.jsonl")
         self.assertEqual([(s["stage"], s["role"], s["epochs"], s["last"]["ranks"]) for s in stages],
                          [(1, "coarse", 2, 2), (1, "dense", 1, 3), (2, "coarse", 2, 2), (2, "dense", 1, 3),
@@ -75,7 +75,7 @@ class Teams(support.MrmfTest):
 
     def test_an_error_in_one_team_ends_the_job(self):
         # The dense team's loss is not finite; the coarse team would train on.
-        output = self.fails(4, "train", "config.toml", "--set", "method.split=[2, 1]", "--set",
+        output = self.fails(4, "train", "config.toml", "--set", "method.team_shares=[2, 1]", "--set",
                             "method.dense.learning_rate=1e30", "--set", "training.optimizer.name=sgd", "--set",
                             "method.stop.coarse.epochs=1000000", "--set", "method.stop.coarse.threshold=1e-30",
                             "--set", "method.stop.coarse.patience=1000000", message="stage 1 (dense", ranks=3)
@@ -84,7 +84,7 @@ class Teams(support.MrmfTest):
     def test_more_ranks_than_samples(self):
         support.make_data(self.path("data.h5"), train=4, validation=41)
         words = ["--set", "training.batch=1", "--set", "method.coarse.batch=2"]  # a batch norm needs two
-        self.fails(2, "train", "config.toml", *words, "--set", "method.split=[4, 1]", ranks=5,
+        self.fails(2, "train", "config.toml", *words, "--set", "method.team_shares=[4, 1]", ranks=5,
                    message="4 samples cannot be cut into 5 shards; use fewer ranks or shards, or more data")
         self.fails(2, "train", "config.toml", *words, "--set", "method.teams=sequential", ranks=5,
                    message="4 samples cannot be cut into 5 shards; use fewer ranks or shards, or more data")
@@ -93,24 +93,24 @@ class Teams(support.MrmfTest):
     def test_both_teams_share_a_nodes_memory(self):
         # 138 samples of 64 x 3 float32 and their averaged copies are about 0.2 MB for each team of one rank.
         for budget, kept in (("0.5e-3", "float32 in memory"), ("0.3e-3", "float32 streamed")):
-            output = self.train("run", "--overwrite", "--set", "method.split=[1, 1]", "--set", f"data.memory={budget}",
+            output = self.train("run", "--overwrite", "--set", "method.team_shares=[1, 1]", "--set", f"data.memory={budget}",
                                 ranks=2)
             for role in ("coarse", "dense"):
                 self.assertIn(f"data of the {role} team: {kept}", output)
 
     def test_bad_splits_are_refused_before_anything_is_written(self):
         for ranks, words, message in (
-                (4, ["method.split=[3, 2]"], "method.split = [3, 2] does not fit 4 ranks; use 5 or a multiple"),
-                (1, ["method.split=[1, 1]"], "needs a rank for each of two teams"),
-                (2, ["method.split=[1, 0]"], "method.split is 0; it must be an integer of at least 1"),
+                (4, ["method.team_shares=[3, 2]"], "method.team_shares = [3, 2] does not fit 4 ranks; use 5 or a multiple"),
+                (1, ["method.team_shares=[1, 1]"], "needs a rank for each of two teams"),
+                (2, ["method.team_shares=[1, 0]"], "method.team_shares is 0; it must be an integer of at least 1"),
                 (1, [], "method.teams = \"concurrent\" needs a rank for each of two teams, and this run has 1; start it "),
                 (3, ["run.ranks=32"], "run.ranks = 32, and this run has 3 ranks"),
                 (0, ["run.ranks=2", "method.teams=sequential"], "start it with mpirun -n 2 (srun -n 2), or set run.ranks"),
                 (2, ["method.join=true"], "--set method.join=true: method.join = true is no longer there"),
-                (2, ["method.split=[1, 1]", "training.batch=98"], "the coarse team of stage 1, 1 of 2 ranks: batch = 98"),
-                (4, ["method.split=[3, 1]", "data.shards=4", "training.batch=8"],
+                (2, ["method.team_shares=[1, 1]", "training.batch=98"], "the coarse team of stage 1, 1 of 2 ranks: batch = 98"),
+                (4, ["method.team_shares=[3, 1]", "data.shards=4", "training.batch=8"],
                  "data.shards = 4 is not a multiple of the 3 ranks"),
-                (2, ["method.split=[1, 1]", "method.top=fresh"], "method.teams")):
+                (2, ["method.team_shares=[1, 1]", "method.top=fresh"], "method.teams")):
             with self.subTest(message):
                 sets = [word for one in words for word in ("--set", one)]
                 self.fails(2, "train", "config.toml", *sets, message=message, ranks=ranks)
@@ -198,7 +198,7 @@ class Scaling(support.MrmfTest):
         with open(self.path("tables.json"), encoding="utf-8") as file:
             tables = json.load(file)
         for latency, per_byte, grid in ((1.0, 0.0, "1"), (0.0, 1e-3, "2")):
-            for team in tables["teams"]:  # messages are dear, or sums of gradients: those of cut weights are fewer
+            for team in tables["teams"]:  # messages are dear, or sums of gradients: those of row-parallel weights are fewer
                 team["message_by_byte"] = {"latency": latency, "per_unit": 0.0}
                 team["sum_by_byte"] = team["update_sum_by_byte"] = {"latency": 0.0, "per_unit": per_byte}
             self.write("tables.json", json.dumps(tables))

@@ -1,4 +1,4 @@
-"""`mrmf tune`: many trials coarse, few at full resolution; the same on any number of ranks; a second call goes on."""
+"""`mrmf tune`: many trials coarse, few at full resolution; the same on any number of ranks; a second call continues."""
 import json
 import os
 import re
@@ -58,7 +58,7 @@ class Tune(support.MrmfTest):
         self.assertEqual(self.mrmf("tune", "config.toml", "--batches", "16", "--folder", "two", "--dry-run", *words), price)
         self.assertFalse(os.path.exists(self.path("two")))
         precise = self.mrmf("tune", "config.toml", "--batches", "16", "--dry-run", "--set", "training.precise_batch_norm=2", *words)
-        self.assertEqual(precise, price + "new statistics of batch norms come on top (training.precise_batch_norm)\n")
+        self.assertEqual(precise, price + "the recalibration of batch norms comes on top (training.precise_batch_norm)\n")
         found = json.loads(self.mrmf("tune", "config.toml", "--batches", "16", "--dry-run", "--json", *words))
         self.assertEqual([rung["trials"] for rung in found["rungs"]], [6, 2, 2])
         self.assertAlmostEqual(found["cost_epochs"], sum(rung["trials"] * rung["cost_epochs"] for rung in found["rungs"]))

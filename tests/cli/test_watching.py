@@ -77,7 +77,7 @@ class Watching(support.MrmfTest):
         return process.returncode, output
 
     def test_event_file_of_two_teams(self):
-        self.mrmf("train", "config.toml", *TENSORBOARD, "--set", "method.teams=concurrent", "--set", "method.split=[1,1]",
+        self.mrmf("train", "config.toml", *TENSORBOARD, "--set", "method.teams=concurrent", "--set", "method.team_shares=[1,1]",
                   "--set", "training.batch=8", ranks=2)
         self.assert_events("run")
         self.assertEqual(len(self.lines("run/epochs.jsonl")), 8)

@@ -19,7 +19,7 @@ std::vector<float> uniform(Rng& rng, Index count, double low = -1, double high =
 std::vector<float> exact(Rng& rng, Index count);
 
 /// Stands for two ranks with the same values.
-class Twice final : public AllReduce {
+class TwoEqualRanks final : public AllReduce {
  public:
   void sum(std::span<double> values) override {
     for (double& v : values) v *= 2;

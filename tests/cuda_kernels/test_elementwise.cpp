@@ -167,7 +167,7 @@ TEST_CASE("cuda kernels: sums and clipping are the reference's, at any length an
 
 TEST_CASE("cuda kernels: clipping by the norm of what ranks count is the reference's") {
   Rng rng(13);
-  Twice ranks;
+  TwoEqualRanks ranks;
   const std::vector<float> start = uniform(rng, 70001);
   const auto parts = [](std::vector<float>& x) {
     const Span all = x;

@@ -58,8 +58,8 @@ void compare(const Case& with, const cuda::Storage& storage, Index rows, Index m
   const std::vector<float> y = exact(rng, shape.count()), target = targets(with, rng, rows);
   Step step;
   step.loss_weight = 0.125F;
-  Twice other_half;
-  if (shared) step.share = 0.5F, step.of_sample = &other_half;
+  TwoEqualRanks other_half;
+  if (shared) step.share = 0.5F, step.sample_sum = &other_half;
   const cuda::StepBlock block = cuda::StepBlock::of(step);
   std::vector<float> expected_dy(y.size());
   float expected = 0, sum = 77, again = 78;
@@ -75,7 +75,7 @@ void compare(const Case& with, const cuda::Storage& storage, Index rows, Index m
   work.rows = rows;
   work.step = &block;
   work.scratch = scratch.data();
-  work.of_sample = step.of_sample;
+  work.sample_sum = step.sample_sum;
   if (!with.settings.class_weights.empty()) work.class_weights = with.settings.class_weights.data();
   cuda::loss({nullptr, storage}, work, stored.data(), target.data(), dy.data(), &sum);
   cuda::loss({nullptr, storage}, work, stored.data(), target.data(), nullptr, &again);

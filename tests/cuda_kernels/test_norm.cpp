@@ -46,7 +46,7 @@ struct NormRun {
   Index n;
   Shape in{n, c.settings.in, c.settings.norm.channels, 3};
   Shape out{n, c.settings.pool ? c.settings.pool->out() : in.spatial, in.channels, 3};
-  Twice twice{};
+  TwoEqualRanks twice{};
   AllReduce* ranks() { return c.two_ranks ? &twice : nullptr; }
 
   void device(NormState& s, ConstSpan x, ConstSpan dy) {
@@ -70,7 +70,7 @@ struct NormRun {
     const auto op = c.plain ? backend->norm(c.settings.norm, n) : backend->norm_relu_pool(c.settings, n);
     Step step;
     step.training = c.training;
-    step.ranks = ranks();
+    step.team_sum = ranks();
     op->forward(step, {in, x}, s.memory(), {out, s.y});
     if (c.training) op->backward(step, {in, x}, {out, dy}, s.memory(), s.dgamma, s.dbeta, {in, s.dx});
   }

@@ -29,7 +29,7 @@ std::vector<double> scratch_of(std::size_t bytes) { return std::vector<double>(b
 TEST_CASE("cuda kernels: group norm is the reference's, for any number of samples up to the largest") {
   Rng rng(5);
   constexpr Index most = 70;
-  Twice other_half;  // of each sample, on another rank
+  TwoEqualRanks other_half;  // of each sample, on another rank
   for (const GroupNormSettings& s :
        {GroupNormSettings{12, 4, 300}, GroupNormSettings{10, 2, 17}, GroupNormSettings{96, 1, 1},
         GroupNormSettings{3, 3, 4000}, GroupNormSettings{12, 4, 300, 1e-5F, 600},
@@ -45,12 +45,12 @@ TEST_CASE("cuda kernels: group norm is the reference's, for any number of sample
         Statistics want(rng, s, n), got = want;
         const auto op = reference->group_norm(s, n);
         Step step;
-        step.of_sample = s.of_sample > 0 ? &other_half : nullptr;
+        step.sample_sum = s.sample_positions > 0 ? &other_half : nullptr;
         op->forward(step, {shape, x}, want.memory(), {shape, y});
         op->backward(step, {shape, x}, {shape, dy}, want.memory(), want.dgamma, want.dbeta, {shape, dx});
 
         std::vector<double> scratch = scratch_of(cuda::group_norm_bytes(storage, s, most));
-        const cuda::GroupNormWork norm{{nullptr, storage}, s, scratch.data(), step.of_sample};
+        const cuda::GroupNormWork norm{{nullptr, storage}, s, scratch.data(), step.sample_sum};
         const Stored stored_x(storage, shape, x), stored_dy(storage, shape, dy);
         Stored stored_y(storage, shape), stored_dx(storage, shape);
         cuda::group_norm_forward(norm, n, stored_x.data(), got.memory(), stored_y.data());
@@ -70,11 +70,11 @@ TEST_CASE("cuda kernels: group norm is the reference's, for any number of sample
 
 TEST_CASE("cuda kernels: group norm of values far from zero keeps their deviation") {
   Rng rng(6);
-  Twice other_half;
+  TwoEqualRanks other_half;
   for (const bool shared : {false, true}) {
     const GroupNormSettings s{8, 2, 500, 1e-5F, shared ? 1000 : 0};
     Step step;
-    step.of_sample = shared ? &other_half : nullptr;
+    step.sample_sum = shared ? &other_half : nullptr;
     const Shape shape{3, {1, 1, s.positions}, s.channels, 1};
     std::vector<float> x = uniform(rng, shape.count()), y(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += i % 8 < 4 ? 3000.0F : -500.0F;
@@ -83,7 +83,7 @@ TEST_CASE("cuda kernels: group norm of values far from zero keeps their deviatio
     std::vector<double> scratch = scratch_of(cuda::group_norm_bytes(float_storage, s, 3));
     const Stored stored_x(float_storage, shape, x);
     Stored stored_y(float_storage, shape);
-    cuda::group_norm_forward({{nullptr, float_storage}, s, scratch.data(), step.of_sample}, 3, stored_x.data(),
+    cuda::group_norm_forward({{nullptr, float_storage}, s, scratch.data(), step.sample_sum}, 3, stored_x.data(),
                              got.memory(), stored_y.data());
     CHECK(distance(got.inverse, want.inverse) < 1e-5);
   }

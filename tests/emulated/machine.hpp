@@ -17,7 +17,7 @@ namespace mrmf::emulated {
 
 struct Capture;
 
-/// Queued work; false: it cannot go on yet (a collective that waits for a peer), so its stream stays blocked.
+/// Queued work; false: it cannot continue yet (a collective that waits for a peer), so its stream stays blocked.
 using Work = std::function<bool()>;
 
 /// One recording of an event, or a point in a stream that another one waits for.

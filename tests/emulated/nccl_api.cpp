@@ -29,7 +29,7 @@ struct Group {
     bool messages = false;
   };
   std::vector<Launch> launches;
-  /// Messages of one communicator on one stream: they go on side by side.
+  /// Messages of one communicator on one stream: they continue side by side.
   struct Talk {
     std::shared_ptr<Communicator> communicator;
     cudaStream_t stream;

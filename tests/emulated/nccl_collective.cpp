@@ -93,7 +93,7 @@ bool Operation::finish() {
 
 bool Operation::advance() {
   Communicator& c = *communicator_;
-  if (const Turn turn = c.turn(this); turn != Turn::go) return turn == Turn::over && finish();
+  if (const CallState turn = c.turn(this); turn != CallState::go) return turn == CallState::over && finish();
   while (done_ < call_.count)
     if (!advance_chunk()) return c.state() == ncclInvalidUsage ? finish() : false;
   return finish();

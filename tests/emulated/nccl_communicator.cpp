@@ -186,13 +186,13 @@ void Communicator::finalize() {
   if (own().presence == Presence::here) own().presence = Presence::left;
 }
 
-Turn Communicator::turn(const void* call) {
-  if (aborted()) return stuck_collectives() ? Turn::wait : Turn::over;
-  if (state() == ncclInvalidUsage) return Turn::over;  // ranks called different things: the result is void
-  if (state() != ncclSuccess) return Turn::wait;       // a peer is gone: the kernel waits until the abort
-  if (active && active != call) return Turn::wait;
+CallState Communicator::turn(const void* call) {
+  if (aborted()) return stuck_collectives() ? CallState::wait : CallState::over;
+  if (state() == ncclInvalidUsage) return CallState::over;  // ranks called different things: the result is void
+  if (state() != ncclSuccess) return CallState::wait;       // a peer is gone: the kernel waits until the abort
+  if (active && active != call) return CallState::wait;
   active = call;
-  return Turn::go;
+  return CallState::go;
 }
 
 void Communicator::abort() {

@@ -22,10 +22,10 @@ struct Identity {
 };
 
 /// What a collective or a group of messages in a stream does next: it works, waits, or is over without a result.
-enum class Turn { go, wait, over };
+enum class CallState { go, wait, over };
 
 /// One rank of a communicator. A thread of its own brings up the connection, looks after the peers' lives, and moves
-/// the device's work on where peers wait for it: a collective goes on without the host, as on a device.
+/// the device's work on where peers wait for it: a collective continues without the host, as on a device.
 class Communicator {
  public:
   explicit Communicator(Identity identity);
@@ -55,7 +55,7 @@ class Communicator {
   void abort();
 
   /// Whether a call in a stream may work now. It then is the one under way. Under the machine's lock.
-  Turn turn(const void* call);
+  CallState turn(const void* call);
   /// Used by collectives and messages, under the machine's lock: which one is under way, and collective chunks done so
   /// far.
   const void* active = nullptr;

@@ -17,7 +17,7 @@ bool Messages::finish() {
 
 bool Messages::advance() {
   Communicator& c = *communicator_;
-  if (const Turn turn = c.turn(this); turn != Turn::go) return turn == Turn::over && finish();
+  if (const CallState turn = c.turn(this); turn != CallState::go) return turn == CallState::over && finish();
   bool done = true;
   for (Transfer& transfer : transfers_) done = advance(transfer) && done;
   if (c.state() == ncclInvalidUsage) return finish();

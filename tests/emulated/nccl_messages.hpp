@@ -15,8 +15,8 @@ struct Transfer {
   std::size_t done = 0;
 };
 
-/// The messages of one group in a stream (or of a captured one, which runs many times). All go on side by side, a chunk
-/// at a time: a rank that sends does not wait until it has received, nor the other way round.
+/// The messages of one group in a stream (or of a captured one, which runs many times). All continue side by side, a
+/// chunk at a time: a rank that sends does not wait until it has received, nor the other way round.
 class Messages {
  public:
   Messages(std::shared_ptr<Communicator> communicator, std::vector<Transfer> transfers);

@@ -19,7 +19,7 @@ int unrecorded_engine();      ///< MRMF_EMULATED_UNRECORDED_ENGINE: this one can
 bool wrong_bias();            ///< MRMF_EMULATED_WRONG_BIAS=1: engines that add a bias compute something else
 /// MRMF_EMULATED_ZERO_RECORDED_GRADIENTS=1: cuDNN's dw is zero in recorded steps, that is behind other recorded work
 bool zero_recorded_gradients();
-bool stuck_collectives();  ///< MRMF_EMULATED_STUCK=1: a collective goes on after its communicator was aborted
+bool stuck_collectives();  ///< MRMF_EMULATED_STUCK=1: a collective continues after its communicator was aborted
 /// MRMF_EMULATED_TRACE: a file to which "engine N pass P input ADDRESS captured 0|1" is added for every execution;
 /// default none
 const char* trace_file();

@@ -68,7 +68,7 @@ bool becomes(const std::function<bool()>& condition) {
 
 }  // namespace
 
-TEST_CASE("a sum goes on although its host is busy elsewhere") {
+TEST_CASE("a sum continues although its host is busy elsewhere") {
   const ncclUniqueId id = new_id();
   constexpr std::size_t kCount = 100001;  // two chunks
   std::atomic<bool> first_done = false;
@@ -159,7 +159,7 @@ constexpr std::size_t kLong = 100001;  // floats: several chunks of a message
 
 }  // namespace
 
-TEST_CASE("messages of a group cross, and go on although a host is busy elsewhere") {
+TEST_CASE("messages of a group cross, and continue although a host is busy elsewhere") {
   const ncclUniqueId id = new_id();
   std::atomic<bool> first_done = false;
   on_ranks(2, [&](int r) {

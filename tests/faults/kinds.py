@@ -96,7 +96,7 @@ def killing(number, case):
 
 
 def wakes(running):
-    """A stopped process goes on after a while."""
+    """A stopped process continues after a while."""
     while not running.over():
         time.sleep(0.1)
         for pid in running.pids():

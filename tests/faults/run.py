@@ -181,7 +181,7 @@ class Trials:
         if done.code != 0:
             return [f"started again it ends with exit code {done.code}: {judge.tail(done)}"]
         after = judge.snapshot(folder)
-        # It goes on from what other data had trained.
+        # It continues from what other data had trained.
         other = fault.changes_input and any("checkpoints/step-" in name for name in before)
         return [f"started again: {what}" for what in
                 (*([] if other else self.result_problems(case, folder, before, done, plain)),

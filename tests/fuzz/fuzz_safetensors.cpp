@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/check.hpp"
-#include "src/exchange/safetensors.hpp"
+#include "src/export/safetensors.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes what reads other people's bytes: configurations, records, HDF5 files, safetensors. Usage: tests/fuzz/run.sh [BUILD] [SECONDS]:
 # seconds over all fuzzers (300). An input that breaks something is kept in BUILD/fuzz/broken and fails; it is tried again by
-# BUILD/fuzz/fuzz_NAME FILE. What was found interesting stays in BUILD/fuzz/corpus, where the next call goes on.
+# BUILD/fuzz/fuzz_NAME FILE. What was found interesting stays in BUILD/fuzz/corpus, where the next call continues.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:-build}") seconds=${2:-300}

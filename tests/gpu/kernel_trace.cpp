@@ -123,7 +123,7 @@ void finish() {
 
 }  // namespace
 
-/// The driver calls this before the program's first call of CUDA is done. 1: go on.
+/// The driver calls this before the program's first call of CUDA is done. 1: continue.
 extern "C" [[gnu::visibility("default")]] int InitializeInjection() {
   cuptiActivityRegisterCallbacks(request, complete);
   for (const CUpti_ActivityKind kind :

@@ -101,7 +101,7 @@ def facts(programs, work, variables, seconds, shared):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=variables)
     except subprocess.TimeoutExpired:
-        return "warned", f"mrmf doctor has not ended after {seconds:g} s; the check goes on"
+        return "warned", f"mrmf doctor has not ended after {seconds:g} s; the check continues"
     found = None
     try:
         found = json.loads(done.stdout)

@@ -141,7 +141,7 @@ class Install(unittest.TestCase):
         stopped.send_signal(signal.SIGINT)
         output = stopped.communicate(timeout=120)[0]
         self.assertEqual(stopped.returncode, 1, output)
-        self.assertIn("mytrain: stopped by a signal; the same call goes on with the run", output)
+        self.assertIn("mytrain: stopped by a signal; the same call continues the run", output)
 
     def test_a_program_outside_of_the_sources_trains_through_the_library(self):
         sources = self.work / "mytrain"

@@ -35,7 +35,7 @@ struct Runs {
 
   void check_same() {
     config.run.folder = folder.file("straight");
-    const Left straight = Starts(config, *backend, world).straight();
+    const FinalState straight = Starts(config, *backend, world).straight();
     config.run.folder = folder.file("interrupted");
     Starts many(config, *backend, world);
     many.signalled_rank = world.size() - 1;

@@ -183,7 +183,7 @@ TEST_CASE("comm: a rank that does not come ends the others' wait") {
   world.barrier();
 }
 
-TEST_CASE("comm: sums go on beside other calls, and end in any order") {
+TEST_CASE("comm: sums continue beside other calls, and end in any order") {
   Comm world = Comm::world();
   std::vector<float> a(300'000, 1.0F), b(7, 2.0F), none;
   PendingSum first = world.start_sum(std::span(a));

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "layers/exchange.hpp"
+#include "layers/halo_exchange.hpp"
 #include "src/config/presets.hpp"
 #include "src/run/whole_weights.hpp"
 #include "src/system/backend_choice.hpp"
@@ -94,8 +94,8 @@ Index halo_floats(const Network& network, const Grid& grid, int rank) {
   Index floats = 0;
   for (std::size_t i = 0; i < network.size(); ++i)
     if (!partition.at_hand(i, 0))
-      floats +=
-          exchanged_floats({network.output_numbered(i), grid, rank, partition.tensor(i), partition.layer(i).needs[0]});
+      floats += halo_exchange_floats(
+          {network.output_numbered(i), grid, rank, partition.tensor(i), partition.layer(i).needs[0]});
   return floats;
 }
 
@@ -104,9 +104,11 @@ struct InPlace {
   Index exchanges = 0, forward = 0, backward = 0;
   explicit InPlace(const Execution& execution) {
     for (const Unit& unit : execution.units) {
-      if (!unit.is_exchange()) continue;
+      if (!unit.is_halo_exchange()) continue;
       ++exchanges;
-      const auto within = [](const Place& a, const Place& b) { return a.first >= b.first && a.end() <= b.end(); };
+      const auto within = [](const ArenaSpan& a, const ArenaSpan& b) {
+        return a.first >= b.first && a.end() <= b.end();
+      };
       if (unit.reads[0] == 0) continue;
       if (within(execution.units[unit.reads[0] - 1].memory.output, unit.memory.output)) ++forward;
       if (within(unit.memory.dx[0].dx, unit.memory.dy)) ++backward;
@@ -163,13 +165,18 @@ struct Experiment {
     const std::vector<float> own_target = box_of(labels, target, here.output_box);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
     std::iota(ids.begin(), ids.end(), 0);
-    Step step{
-        .training = true, .seed = 1, .number = 5, .ids = ids, .ranks = ranks, .blocks = blocks, .of_sample = ranks};
+    Step step{.training = true,
+              .seed = 1,
+              .number = 5,
+              .ids = ids,
+              .team_sum = ranks,
+              .halo_messages = blocks,
+              .sample_sum = ranks};
     step.loss_weight = 0.5F;
     step.share = here.share;
     const Shape in = model.input().rows(rows), out = model.output().rows(rows);
     std::optional<CountedMessages> counted;
-    if (blocks != nullptr) step.blocks = &counted.emplace(*blocks);
+    if (blocks != nullptr) step.halo_messages = &counted.emplace(*blocks);
     Shape own_labels = out;
     own_labels.channels = labels.channels;
     Arena input = backend->allocate(backend->activation_floats(in));
@@ -177,7 +184,7 @@ struct Experiment {
     backend->write_activation(own_x, {in, input.span()});
     backend->write(own_target, own_labels_at.span());
     Step of_loss = step;
-    if (out.spatial == outputs_of.spatial) of_loss.of_sample = nullptr;  // every rank has all of it
+    if (out.spatial == outputs_of.spatial) of_loss.sample_sum = nullptr;  // every rank has all of it
     const auto loss_op = backend->loss(loss, out, labels.channels);
     std::vector<float> outputs(static_cast<std::size_t>(out.count()));
     model.prepare(rows);
@@ -194,7 +201,7 @@ struct Experiment {
       backend->read_activation(model.output(rows), outputs);
       backend->run(2, [&] {
         model.backward(step, {in, input.span()},
-                       {.ranks = ranks, .bucket = 1});  // one group: cut weights are nobody else's
+                       {.ranks = ranks, .bucket = 1});  // one group: row-parallel weights are nobody else's
       });
       if (counted) halo_returned = counted->take_received();
     }
@@ -202,7 +209,7 @@ struct Experiment {
     backend->read(model.loss(), {&results.loss, 1});
     std::vector<float> grads = WholeWeights{*backend, model.network(), model.layout(), &world}.read(model.grads());
     for (const Entry& entry : model.network().entries()) {
-      const Span own = part(grads, entry.params);
+      const Span own = span_at(grads, entry.params);
       results.grads.insert(results.grads.end(), own.begin(), own.end());
     }
     results.state.resize(model.state().size());
@@ -225,15 +232,15 @@ struct Experiment {
   /// With several rows, and with one, whose slabs are contiguous: in a model for two rows, which exchanges them in the
   /// general way, in place, and with convolutions that begin before messages have arrived.
   void check(const Extent& blocks, double tolerance = 2e-5) {
-    struct Way {
+    struct RowCase {
       Index rows, most_rows;
       bool ahead = false;
     };
     CAPTURE(blocks[0]);
     CAPTURE(blocks[1]);
     CAPTURE(blocks[2]);
-    const Way as_it_was{rows, settings.network.max_rows};
-    for (const Way& way : {as_it_was, Way{1, 2}, Way{1, 1}, Way{1, 1, true}}) {
+    const RowCase as_it_was{rows, settings.network.max_rows};
+    for (const RowCase& way : {as_it_was, RowCase{1, 2}, RowCase{1, 1}, RowCase{1, 1, true}}) {
       CAPTURE(way.rows);
       CAPTURE(way.most_rows);
       CAPTURE(way.ahead);

@@ -125,7 +125,7 @@ TEST_CASE("hdf5: one rank's exception unwinds past an open file without waiting 
     Hdf5Output file(target, Replace::nothing, world);
     file.create_dataset("x", {4});
     if (bad) throw DataError("this rank's own trouble");
-    world.barrier();  // the others go on, and would not meet the bad rank in a collective close
+    world.barrier();  // the others continue, and would not meet the bad rank in a collective close
     throw DataError("told by the bad rank");
   } catch (const DataError&) {
     caught = true;

@@ -62,8 +62,8 @@ TEST_CASE("shard replicas: all ranks leave the bits that one leaves alone, with 
     CAPTURE(global);
     Experiment experiment;
     experiment.config.training.global_batch_norm = global;
-    const Left alone = experiment.run("alone", experiment.alone, rows).straight();
-    const Left together = experiment.run("together", experiment.world, rows).straight();
+    const FinalState alone = experiment.run("alone", experiment.alone, rows).straight();
+    const FinalState together = experiment.run("together", experiment.world, rows).straight();
     CHECK(together.params == alone.params);
     CHECK(together.state == alone.state);
     if (experiment.world.root()) CHECK(together.losses == alone.losses);
@@ -72,7 +72,7 @@ TEST_CASE("shard replicas: all ranks leave the bits that one leaves alone, with 
 
 TEST_CASE("shard replicas: streamed, and stopped after every step, they leave the same bits") {
   Experiment experiment;
-  const Left straight = experiment.run("straight", experiment.world, 4).straight();
+  const FinalState straight = experiment.run("straight", experiment.world, 4).straight();
   experiment.config.data.load = LoadRule::stream;
   Starts many = experiment.run("interrupted", experiment.world, 4);
   CHECK(many.interrupted() == straight);
@@ -81,9 +81,9 @@ TEST_CASE("shard replicas: streamed, and stopped after every step, they leave th
 
 TEST_CASE("shard replicas: the threads that compute at a time do not matter") {
   Experiment experiment;
-  const Left one = experiment.run("one", experiment.world, 4).straight();
+  const FinalState one = experiment.run("one", experiment.world, 4).straight();
   experiment.backend = make_onednn_backend(3);
-  const Left three = experiment.run("three", experiment.world, 4).straight();
+  const FinalState three = experiment.run("three", experiment.world, 4).straight();
   experiment.backend = make_onednn_backend(1);
   CHECK(one == three);
 }
@@ -93,10 +93,10 @@ TEST_CASE("shard replicas: they learn what whole batches teach, with global batc
   Experiment experiment;
   experiment.config.training.optimizer.name = OptimizerKind::sgd;
   experiment.config.training.epochs = 2;
-  const Left shards = experiment.run("shards", experiment.world, 4).straight();
+  const FinalState shards = experiment.run("shards", experiment.world, 4).straight();
   Starts usual = experiment.run("usual", experiment.world, 4);
   usual.shard_replicas = false;
-  const Left batches = usual.straight();
+  const FinalState batches = usual.straight();
   for (std::size_t i = 0; i < shards.losses.size(); ++i)
     CHECK(shards.losses[i] == doctest::Approx(batches.losses[i]).epsilon(1e-5));
 }

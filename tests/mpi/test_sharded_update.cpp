@@ -40,10 +40,10 @@ struct Training {
   }
 
   /// This rank's parameters and moments after training; whether all ranks that should have the same do, then and in
-  /// the looks on the way; how much of other ranks' memory was mapped while it trained, and after.
+  /// the probes on the way; how much of other ranks' memory was mapped while it trained, and after.
   struct Numbers {
     std::vector<std::vector<float>> arenas;
-    bool same = false, same_in_looks = true;
+    bool same = false, same_in_probes = true;
     int mapped = 0, mapped_after = 0;
   };
   Numbers train(bool in_pieces, int blocks) {
@@ -63,14 +63,14 @@ struct Training {
     Comm same_block = world.split(world.rank() % blocks);
     Numbers numbers;
     Phase phase = plan.last;
-    phase.stop.look_epochs = 1;
-    const ProbeModel look = [&](ModelState& seen) {
-      numbers.same_in_looks = same_block.agree(hash_of(seen)) && numbers.same_in_looks;
+    phase.stop.probe_epochs = 1;
+    const ProbeModel probe = [&](ModelState& seen) {
+      numbers.same_in_probes = same_block.agree(hash_of(seen)) && numbers.same_in_probes;
       numbers.mapped = mapped_blocks();
-      return ProbeResult{.state = TrainState(phase), .halfway = 1, .end = 1, .second_gflop = 1};  // it goes on
+      return ProbeResult{.state = TrainState(phase), .halfway = 1, .end = 1, .second_gflop = 1};  // it continues
     };
     Trainer trainer(ctx, own.training);
-    trainer.train(model_state, phase, look);
+    trainer.train(model_state, phase, probe);
     numbers.mapped_after = mapped_blocks();
     numbers.same = same_block.agree(hash_of(model_state));
     for (const Span arena : arenas_of(model_state)) numbers.arenas.push_back(copy(arena));
@@ -122,7 +122,7 @@ TEST_CASE("sharded update: parameters and moments are those that every rank comp
         const Training::Numbers wanted = training.train(false, blocks), got = training.train(true, blocks);
         CHECK(wanted.same);
         CHECK(got.same);  // also the moments
-        CHECK(got.same_in_looks);
+        CHECK(got.same_in_probes);
         CHECK(wanted.mapped == 0);
         CHECK(got.mapped == (size <= 8 ? 2 * (size - 1) : 0));
         CHECK(got.mapped_after == 0);

@@ -53,7 +53,7 @@ TEST_CASE("slabs: an exchange brings every rank what is for it, and answers back
     counts.push_back(world.rank() + to);
     for (int i = 0; i < counts.back(); ++i) values.push_back(static_cast<float>(100 * world.rank() + 10 * to + i));
   }
-  const Exchange way(world, counts);
+  const AllToAll way(world, counts);
   CHECK(way.sent() == values.size());
   std::vector<float> arrived(way.received()), expected, back(way.sent());
   for (int from = 0; from < world.size(); ++from)
@@ -176,7 +176,7 @@ TEST_CASE("slabs: what two ranks tell each other is counted in ints") {
 
 TEST_CASE("slabs: an exchange wants both lengths as told") {
   Comm world = Comm::world();
-  const Exchange way(world, std::vector<int>(static_cast<std::size_t>(world.size()), 1));
+  const AllToAll way(world, std::vector<int>(static_cast<std::size_t>(world.size()), 1));
   std::vector<float> sent(way.sent() + 1), arrived(way.received());
   arrived.resize(arrived.size() - 1);  // the sum is right
   CHECK_THROWS_AS(way.send(sent, arrived), FaultError);

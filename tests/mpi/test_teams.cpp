@@ -78,7 +78,7 @@ TEST_CASE("teams: the fused model has the bottom and the top that its teams woul
     Comm& world = experiment.world;
     const int coarse_ranks = world.size() - dense_ranks;
     CAPTURE(dense_ranks);
-    experiment.config.method.split = {dense_ranks, coarse_ranks};
+    experiment.config.method.team_shares = {dense_ranks, coarse_ranks};
     experiment.config.method.finetune.learning_rate = 0.0;  // the finetuned model stays as it was fused
     Outcome at_once = experiment.run(world, TeamMode::concurrent);
     REQUIRE(at_once.phases.size() == 3);
@@ -109,7 +109,7 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
     Comm& world = experiment.world;
     Config& config = experiment.config;
     const int coarse_ranks = ranks - dense_ranks;
-    config.method.split = {dense_ranks, coarse_ranks};
+    config.method.team_shares = {dense_ranks, coarse_ranks};
     config.method.coarse.epochs = 3;  // the two optimizers' ages differ
     Outcome reset = experiment.run(world, TeamMode::concurrent);
     config.method.moments = Moments::carry;
@@ -169,12 +169,12 @@ TEST_CASE("teams: a run that stops after every optimizer step ends with the same
     CAPTURE(signalled);
     Experiment experiment({kQuarter, kHalf, kFull});
     experiment.config.method.teams = TeamMode::concurrent;
-    experiment.config.method.split = {ranks - 1, 1};
+    experiment.config.method.team_shares = {ranks - 1, 1};
     experiment.config.training.epochs = 1;
     experiment.config.method.moments = Moments::carry;  // their ages are saved, too
     Starts one = experiment.starts(), many = experiment.starts();
     many.signalled_rank = signalled;
-    const Left straight = one.straight(), interrupted = many.interrupted();
+    const FinalState straight = one.straight(), interrupted = many.interrupted();
     CHECK(many.count > 5);
     CHECK(straight.params == interrupted.params);
     CHECK(straight.state == interrupted.state);
@@ -185,7 +185,7 @@ TEST_CASE("teams: a run that stops after every optimizer step ends with the same
   }
 }
 
-TEST_CASE("teams: measured sizes are kept for the run that goes on, and not for another number of ranks") {
+TEST_CASE("teams: measured sizes are kept for the resumed run, and not for another number of ranks") {
   Experiment experiment({kHalf, kFull});
   std::filesystem::create_directories(experiment.config.run.folder + "/checkpoints");
   Comm& world = experiment.world;

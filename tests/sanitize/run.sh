@@ -29,7 +29,7 @@ build() {  # folder, flags, targets...
 plain() {
   build build-plain "-O0 -flto=auto -Wodr -Werror=odr" mrmf
   local script
-  for script in report front teams; do
+  for script in report stem teams; do
     echo "== $script"
     MRMF=$PWD/build-plain/mrmf "$python" "tests/cli/test_$script.py" "${quick[@]}"
   done

@@ -19,7 +19,7 @@ prepare() {
 
 
 def has_usr1(pid):
-    """Does SIGUSR1 wait for a stopped process to go on?"""
+    """Does SIGUSR1 wait for a stopped process to continue?"""
     pending = re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)
     return int(pending, 16) >> (signal.SIGUSR1 - 1) & 1
 
@@ -81,7 +81,7 @@ class JobTest(SubmitTest):
             os.kill(pid, signal.SIGSTOP)
 
     def signal_held(self, job):
-        """scancel --signal=USR1; then held ranks go on, once the job's two have the signal."""
+        """scancel --signal=USR1; then held ranks continue, once the job's two have the signal."""
         self.cluster.run("scancel", "--signal=USR1", job)
         self.cluster.wait("two ranks have the signal", lambda: sum(map(has_usr1, self.ranks())) == 2)
         for pid in self.ranks():
@@ -98,7 +98,7 @@ class JobTest(SubmitTest):
         return result
 
     def was_continued(self, run, log):
-        """The second attempt went on where the first one ended, and the model is the one of a run that nobody stopped."""
+        """The second attempt continued where the first one ended, and the model is the one of a run that nobody stopped."""
         self.assertIn("stopped; requeue 1 of at most", log)
         self.assertIn(f"{run}, attempt 2", log)
         result = self.is_complete(run)

@@ -54,7 +54,7 @@ class Jobs(JobTest):
 
     def test_cancelled_job_stays_away(self):
         job = self.start()
-        self.hold("run")  # scancel lets it go on, too
+        self.hold("run")  # scancel lets it continue, too
         self.cluster.run("scancel", job)
         self.wait_for_state(job, "CANCELLED")
         time.sleep(2)  # a requeue would have come with the end of the job's step

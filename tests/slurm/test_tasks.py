@@ -62,7 +62,7 @@ class Tasks(JobTest):
         self.write("config.toml", pathlib.Path(self.folder / "config.toml").read_text()
                    .replace("[run]\n", f"[run]\ntimeout = {LIMIT}\n"))
         job = self.start()
-        self.hold("run")  # so that it does not end meanwhile; Slurm lets it go on
+        self.hold("run")  # so that it does not end meanwhile; Slurm lets it continue
         self.cluster.run("scontrol", "suspend", job)
         self.cluster.wait("it is suspended", lambda: self.cluster.job(job).get("JobState") == "SUSPENDED")
         time.sleep(3 * LIMIT)

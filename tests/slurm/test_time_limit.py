@@ -8,7 +8,7 @@ from job_test import JobTest
 class TimeLimit(JobTest):
     def test_time_limit(self):
         # Slurm looks at time limits every 30 s, a busy one later. Until then the run stands still, so that it need not be
-        # longer than that; Slurm lets it go on as it sends the signal.
+        # longer than that; Slurm lets it continue as it sends the signal.
         job = self.start("--time=2", "--margin=30")
         self.wait_for_epochs("run")
         self.cluster.run("scancel", "--signal=STOP", job)

@@ -14,11 +14,11 @@
 namespace mrmf::test {
 
 /// What a run leaves, as far as it must not depend on how often it was stopped.
-struct Left {
+struct FinalState {
   std::vector<float> params, state;
   std::vector<double> losses;        ///< training and validation, and the rate, of every epoch
   std::vector<std::string> reasons;  ///< why the stages ended
-  bool operator==(const Left&) const = default;
+  bool operator==(const FinalState&) const = default;
 };
 
 class Starts {
@@ -33,13 +33,13 @@ class Starts {
   int signalled_rank = 0;       ///< who gets the signal; -1: every rank
   bool shard_replicas = false;  ///< as RunContext has it
 
-  Left straight() { return *start(false); }
-  Left interrupted() {
+  FinalState straight() { return *start(false); }
+  FinalState interrupted() {
     for (;;)
       if (auto left = start(true)) return *left;
   }
   /// One start; none where it was stopped.
-  std::optional<Left> start(bool stop) {
+  std::optional<FinalState> start(bool stop) {
     ++count;
     const Plan plan = make_plan(config_);
     Data data(config_, *team_);
@@ -55,15 +55,15 @@ class Starts {
     SaveTimes times(config_.run, signals);
     Saving saving{checkpoints, times};
     try {
-      return left(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving, shard_replicas}));
+      return final_state(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving, shard_replicas}));
     } catch (const Stopped&) {
       return {};
     }
   }
 
  private:
-  Left left(Outcome outcome) {
-    Left all;
+  FinalState final_state(Outcome outcome) {
+    FinalState all;
     seconds = outcome.seconds;
     Model& model = outcome.model_state.model;
     all.params.assign(model.params().begin(), model.params().end());

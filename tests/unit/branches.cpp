@@ -172,8 +172,8 @@ StepByStep step_by_step(Backend& backend, Model& model, const Step& step, ConstT
   std::vector<float> state(model.state().begin(), model.state().end());
   const auto buffers = [&](std::size_t i) -> LayerBuffers {
     const Entry& entry = network.entry(i);
-    return {step, part(model.params(), entry.params), part(result.grads, entry.params), part(state, entry.state),
-            caches[i].span()};
+    return {step, span_at(model.params(), entry.params), span_at(result.grads, entry.params),
+            span_at(state, entry.state), caches[i].span()};
   };
   const auto inputs = [&](std::size_t i) {
     std::vector<ConstTensor> list;
@@ -202,7 +202,7 @@ StepByStep step_by_step(Backend& backend, Model& model, const Step& step, ConstT
     }
     const ConstTensor of_y{y[i + 1].shape, gradient[i + 1]};
     if (entry.join != nullptr)
-      entry.join->split(of_y, dx);
+      entry.join->join_backward(of_y, dx);
     else
       entry.layer->backward(buffers(i), inputs(i)[0], y[i + 1], of_y, dx[0]);
     for (std::size_t k = 0; k < dx.size(); ++k) {

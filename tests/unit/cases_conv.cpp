@@ -69,7 +69,7 @@ LayerCases conv_cases() {
       {"2-D, 7->30, stride and zeros, a tap on zeros alone", image(5, 5, 4, 7),
        padded(conv(30, {1, 3, 4}, {1, 2, 3}), {0, 2, 0}, {0, 1, 3})},
       {"1-D, 12->90, taps apart, some on zeros alone", line(7, 6, 12), same(dilated(conv(90, {1, 1, 5}), {1, 1, 4}))},
-      // Windows that do not overlap, as a front has.
+      // Windows that do not overlap, as a stem has.
       {"1-D, 3->6, k2, stride 2, a rest", line(5, 13, 3), conv(6, {1, 1, 2}, {1, 1, 2})},
       {"2-D, 3->12, k2, stride 2, a rest", image(3, 7, 9, 3), conv(12, {1, 2, 2}, {1, 2, 2})},
       {"2-D, 3->10, k1x4, stride 1x4", image(3, 4, 12, 3), conv(10, {1, 1, 4}, {1, 1, 4})},

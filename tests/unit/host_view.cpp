@@ -158,7 +158,7 @@ class HostNorm final : public NormOp {
   template <class Use>
   void with_ranks(Step step, Use use) {
     std::optional<HostSum> sum;
-    if (step.ranks != nullptr) step.ranks = &sum.emplace(device_, *step.ranks);
+    if (step.team_sum != nullptr) step.team_sum = &sum.emplace(device_, *step.team_sum);
     device_.begin(step);
     use(step);
   }

@@ -15,9 +15,9 @@ namespace {
 
 constexpr float kGuardValue = -7.25e11F;
 
-Index total(const std::vector<Part>& parts) {
+Index total(const std::vector<NamedTensor>& parts) {
   Index count = 0;
-  for (const Part& part : parts) count += part.count();
+  for (const NamedTensor& part : parts) count += part.count();
   return count;
 }
 

@@ -75,7 +75,7 @@ struct NormStep {
   void run(Backend& backend, AllReduce* ranks) {
     const auto op = layer.make(backend);
     Step step;
-    step.ranks = ranks;
+    step.team_sum = ranks;
     const NormMemory memory{gamma, beta, running_mean, running_variance, mean, inverse};
     const Shape in = layer.in, out = layer.out();
     op->forward(step, {in, x}, memory, {out, y});

@@ -122,7 +122,7 @@ class Comparison {
     auto start = with_.at("parameters").begin();
     for (const Entry& entry : model_.network().entries()) {
       Index first = entry.params.first;
-      for (const Part& part : entry.footprint.params) {
+      for (const NamedTensor& part : entry.footprint.params) {
         REQUIRE(start->at("name") == entry.name + " " + part.name);
         REQUIRE(start->at("count") == part.count());
         visit(*start++, arena.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(part.count())));

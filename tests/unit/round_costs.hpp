@@ -24,16 +24,16 @@ class RoundCosts : public CostModel {
     return {pass, o.data_gradient ? 2 * pass : 0, o.parameters > 0 ? 3 * pass : 0};
   }
   CostSource source(const Operation& o, double) const override {
-    return o.exchange() ? CostSource::between : CostSource::measured;
+    return o.halo_exchange() ? CostSource::between : CostSource::measured;
   }
   double loss(double outputs) const override { return 0.01 * outputs; }
-  double messages(const std::vector<double>& bytes, const RankPlaces&) const override {
+  double messages(const std::vector<double>& bytes, const RankLayout&) const override {
     double seconds = 0;
     for (const double each : bytes) seconds += 1 + 1e-3 * each;
     return seconds;
   }
-  double gradient_sum(double, double, const RankPlaces& ranks) const override { return ranks.ranks > 1 ? 5 : 0; }
-  double small_sum(const RankPlaces& ranks) const override { return ranks.ranks > 1 ? 0.5 : 0; }
+  double gradient_sum(double, double, const RankLayout& ranks) const override { return ranks.ranks > 1 ? 5 : 0; }
+  double small_sum(const RankLayout& ranks) const override { return ranks.ranks > 1 ? 0.5 : 0; }
   double update(OptimizerKind, Index) const override { return 0.25; }
   double load(double bytes) const override { return 1e-3 * bytes; }
   double read(double bytes) const override { return bytes; }

@@ -198,7 +198,7 @@ TEST_CASE("plan: a network that is not trained takes no memory for what its kern
   Index operations = 0;
   const Seen seen = watch([&] {
     const Network network(*backend, settings.network);
-    operations = std::ssize(plan_execution(*backend, network, settings).units);
+    operations = std::ssize(build_execution(*backend, network, settings).units);
   });
   CHECK(operations > 5);
   CHECK(seen.ours.largest < 100'000);  // copies of the first convolution's input planes alone have 0.2 MB

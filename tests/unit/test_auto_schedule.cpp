@@ -21,7 +21,7 @@ const std::string kConvolutions =
 
 Config read(const std::string& text) {
   Config config = parse_config(text, "c.toml", {});
-  settle_axes(config.model.layers, 3);
+  resolve_axes(config.model.layers, 3);
   return config;
 }
 
@@ -66,16 +66,16 @@ TEST_CASE("auto: without the number of samples the choice rests on the arithmeti
 
 namespace {
 
-/// With a batch norm, and in this order: behind a front, handed over whole, with an interpolated top.
-struct Way {
+/// With a batch norm, and in this order: behind a stem, transferred whole, with an interpolated top.
+struct TransferCase {
   const char* layers;
   int axes;
   TopRule top;
 };
-const Way kWays[] = {
+const TransferCase kTransferCases[] = {
     {"layers = [{ type = \"conv\", filters = 4, kernel = 3, padding = \"same\" }, { type = \"batch_norm\" },\n"
      "  { type = \"average_pool\", window = 4 }, { type = \"flatten\" }, { type = \"dense\", units = 2 }]",
-     1, TopRule::front},
+     1, TopRule::stem},
     {"layers = [{ type = \"conv\", filters = 4, kernel = 3, padding = \"same\" }, { type = \"batch_norm\" },\n"
      "  { type = \"global_average_pool\" }, { type = \"dense\", units = 2 }]",
      1, TopRule::interpolated},
@@ -89,10 +89,10 @@ Shape cube(int axes) {
   return sample;
 }
 
-Config way_config(const Way& way, int epochs, int batch, const std::vector<std::string>& more = {}) {
+Config way_config(const TransferCase& way, int epochs, int batch, const std::vector<std::string>& more = {}) {
   const std::string training = "epochs = " + std::to_string(epochs) + "\nbatch = " + std::to_string(batch);
   Config config = parse_config(automatic(way.layers, training), "c.toml", more);
-  settle_axes(config.model.layers, way.axes);
+  resolve_axes(config.model.layers, way.axes);
   return config;
 }
 
@@ -101,7 +101,7 @@ Config way_config(const Way& way, int epochs, int batch, const std::vector<std::
 TEST_CASE("auto: it never plans what costs as much as the baseline, and large sets still have a coarse model") {
   const std::vector<std::vector<std::string>> all_keys{
       {}, {"training.early_stopping.patience=3"}, {"training.precise_batch_norm=2"}};
-  for (const Way& way : kWays) {
+  for (const TransferCase& way : kTransferCases) {
     const Shape sample = cube(way.axes);
     for (const double samples : {16, 64, 200, 512, 1000, 4096})
       for (int epochs = 1; epochs <= 12; ++epochs)
@@ -124,10 +124,10 @@ TEST_CASE("auto: it never plans what costs as much as the baseline, and large se
   }
 }
 
-TEST_CASE("auto: new statistics are of 512 samples of all ranks together, and the baseline says what they would cost") {
+TEST_CASE("auto: recalibration takes 512 samples of all ranks together, and the baseline says what they would cost") {
   const Shape sample = cube(1);
   const auto chosen = [&](double samples, int ranks, const std::vector<std::string>& more = {}) {
-    return choose_schedule(way_config(kWays[0], 8, 16, more), sample, RunSize{samples, 100, ranks}).config;
+    return choose_schedule(way_config(kTransferCases[0], 8, 16, more), sample, RunSize{samples, 100, ranks}).config;
   };
   const auto batches = [&](int ranks, const std::vector<std::string>& more = {}) {
     return chosen(4096, ranks, more).training.precise_batch_norm;
@@ -145,7 +145,7 @@ TEST_CASE("auto: new statistics are of 512 samples of all ranks together, and th
     CHECK(statistics(ranks) == doctest::Approx(statistics(1)));
   }
   int decided = 0;  // by the statistics alone
-  for (const Way& way : kWays)
+  for (const TransferCase& way : kTransferCases)
     for (int epochs = 2; epochs <= 12; ++epochs) {
       const Config config = way_config(way, epochs, 16);
       const AutoSchedule small = choose_schedule(config, cube(way.axes), RunSize{64, 16, 1});
@@ -154,32 +154,32 @@ TEST_CASE("auto: new statistics are of 512 samples of all ranks together, and th
       ++decided;
       CHECK(small.training_cost == small.baseline_training_cost);
       REQUIRE(small.reasons.size() == 2);
-      CHECK(small.reasons[0].find("for new statistics of batch norms, and the baseline ") != std::string::npos);
+      CHECK(small.reasons[0].find("for the recalibration of batch norms, and the baseline ") != std::string::npos);
     }
   CHECK(decided > 0);
 }
 
-TEST_CASE(
-    "auto: a network that knows no resolution is handed over whole, another one of its cost goes behind a front") {
-  const auto way_with = [](const std::string& middle, Handover handover) {
+TEST_CASE("auto: a network that knows no resolution is transferred whole, another one of its cost goes behind a stem") {
+  const auto way_with = [](const std::string& middle, TransferEpoch transfer) {
     Config config =
         parse_config(automatic("layers = [{ type = \"conv\", filters = 4, kernel = 3, padding = \"same\" }, " + middle +
                                ", { type = \"dense\", units = 4 }]"),
                      "c.toml", {});
-    settle_axes(config.model.layers, 2);
+    resolve_axes(config.model.layers, 2);
     Shape plane = kCube;
     plane.axes = 2;
     plane.spatial = {1, 64, 64};
-    config.method.handover = handover;
+    config.method.transfer = transfer;
     const MethodConfig chosen = choose_schedule(config, plane).config.method;
     return std::pair(chosen.top, chosen.moments);
   };
-  using Way = std::pair<TopRule, Moments>;
+  using TransferCase = std::pair<TopRule, Moments>;
   const std::string pool = "{ type = \"global_average_pool\" }",
                     flatten = "{ type = \"average_pool\", window = 8 }, { type = \"flatten\" }";
-  CHECK(way_with(pool, Handover::last) == Way{TopRule::interpolated, Moments::reset});
-  CHECK(way_with(flatten, Handover::last) == Way{TopRule::front, Moments::carry});
-  CHECK(way_with(flatten, Handover::best) == Way{TopRule::front, Moments::reset});  // the best epoch's are not kept
+  CHECK(way_with(pool, TransferEpoch::last) == TransferCase{TopRule::interpolated, Moments::reset});
+  CHECK(way_with(flatten, TransferEpoch::last) == TransferCase{TopRule::stem, Moments::carry});
+  CHECK(way_with(flatten, TransferEpoch::best) ==
+        TransferCase{TopRule::stem, Moments::reset});  // the best epoch's are not kept
 }
 
 TEST_CASE("auto: axes are averaged as far as their positions allow") {

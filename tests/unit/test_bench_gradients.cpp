@@ -68,7 +68,7 @@ TEST_CASE("bench gradients: rounding where nothing is expected is measured by it
   std::size_t number = 0;
   for (const Entry& entry : at.network().entries()) {
     auto first = static_cast<std::size_t>(entry.params.first);
-    for (const Part& part : entry.footprint.params) {
+    for (const NamedTensor& part : entry.footprint.params) {
       const GradientError& error = before[number++];
       if (entry.kind == LayerKind::conv && part.name == "bias" && !error.counts) {
         met = true;

@@ -54,7 +54,7 @@ TEST_CASE("presets with branches: the way up of a U-Net reads what was there bef
   }
 }
 
-TEST_CASE("presets with branches: all of a U-Net is handed over, of a residual network all but the dense layer") {
+TEST_CASE("presets with branches: all of a U-Net is transferred, of a residual network all but the dense layer") {
   const auto backend = make_reference_backend();
   const Network unet(*backend, {{0, {1, 16, 16}, 1, 2}, 1, preset_layers("unet"), ""});
   CHECK(mrmf::test::first_top(unet).empty());

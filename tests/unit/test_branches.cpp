@@ -31,7 +31,7 @@ struct Trained {
     model.backward(batch.step(true), batch.x());
     CHECK(copy(out.data) == y);  // until the next forward
     for (const Entry& entry : model.network().entries()) {
-      const Span own = part(model.grads(), entry.params);
+      const Span own = span_at(model.grads(), entry.params);
       grads.insert(grads.end(), own.begin(), own.end());
     }
     state = copy(model.state());
@@ -198,7 +198,7 @@ TEST_CASE("branches: training lowers the loss of a residual network and of one w
   }
 }
 
-TEST_CASE("branches: a fusion hands over all of a network without flatten and dense layers") {
+TEST_CASE("branches: a fusion transfers all of a network without flatten and dense layers") {
   const auto backend = make_onednn_backend(1);
   ModelSettings dense_settings = branch_model(skip_layers(), 1), coarse_settings = dense_settings;
   coarse_settings.network.sample.spatial = {1, 1, 4};
@@ -227,7 +227,7 @@ TEST_CASE("branches: a fusion of named layers, of those below a flatten and of a
   struct Case {
     std::vector<LayerSpec> layers;
     BottomSettings bottom;
-    std::vector<std::string> handed_over;  // layers with parameters
+    std::vector<std::string> transferred;  // layers with parameters
   };
   const Case cases[] = {{skip_layers(), {}, {"c1", "n1", "c2", "c3", "n2", "out"}},
                         {skip_layers(), {"", {"c1", "n*"}}, {"c1", "n1", "n2"}},
@@ -235,7 +235,7 @@ TEST_CASE("branches: a fusion of named layers, of those below a flatten and of a
                         {residual_layers(), {}, {"stem", "a1", "n1", "a2", "n2", "b1", "n3", "b2", "shortcut"}}};
   const auto backend = make_reference_backend();
   for (const Case& c : cases) {
-    CAPTURE(c.handed_over.size());
+    CAPTURE(c.transferred.size());
     ModelSettings dense_settings = branch_model(c.layers, 1), coarse_settings = dense_settings;
     dense_settings.network.bottom = coarse_settings.network.bottom = c.bottom;
     coarse_settings.network.sample.spatial[2] /= 2;
@@ -254,7 +254,7 @@ TEST_CASE("branches: a fusion of named layers, of those below a flatten and of a
         by_hand.state()[entry.state.first + k] = from.state()[source.state.first + k];
     };
     for (std::size_t i = 0; i < by_hand.network().size(); ++i)
-      put(std::ranges::count(c.handed_over, by_hand.network().entry(i).name) > 0 ? coarse.model : dense.model, i);
+      put(std::ranges::count(c.transferred, by_hand.network().entry(i).name) > 0 ? coarse.model : dense.model, i);
     fuse(*backend, coarse, dense, Fusion{.top = TopRule::dense});
     CHECK(without_gaps(dense.model.network(), dense.model.params()) ==
           without_gaps(by_hand.network(), by_hand.params()));
@@ -296,7 +296,7 @@ TEST_CASE("branches: an interpolated top follows each layer to its own flatten")
   NetworkSettings empty{dense_settings.network.sample, 1, nothing, {}};
   empty.layers[2].units = 2;
   const Network network(*backend, empty);
-  CHECK_THROWS_WITH_AS(require_fusible(network, network, Fusion{}), doctest::Contains("hands over nothing"),
+  CHECK_THROWS_WITH_AS(require_fusible(network, network, Fusion{}), doctest::Contains("transfers nothing"),
                        ConfigError);
 }
 

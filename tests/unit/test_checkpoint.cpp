@@ -40,9 +40,9 @@ struct Experiment {
 
   /// Starts of the interrupted run.
   int compare() {
-    const Left straight = starts("straight").straight();
+    const FinalState straight = starts("straight").straight();
     Starts many = starts("interrupted");
-    const Left interrupted = many.interrupted();
+    const FinalState interrupted = many.interrupted();
     CHECK(interrupted.params == straight.params);
     CHECK(interrupted.state == straight.state);
     CHECK(interrupted.losses == straight.losses);
@@ -96,8 +96,8 @@ TEST_CASE("checkpoint: so do other optimizers, learning-rate rules and stop rule
     experiment.config.method.coarse.patience = 2;
     experiment.config.method.dense.patience = 1;
   }
-  SUBCASE("the best epoch is handed over, and early stopping") {
-    experiment.config.method.handover = Handover::best;
+  SUBCASE("the best epoch is transferred, and early stopping") {
+    experiment.config.method.transfer = TransferEpoch::best;
     experiment.config.training.early_stopping.patience = 2;
     optimizer.rule = RateRule::piecewise;
     optimizer.boundaries = {1};
@@ -115,7 +115,7 @@ TEST_CASE("checkpoint: the parts of a run add up to its seconds, and a finished 
   experiment.config.method.coarse.epochs = 1;
   Starts many = experiment.starts("run");
   const Timer timer;
-  const Left left = many.interrupted();
+  const FinalState left = many.interrupted();
   CHECK(many.seconds > 0);
   CHECK(many.seconds < timer.seconds());
   CHECK(left.losses.size() == 3 * (1 + 2 + 2));
@@ -143,7 +143,7 @@ TEST_CASE("checkpoint: files of a stage are kept until the next stage's first is
 
 TEST_CASE("checkpoint: a file of the last stage that was removed is made again from the one before") {
   Experiment experiment;
-  const Left straight = experiment.starts("straight").straight();
+  const FinalState straight = experiment.starts("straight").straight();
   Starts many = experiment.starts("run");
   for (int i = 0; i < kStops + 2; ++i) CHECK_FALSE(many.start(true));
   std::filesystem::remove(experiment.config.run.folder + "/checkpoints/step-2.h5");
@@ -152,7 +152,7 @@ TEST_CASE("checkpoint: a file of the last stage that was removed is made again f
 
 TEST_CASE("checkpoint: saving every epoch and every few moments changes nothing, either") {
   Experiment experiment;
-  const Left straight = experiment.starts("straight").straight();
+  const FinalState straight = experiment.starts("straight").straight();
   experiment.config.run.checkpoint = {1, 1e-9};
   CHECK(experiment.starts("saving").straight() == straight);
 }

@@ -106,7 +106,7 @@ TEST_CASE("layers: keys of transposed convolutions, norms and upsampling") {
     { type = "global_average_pool" }, { type = "gelu" }])";
   const Config c = parse_config(text, "layers.toml", {});
   std::vector<LayerSpec> layers = c.model.layers;
-  settle_axes(layers, 3);
+  resolve_axes(layers, 3);
   REQUIRE(layers.size() == 8);
   CHECK(layers[0].dilation == Extent{2, 2, 2});
   CHECK(layers[1].kind == LayerKind::conv_transpose);
@@ -166,7 +166,7 @@ TEST_CASE("padding: a word, a number, or what goes before and after each axis") 
   CHECK(padded("[2]").pad_before == Extent{0, 0, 2});
   CHECK(padded("[2]").pad_after == Extent{0, 0, 2});
   std::vector<LayerSpec> once{padded("2")};
-  settle_axes(once, 3);
+  resolve_axes(once, 3);
   CHECK(once[0].pad_before == Extent{2, 2, 2});
   CHECK(once[0].pad_after == Extent{2, 2, 2});
   CHECK_FALSE(padded("2").same_padding);

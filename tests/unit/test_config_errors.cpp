@@ -132,7 +132,7 @@ TEST_CASE("unknown words list the allowed ones and the nearest") {
         "c.toml:8: method.name is \"mrfm\"; it must be one of baseline, mrt, mrmf, progressive, auto; did you mean "
         "\"mrmf\"?");
   CHECK(error("[method]\ntop = \"none\"\n") ==
-        "c.toml:8: method.top is \"none\"; it must be one of dense, fresh, interpolated, front");
+        "c.toml:8: method.top is \"none\"; it must be one of dense, fresh, interpolated, stem");
   CHECK(error("", {"model.preset=neuron_invertor"}) ==
         "--set model.preset=neuron_invertor: model.preset is \"neuron_invertor\"; it must be one of neuron_inverter, "
         "cosmoflow, cosmoflow_mlperf, unet, unet3d, resnet; did you mean \"neuron_inverter\"?");
@@ -262,7 +262,7 @@ TEST_CASE("keys that contradict each other") {
                    "\"flatten\"? (conv1, pool1, relu1, ",
                    0) == 0);
   CHECK(error("cut = \"conv1\"\n") ==
-        "c.toml:7: model.cut is the first layer, which leaves no bottom to hand over; name a later one");
+        "c.toml:7: model.cut is the first layer, which leaves no bottom to transfer; name a later one");
   CHECK(error("",
               {"model.preset=\"\"", "model.layers=[{type=\"relu\"}]", "method.name=mrt", "method.resolutions=[2,1]"}) ==
         "--set model.preset=\"\": model.preset is \"\"; it must be one of neuron_inverter, cosmoflow, "

@@ -68,7 +68,8 @@ TEST_CASE("keys that nothing reads are named") {
   only({"method.name=mrmf", two, "method.top=interpolated", "method.dense.batch=8"}, "trains no dense model");
   only({"method.name=mrmf", two, "method.bottom=fresh", "method.coarse.batch=8"}, "trains no coarse model");
   only({"method.name=mrt", two, "method.stages=[{dense={epochs=2}}]"}, "trains no dense model");
-  only({"method.name=mrmf", two, "method.split=[5,3]"}, "method.split is set, and method.teams is \"sequential\"");
+  only({"method.name=mrmf", two, "method.team_shares=[5,3]"},
+       "method.team_shares is set, and method.teams is \"sequential\"");
   only({"method.moments=carry"}, "a baseline fuses nothing");
   only({"training.optimizer.patience=3"}, "training.optimizer.patience is set, and only the rule \"plateau\" reads it");
   only({"training.optimizer.boundaries=[3]"}, "only the rule \"piecewise\"");
@@ -172,18 +173,18 @@ TEST_CASE("a size given once holds along every axis, and says so where it once d
             "list such as [3, 3, 3] means the same in both"));
   CHECK(sample_warnings(config, sample({3200, 4})).empty());
 
-  Config settled = config;
-  settle_axes(settled.model.layers, 3);
-  CHECK(settled.model.layers[4].window == Extent{3, 3, 3});
-  CHECK(settled.model.layers[4].stride == Extent{2, 2, 2});
-  CHECK(settled.model.layers[5].window == Extent{4, 4, 4});
-  CHECK(sample_warnings(settled, sample({32, 32, 32, 4})).empty());
-  CHECK(parse_config(to_toml(settled), "written.toml", {}, Writer::run) == settled);
+  Config resolved = config;
+  resolve_axes(resolved.model.layers, 3);
+  CHECK(resolved.model.layers[4].window == Extent{3, 3, 3});
+  CHECK(resolved.model.layers[4].stride == Extent{2, 2, 2});
+  CHECK(resolved.model.layers[5].window == Extent{4, 4, 4});
+  CHECK(sample_warnings(resolved, sample({32, 32, 32, 4})).empty());
+  CHECK(parse_config(to_toml(resolved), "written.toml", {}, Writer::run) == resolved);
   // As earlier versions wrote it, and one axis has only ever had one meaning.
-  CHECK(to_toml(settled).find("window = [3, 3, 3], stride = [2, 2, 2]") != std::string::npos);
-  settled = config;
-  settle_axes(settled.model.layers, 1);
-  CHECK(to_toml(settled).find("window = [3], stride = [2]") != std::string::npos);
+  CHECK(to_toml(resolved).find("window = [3, 3, 3], stride = [2, 2, 2]") != std::string::npos);
+  resolved = config;
+  resolve_axes(resolved.model.layers, 1);
+  CHECK(to_toml(resolved).find("window = [3], stride = [2]") != std::string::npos);
 }
 
 TEST_CASE("the network is built with a size for every axis, and keeps a list as it is") {

@@ -1,4 +1,4 @@
-// What a run may go on from, what it remembers of itself, and the signals that stop it.
+// What a run may be resumed from, what it remembers of itself, and the signals that stop it.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ int fatal_signal(int first, int second, double seconds, double most = 1e9) {
 
 }  // namespace
 
-TEST_CASE("continuation: the same run, and one elsewhere on the machine, go on") {
+TEST_CASE("continuation: the same run, and one elsewhere on the machine, continue") {
   RunStart is = start();
   CHECK(refusal(start(), is).empty());
   is.config.run.folder = "runs/b";
@@ -92,7 +92,7 @@ TEST_CASE("continuation: other ranks and other grids for each resolution, with t
   CHECK(refusal(was, is).find("training.seed is 1, and here it is 9") != std::string::npos);
 }
 
-TEST_CASE("continuation: files that hold the same numbers go on under other names, and others do not") {
+TEST_CASE("continuation: files that hold the same numbers continue under other names, and others do not") {
   RunStart was = start(), is = start();
   was.config.data.train = {.files = {"a.h5", "b.h5"}, .samples = "x", .labels = "y"};
   was.config.data.validation = was.config.data.train;
@@ -120,7 +120,7 @@ TEST_CASE("continuation: files that hold the same numbers go on under other name
             .find("run.folder: runs/a holds an unfinished run on other numbers: data set 'x' of b.h5 "
                   "holds other numbers (written ") == 0);
   CHECK(differ(DataContents::any).empty());
-  CHECK(data_news(was, is).find("warning: the run goes on with other numbers") == 0);
+  CHECK(data_news(was, is).find("warning: the run continues with other numbers") == 0);
   is.data->arrays[2].shape = {47};
   CHECK(differ(DataContents::same).find(", and 1 more; restore the files") != std::string::npos);
 
@@ -250,7 +250,7 @@ TEST_CASE("continuation: numbers measured over other training data say that the 
   CHECK(refusal(was, is).find("where training.seed is 1, and here it is 5; ") != std::string::npos);  // the user's own
 }
 
-TEST_CASE("continuation: another number of ranks goes on where the mini-batches stay the same") {
+TEST_CASE("continuation: another number of ranks continues where the mini-batches stay the same") {
   RunStart is = start();
   is.ranks = 4;
   CHECK(
@@ -351,7 +351,7 @@ TEST_CASE("signals: a stopped run ends a program that catches exceptions in orde
   try {
     throw Stopped{SIGINT};
   } catch (const std::exception& error) {
-    CHECK(std::string(error.what()) == "stopped by a signal; the same call goes on with the run");
+    CHECK(std::string(error.what()) == "stopped by a signal; the same call continues the run");
   }
 }
 

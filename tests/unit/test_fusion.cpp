@@ -128,7 +128,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("fusion: with carried moments every weight goes on as under an optimizer of its own") {
+TEST_CASE("fusion: with carried moments every weight continues as under an optimizer of its own") {
   // Adam in double, a step count for every weight (as PyTorch keeps it), through coarse, dense and fused training.
   Pair pair;
   for (ModelState* model_state : {&pair.coarse, &pair.dense}) model_state->optimizer.reset();
@@ -278,7 +278,7 @@ TEST_CASE("fusion: what depends on the position is interpolated position by posi
   // Calls at(place, part, row, position, channel) for every float of both layers' parameters, moments and state, but
   // for the dense layer's bias. A batch norm's rows are gamma and beta, or mean and variance.
   const auto each = [](ModelState& model_state, Index length, const auto& at) {
-    const auto rows = [&](Span arena, const Place& place, int part, Index count) {
+    const auto rows = [&](Span arena, const ArenaSpan& place, int part, Index count) {
       for (Index row = 0; row < count; ++row)
         for (Index i = 0; i < 2 * length; ++i)
           at(arena[static_cast<std::size_t>(place.first + row * 2 * length + i)], part, row, i / 2, i % 2);
@@ -315,21 +315,21 @@ TEST_CASE("fusion: an interpolated dense layer with as many units as the coarse 
   settings.network.sample.spatial = {1, 1, 12};
   ModelState dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
   const auto bias = [](Model& model) {
-    const Place place = model.network().entry(1).params;
+    const ArenaSpan place = model.network().entry(1).params;
     return copy(model.params().subspan(static_cast<std::size_t>(place.end() - 12), 12));
   };
-  const Place last = coarse.model.network().entry(2).params;
+  const ArenaSpan last = coarse.model.network().entry(2).params;
   const std::vector<float> expected = bias(coarse.model);
   const std::vector<float> next =
       copy(coarse.model.params().subspan(static_cast<std::size_t>(last.first), static_cast<std::size_t>(last.count)));
   fuse(*backend, coarse, dense, fuse_step(TopRule::interpolated));
   CHECK(bias(dense.model) == expected);
-  const Place there = dense.model.network().entry(2).params;
+  const ArenaSpan there = dense.model.network().entry(2).params;
   CHECK(copy(dense.model.params().subspan(static_cast<std::size_t>(there.first),
                                           static_cast<std::size_t>(there.count))) == next);
 }
 
-TEST_CASE("fusion: what cannot be handed over is known from the networks alone") {
+TEST_CASE("fusion: what cannot be transferred is known from the networks alone") {
   const auto backend = make_reference_backend();
   ModelSettings coarse = small_model(14, 1), dense = small_model(28, 2);
   coarse.network.bottom.cut = dense.network.bottom.cut = "conv2";

@@ -59,7 +59,7 @@ struct JoinMemory {
   void split(std::size_t without) {
     std::vector<Tensor> tensors;
     for (std::size_t i = 0; i < x.size(); ++i) tensors.push_back({shapes[i], i == without ? Span() : dx[i].span()});
-    join->split({out, dy.span()}, tensors);
+    join->join_backward({out, dy.span()}, tensors);
   }
   bool intact() const {
     for (const std::vector<Guarded>* all : {&x, &dx})
@@ -150,7 +150,7 @@ TEST_CASE("joins: a sum may be written over its first or its second input, and a
         CHECK(memory.x[over].values() == want);
         const std::vector<float> dy = memory.dy.values();
         const std::vector<Tensor> dx(c.in.size(), Tensor{memory.out, memory.dy.span()});
-        memory.join->split({memory.out, memory.dy.span()}, dx);
+        memory.join->join_backward({memory.out, memory.dy.span()}, dx);
         CHECK(memory.dy.values() == dy);
         CHECK(memory.intact());
       }
@@ -188,7 +188,7 @@ TEST_CASE("joins: what lies in its slice of a concat's output already is not cop
         std::vector<Tensor> dx;
         for (std::size_t j = 0; j < parts.size(); ++j)
           dx.push_back(j == i ? slice(memory.dy) : Tensor{memory.shapes[j], memory.dx[j].span()});
-        memory.join->split({memory.out, memory.dy.span()}, dx);
+        memory.join->join_backward({memory.out, memory.dy.span()}, dx);
         CHECK(memory.dy.values() == dy);
         for (std::size_t j = 0; j < parts.size(); ++j)
           if (j != i) CHECK(memory.dx[j].values() == expected_gradient(c, memory, j));

@@ -36,7 +36,7 @@ struct Drawn {
 };
 Drawn draw(const Layer& layer, std::size_t weights) {
   Index count = 0;
-  for (const Part& part : layer.footprint().params) count += part.count();
+  for (const NamedTensor& part : layer.footprint().params) count += part.count();
   std::vector<float> params(static_cast<std::size_t>(count));
   Rng rng(3);
   layer.initialise(rng, params, {});

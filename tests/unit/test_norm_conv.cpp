@@ -69,7 +69,7 @@ struct Network2 {
                                     static_cast<std::size_t>(s.count()));
     };
     Step step;
-    step.ranks = ranks;
+    step.team_sum = ranks;
     y = copy(model.forward(step, {in, slice(x, in)}).data);
     std::ranges::copy(slice(dy, out), model.output_gradient(rows).begin());
     std::ranges::fill(model.grads(), NAN);

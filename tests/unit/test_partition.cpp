@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "layers/exchange.hpp"
+#include "layers/halo_exchange.hpp"
 #include "tests/unit/backends.hpp"
 #include "tests/unit/small_model.hpp"
 
@@ -57,15 +57,15 @@ TEST_CASE("partition: a dense layer's weights are cut by the positions of its fe
   const LayerSpec flat = layer(LayerKind::flatten), dense = layer(LayerKind::dense, 2);
   const auto cut = [&](const std::vector<LayerSpec>& layers, const Grid& grid) {
     const Network net = network({1, 3, 4}, 2, layers);
-    return Partition(net, grid).cut_weights(0);
+    return Partition(net, grid).row_parallel_weights(0);
   };
-  const std::vector<CutWeights> by_positions = cut({flat, dense, dense}, {{1, 3, 2}});
+  const std::vector<RowParallelWeights> by_positions = cut({flat, dense, dense}, {{1, 3, 2}});
   REQUIRE(by_positions.size() == 1);  // the first dense layer alone
   CHECK(by_positions[0].layer == 1);
   CHECK(by_positions[0].whole == Shape{.n = 2, .spatial = {1, 3, 4}, .channels = 2});
   CHECK(by_positions[0].boxes[3] == Box{{0, 1, 2}, {1, 1, 2}});
   CHECK(by_positions[0].columns(3) == 4);
-  const std::vector<CutWeights> evenly = cut({flat, layer(LayerKind::batch_norm), dense}, {{1, 1, 4}});
+  const std::vector<RowParallelWeights> evenly = cut({flat, layer(LayerKind::batch_norm), dense}, {{1, 1, 4}});
   REQUIRE(evenly.size() == 1);
   CHECK(evenly[0].whole == Shape{.n = 2, .spatial = {1, 1, 24}, .channels = 1});
   CHECK(evenly[0].boxes[1] == Box{{0, 0, 6}, {1, 1, 6}});
@@ -76,7 +76,7 @@ TEST_CASE("partition: a dense layer's weights are cut by the positions of its fe
   CHECK(own[3] == 3);
   CHECK(own[4] == 24);  // the other output's
   for (int rank = 0; rank < 6; ++rank) {
-    CutWeights of_rank = by_positions[0];
+    RowParallelWeights of_rank = by_positions[0];
     of_rank.rank = rank;
     of_rank.take(all, own);
     by_positions[0].put(rank, own, back);
@@ -104,7 +104,7 @@ TEST_CASE("partition: a halo of one position all around, with its corners, is wh
   for (int rank = 0; rank < grid.ranks(); ++rank) {
     const Shape shape = net.entry(0).output();
     // Blocks of 4^3 with a neighbour on one side of each axis: 5^3 are needed, and as many positions given.
-    CHECK(exchanged_floats({shape, grid, rank, p.tensor(1), p.layer(1).needs[0]}) == (125 - 64) * shape.channels);
+    CHECK(halo_exchange_floats({shape, grid, rank, p.tensor(1), p.layer(1).needs[0]}) == (125 - 64) * shape.channels);
   }
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("partition: a batch norm of the input counts each position once, where
     CHECK(p.at_hand(0, 0));
     CHECK(p.at_hand(1, 0));  // so the two are fused
     for (std::size_t b = 0; b < c.held.size(); ++b) {
-      const std::optional<Box> counted = p.place_at(0, {0, 0, static_cast<Index>(b)}).counted;
+      const std::optional<Box> counted = p.position_at(0, {0, 0, static_cast<Index>(b)}).counted;
       CHECK(counted.has_value() == (c.counted[b] != c.held[b]));
       if (counted) CHECK(counted->first[2] == c.counted[b].first - c.held[b].first);
       if (counted) CHECK(counted->count[2] == c.counted[b].count);

@@ -31,7 +31,7 @@ class Child {
 
   mpi::ProcessName name() const { return mpi::ProcessName::of(id_); }
   void stop() const { change(SIGSTOP, WUNTRACED); }
-  void go_on() const { change(SIGCONT, WCONTINUED); }
+  void resume() const { change(SIGCONT, WCONTINUED); }
   void end() {
     if (id_ > 0) change(SIGKILL, 0);
     id_ = 0;
@@ -53,8 +53,8 @@ TEST_CASE("patience: a wait is over after its limit, and never without one") {
   Patience patience(limit), endless(none);
   const Timer timer;
   while (!patience.over()) {
-    patience.look();
-    endless.look();
+    patience.update();
+    endless.update();
   }
   CHECK(timer.seconds() >= 0.05);
   CHECK(patience.counted() > 0.05);
@@ -66,13 +66,13 @@ TEST_CASE("patience: while the process itself does not run, no time passes") {
   Patience patience(limit);
   for (int i = 0; i < 2; ++i) {
     sleep_seconds(0.4);  // as if it had been stopped
-    patience.look();
-    CHECK(patience.counted() <= (i + 1) * Patience::kMostBetweenLooks);
+    patience.update();
+    CHECK(patience.counted() <= (i + 1) * Patience::kMostBetweenUpdates);
     CHECK_FALSE(patience.over());
   }
 }
 
-TEST_CASE("patience: while another is stopped, no time passes, and the limit counts on when it goes on") {
+TEST_CASE("patience: while another is stopped, no time passes, and the limit counts on when it continues") {
   int asked = 0, late = 0;
   bool stopped = true;
   const WaitLimit limit{0.05, [&](bool is_late) {
@@ -83,17 +83,17 @@ TEST_CASE("patience: while another is stopped, no time passes, and the limit cou
   Patience patience(limit);
   const Timer timer;
   while (late < 3) {
-    patience.look();
+    patience.update();
     CHECK_FALSE(patience.over());
   }
   CHECK(timer.seconds() > 0.05);
   CHECK(asked < 1000 * timer.seconds());  // it costs a look at every process of the node
   stopped = false;
-  while (!patience.over()) patience.look();
+  while (!patience.over()) patience.update();
   CHECK(patience.counted() > 0.05);
 }
 
-TEST_CASE("node processes: a process that is stopped, goes on, ends, and another of its number") {
+TEST_CASE("node processes: a process that is stopped, continues, ends, and another of its number") {
   Child one, two;
   const mpi::ProcessName own = mpi::ProcessName::own();
   CHECK(own.node != 0);
@@ -111,7 +111,7 @@ TEST_CASE("node processes: a process that is stopped, goes on, ends, and another
   CHECK(node.any_stopped(false));
   one.stop();
   CHECK(node.stopped() == 0);
-  one.go_on();
+  one.resume();
   CHECK(node.stopped() == 4);
   two.end();
   CHECK_FALSE(node.stopped());

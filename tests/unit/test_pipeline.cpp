@@ -86,7 +86,8 @@ TEST_CASE("pipeline: MRMF ends with the bottom of the coarse and the top of the 
 }
 
 TEST_CASE(
-    "pipeline: with a fresh bottom the dense model's top goes on upon new convolutions, and no coarse one is trained") {
+    "pipeline: with a fresh bottom the dense model's top continues upon new convolutions, and no coarse one is "
+    "trained") {
   Experiment experiment;
   experiment.config.method.bottom = BottomRule::fresh;
   Outcome top = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);

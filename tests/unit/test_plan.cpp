@@ -51,7 +51,7 @@ TEST_CASE("plan: MRMF with two fusions follows Figure 2") {
   CHECK(plan.stages[0].coarse.resolution == kQuarter);
   CHECK(plan.stages[0].dense->resolution == kHalf);
   CHECK(plan.stages[0].fuse.to == kHalf);
-  CHECK(plan.stages[1].coarse.resolution == kHalf);  // the fused model goes on at its resolution
+  CHECK(plan.stages[1].coarse.resolution == kHalf);  // the fused model continues at its resolution
   CHECK(plan.stages[1].dense->resolution == kFull);
   CHECK(plan.last.resolution == kFull);
   CHECK_FALSE(plan.stages[0].coarse.stop.target.has_value());  // the target ends the last phase only

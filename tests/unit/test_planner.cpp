@@ -6,13 +6,13 @@
 
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
-#include "layers/exchange.hpp"
+#include "layers/halo_exchange.hpp"
 #include "mpi/few_ranks.hpp"
 #include "src/bench/table_rounds.hpp"
 #include "src/config/presets.hpp"
 #include "src/planner/cost_tables.hpp"
-#include "src/planner/grid_search.hpp"
 #include "src/planner/least_squares.hpp"
+#include "src/planner/rank_grid_search.hpp"
 #include "src/planner/roofline.hpp"
 #include "src/training/data_parallel.hpp"
 #include "tests/unit/backends.hpp"
@@ -106,7 +106,7 @@ TEST_CASE("planner: an epoch on two blocks, by hand") {
 
 TEST_CASE("planner: ranks wait for the slowest of them, within a step where they share samples") {
   struct Uneven : RoundCosts {
-    double waiting(bool within_step, const RankPlaces& ranks) const override {
+    double waiting(bool within_step, const RankLayout& ranks) const override {
       return ranks.ranks == 1 ? 9 : within_step ? 0.5 : 0.25;
     }
   };
@@ -150,7 +150,7 @@ TEST_CASE("planner: a flatten that is gathered on two blocks, by hand") {
 TEST_CASE("planner: few ranks update in pieces beside the sums, unless something forbids it") {
   class OfPieces final : public RoundCosts {
    public:
-    double update_sum(double, double, const RankPlaces& ranks) const override { return ranks.ranks > 1 ? 3 : 0; }
+    double update_sum(double, double, const RankLayout& ranks) const override { return ranks.ranks > 1 ? 3 : 0; }
     double update(OptimizerKind, Index parameters) const override { return 1e-3 * static_cast<double>(parameters); }
   };
   const auto backend = make_reference_backend();
@@ -212,13 +212,13 @@ TEST_CASE("planner: what a block sends is what its exchanges send") {
   const Partition partition(network, grid);
   for (int block = 0; block < 4; ++block) {
     const ModelSettings model{.network = settings, .grid = grid, .block = block};
-    const Execution execution = plan_execution(*backend, network, model);
+    const Execution execution = build_execution(*backend, network, model);
     std::vector<double> sent;
     for (const Operation& operation : block_work(network, execution, model).operations)
-      if (operation.exchange()) sent.push_back(std::accumulate(operation.sent.begin(), operation.sent.end(), 0.0));
+      if (operation.halo_exchange()) sent.push_back(std::accumulate(operation.sent.begin(), operation.sent.end(), 0.0));
     const auto expected = [&](std::size_t number, const Cut& to) {
       return static_cast<double>(
-          exchanged_floats({network.entry(number - 1).output(), grid, block, partition.tensor(number), to}));
+          halo_exchange_floats({network.entry(number - 1).output(), grid, block, partition.tensor(number), to}));
     };
     CHECK(sent == std::vector{expected(2, partition.layer(2).needs[0]), expected(3, partition.layer(3).needs[0])});
   }
@@ -400,9 +400,9 @@ TEST_CASE("planner: a GPU has neither the samples nor the CPU's sums in its memo
 }
 
 TEST_CASE("planner: ranks update pieces where few of them add in MPI's order, and no gradient is clipped") {
-  for (const int ranks : {2, 8}) CHECK(mpi::adds_by_pieces(ranks));
-  for (const int ranks : {1, 9}) CHECK_FALSE(mpi::adds_by_pieces(ranks));
-  CHECK_FALSE(mpi::adds_by_pieces(4, true));
+  for (const int ranks : {2, 8}) CHECK(mpi::adds_by_reduce_scatter(ranks));
+  for (const int ranks : {1, 9}) CHECK_FALSE(mpi::adds_by_reduce_scatter(ranks));
+  CHECK_FALSE(mpi::adds_by_reduce_scatter(4, true));
   TrainingConfig training;
   CHECK(updates_in_pieces(training, true));
   CHECK_FALSE(updates_in_pieces(training, false));
@@ -419,7 +419,7 @@ TEST_CASE("planner: what sums over few ranks keep is counted") {
   NetworkSettings settings = small_network();
   settings.layers.back().units = 4096;
   const Network network(*backend, settings);
-  const Execution execution = plan_execution(*backend, network, {.network = settings});
+  const Execution execution = build_execution(*backend, network, {.network = settings});
   const auto models = [&](int ranks) { return memory_of(network, execution, {}, ranks).models; };
   const auto params = static_cast<std::size_t>(network.params_size());
   CHECK(models(4) - models(1) == 4 * static_cast<Index>(mpi::floats_of_sums(params, 4)));

@@ -72,7 +72,7 @@ TEST_CASE("random: uniform between bounds, below a bound, normal") {
   CHECK(std::abs(fourth - 3) < 5 * std::sqrt(96.0 / count));
 }
 
-TEST_CASE("random: a copied stream goes on as the original does; another key is another stream") {
+TEST_CASE("random: a copied stream continues as the original does; another key is another stream") {
   Rng rng(7), other(8);
   rng.next();
   Rng copy = rng;

@@ -42,7 +42,7 @@ EpochRecord epoch(int number, double loss) {
           .train_loss = loss + 0.01,
           .validation_loss = loss,
           .seconds = 2,
-          .split = {{0.25, 0.125, 0.375}, {1.5, 1.25, 1.75}, {0.25, 0.125, 0.375}, 0.0625, 0.03125},
+          .time_shares = {{0.25, 0.125, 0.375}, {1.5, 1.25, 1.75}, {0.25, 0.125, 0.375}, 0.0625, 0.03125},
           .learning_rate = 1e-3,
           .batch = 64,
           .ranks = 2,
@@ -141,10 +141,10 @@ TEST_CASE("a stage adds its epochs up") {
   const PhaseRecord stage = result().phases[0];
   CHECK(stage.epochs == 2);
   CHECK(stage.seconds == 4);
-  CHECK(stage.split.io == RankSeconds{0.5, 0.25, 0.75});
-  CHECK(stage.split.compute.mean == 3);
-  CHECK(stage.split.hidden == 0.125);
-  CHECK(stage.split.averaging == 0.0625);
+  CHECK(stage.time_shares.io == RankSeconds{0.5, 0.25, 0.75});
+  CHECK(stage.time_shares.compute.mean == 3);
+  CHECK(stage.time_shares.hidden == 0.125);
+  CHECK(stage.time_shares.averaging == 0.0625);
   CHECK(stage.gflop == 25);
   CHECK(stage.last.validation_loss == 0.25);
 }
@@ -202,7 +202,7 @@ TEST_CASE("records of another run in the folder are replaced") {
   CHECK_FALSE(fs::exists(folder.path / "result.json"));
 }
 
-TEST_CASE("a run that goes on has the records it knows of, and adds to its log") {
+TEST_CASE("a resumed run has the records it knows of, and adds to its log") {
   const Folder folder;
   const ReportSettings settings{folder.path.string(), nullptr, false};
   {

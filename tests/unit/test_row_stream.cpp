@@ -70,18 +70,18 @@ TEST_CASE("cache: keeps as many rows as have room, evenly spread, each at a plac
 
 TEST_CASE("stream plan: everything where it fits, else at least a batch and the next") {
   StreamBudget budget{.rows = 100, .row_bytes = 1000, .batch_rows = 8, .scratch = 500, .bytes = 100500};
-  CHECK(plan_stream(budget).cached == 100);
-  CHECK(plan_stream(budget).batches == 0);
+  CHECK(budget_stream(budget).cached == 100);
+  CHECK(budget_stream(budget).batches == 0);
   budget.bytes = 100499;
-  const StreamPlan most = plan_stream(budget);
+  const StreamMemory most = budget_stream(budget);
   CHECK(most.batches == 3);  // four of 8000 bytes would be more than a quarter
   CHECK(most.cached == (100499 - 500 - 3 * 8000) / 1000);
   CHECK(most.least == 16500);
   budget.bytes = most.least;
-  CHECK(plan_stream(budget).batches == 2);
-  CHECK(plan_stream(budget).cached == 0);
+  CHECK(budget_stream(budget).batches == 2);
+  CHECK(budget_stream(budget).cached == 0);
   budget.rows = 3;  // fewer than a batch: no more than all of them is needed
-  CHECK(plan_stream(budget).least == 3500);
+  CHECK(budget_stream(budget).least == 3500);
 }
 
 TEST_CASE("stream: every batch of two epochs is right; the second reads only what has no place") {

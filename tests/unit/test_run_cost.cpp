@@ -21,7 +21,7 @@ RunCost cost(const std::string& training, const std::optional<RunSize>& size, co
           "\" }, { type = \"flatten\" }, { type = \"dense\", units = 2 }]\n[training]\nepochs = 5\nbatch = 10\n" +
           training + "\n",
       "c.toml", more);
-  settle_axes(config.model.layers, 1);
+  resolve_axes(config.model.layers, 1);
   return run_cost(config, make_plan(config), kSeries, size);
 }
 
@@ -44,20 +44,20 @@ TEST_CASE("run cost: a batch is of a rank, or of the ranks that share a sample")
   CHECK(cost("precise_batch_norm = 4", size, "batch_norm", {"run.grid=[2]"}).statistics == doctest::Approx(40.0 / 320));
 }
 
-TEST_CASE("run cost: a look is two validations, two statistics of eight batches at most, and a probe") {
+TEST_CASE("run cost: a probe is two validations, two statistics of eight batches at most, and a probe") {
   const RunSize size{.training = 300, .validation = 20};
-  const auto looks = [&](int epochs, int precise, double probe) {
+  const auto probes = [&](int epochs, int precise, double probe) {
     return cost(fmt::format("precise_batch_norm = {}", precise), size, "batch_norm",
                 {"method.name=mrmf", "method.resolutions=[[2],[1]]", "method.top=interpolated", "method.switch=slope",
-                 "method.look_epochs=2", fmt::format("method.probe={}", probe),
+                 "method.probe_epochs=2", fmt::format("method.probe={}", probe),
                  fmt::format("method.stop.coarse.epochs={}", epochs)})
-        .looks;
+        .probes;
   };
   // Thirty steps: a probe of a fifth trains six. Epochs 2 and 4 of five are looked at, and 2 alone of four.
-  CHECK(looks(5, 3, 0.2) == doctest::Approx(2 * (2 * (20 + 30) + 3 * 60) / 920.0));
-  CHECK(looks(4, 3, 0.2) == doctest::Approx((2 * (20 + 30) + 3 * 60) / 920.0));
-  CHECK(looks(4, 20, 0.2) == doctest::Approx((2 * (20 + 80) + 3 * 60) / 920.0));
-  CHECK(looks(4, 3, 0.001) == doctest::Approx((2 * (20 + 30) + 3 * 20) / 920.0));
+  CHECK(probes(5, 3, 0.2) == doctest::Approx(2 * (2 * (20 + 30) + 3 * 60) / 920.0));
+  CHECK(probes(4, 3, 0.2) == doctest::Approx((2 * (20 + 30) + 3 * 60) / 920.0));
+  CHECK(probes(4, 20, 0.2) == doctest::Approx((2 * (20 + 80) + 3 * 60) / 920.0));
+  CHECK(probes(4, 3, 0.001) == doctest::Approx((2 * (20 + 30) + 3 * 20) / 920.0));
 }
 
 TEST_CASE("run cost: without the numbers of samples it says what it leaves out") {
@@ -66,5 +66,5 @@ TEST_CASE("run cost: without the numbers of samples it says what it leaves out")
   const RunCost unknown = cost("precise_batch_norm = 4", {});
   CHECK(unknown.epochs == 5);
   CHECK(unknown.without_statistics);
-  CHECK_FALSE(unknown.without_looks);
+  CHECK_FALSE(unknown.without_probes);
 }

@@ -66,16 +66,17 @@ TEST_CASE("same rows: of one list, those that are also in another, where they ar
   const std::vector<bool> all(40, true);
   std::vector<bool> some = all;
   some[3] = some[4] = some[39] = false;
-  CHECK(rows_also_in({plain(40, kX)}, {plain(40, kX)}, {all}) == std::vector<RowPlace>{{0, 0, 40}});
+  CHECK(rows_also_in({plain(40, kX)}, {plain(40, kX)}, {all}) == std::vector<RowLocation>{{0, 0, 40}});
   CHECK(rows_also_in({plain(40, kX)}, {plain(40, kY), plain(40, kOther)}, {all, all}).empty());
-  CHECK(rows_also_in({plain(40, kX)}, {plain(40, kX)}, {some}) == std::vector<RowPlace>{{0, 0, 3}, {0, 5, 34}});
+  CHECK(rows_also_in({plain(40, kX)}, {plain(40, kX)}, {some}) == std::vector<RowLocation>{{0, 0, 3}, {0, 5, 34}});
   // A master of both arrays, the later one's rows first, of which a part was taken by way of another file.
   const FileRows master{80, {{{0, 40, kOther, 0}, {40, 40, kX, 0}}}};
   const std::vector<FileRows> twice{plain(40, kX), plain(10, kX, 35)};
   CHECK(rows_also_in({plain(9, kY), master}, twice, {some, std::vector<bool>(10, true)}) ==
-        std::vector<RowPlace>{{1, 40, 3}, {1, 45, 35}});
+        std::vector<RowLocation>{{1, 40, 3}, {1, 45, 35}});
   CHECK(rows_also_in({plain(9, kY), master}, {plain(40, kX)}, {some}) ==
-        std::vector<RowPlace>{{1, 40, 3}, {1, 45, 34}});
-  CHECK(rows_also_in({plain(10, kX, 5)}, {master}, {std::vector<bool>(80, true)}) == std::vector<RowPlace>{{0, 0, 10}});
+        std::vector<RowLocation>{{1, 40, 3}, {1, 45, 34}});
+  CHECK(rows_also_in({plain(10, kX, 5)}, {master}, {std::vector<bool>(80, true)}) ==
+        std::vector<RowLocation>{{0, 0, 10}});
   CHECK(rows_also_in({}, {plain(40, kX)}, {all}).empty());
 }

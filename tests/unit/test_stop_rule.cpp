@@ -150,7 +150,7 @@ TEST_CASE("stop rule: early stopping by a metric, which rises, and which may be 
   CHECK(rule.update(9.0, 0.1, 0.5) == StopReason::early_stopping);
 }
 
-TEST_CASE("stop rule: it goes on from its memory, and without patience it never stops early") {
+TEST_CASE("stop rule: it continues from its memory, and without patience it never stops early") {
   StopRule rule(early(3)), later(early(3)), patient(early(0));
   for (const double loss : {1.0, 2.0, 3.0}) CHECK(rule.update(9.0, loss) == StopReason::none);
   later.recall(rule.memory());

@@ -139,10 +139,10 @@ TEST_CASE("streaming: memory in use follows the plan") {
   const DatasetShape shape{1000, {0, {16, 16, 16}, 4, 3}, {.channels = 4}, {1000}, ElementType::uint16};
   const Index fine = 16 * 16 * 16 * 4 * 2, coarse = 8 * 8 * 8 * 4 * 4;
   const StoreSettings settings{true, Averaging::load, 200 * fine};
-  const StreamPlan original = SampleStore::plan(shape, {0, 1000}, settings, {1, 1, 1}, 8);
+  const StreamMemory original = SampleStore::plan(shape, {0, 1000}, settings, {1, 1, 1}, 8);
   CHECK(original.batches == 4);
   CHECK(original.cached == 200 - 32);
-  const StreamPlan averaged = SampleStore::plan(shape, {0, 1000}, settings, {2, 2, 2}, 8);
+  const StreamMemory averaged = SampleStore::plan(shape, {0, 1000}, settings, {2, 2, 2}, 8);
   // Four readers with as many fine samples as a batch has, four batches, and averaged samples in the rest.
   CHECK(averaged.cached == (200 * fine - 32 * fine - 32 * coarse) / coarse);
   const StoreSettings at_use{true, Averaging::epoch, 200 * fine};
@@ -157,7 +157,7 @@ TEST_CASE("streaming: what unpacking and converting take is known from the files
   };
   const auto scratch = [](const DatasetShape& shape, Index budget) {
     const StoreSettings settings{true, Averaging::load, budget};
-    const StreamPlan plan = SampleStore::plan(shape, {0, kRows}, settings, {1, 1, 1}, 4);
+    const StreamMemory plan = SampleStore::plan(shape, {0, kRows}, settings, {1, 1, 1}, 4);
     return plan.least - 8 * kWidth * size_of(shape.type);  // beside two batches
   };
   constexpr Index row = kWidth * 2, much = Index{1} << 40;

@@ -107,13 +107,13 @@ stride = 2
   const std::vector<Extent> both{{1, 1, 2}, {1, 1, 1}};
   DatasetShape shape{10, {0, {1, 1, 16}, 2, 1}, {0, {1, 1, 8}, 1, 1}, {10}};
   Config classes = config({"training.loss=cross_entropy"});
-  settle_labels(classes, shape, both);
+  resolve_labels(classes, shape, both);
   CHECK(classes.training.classes == 3);
   CHECK(classes.data.train.form.classes == 3);
   const auto why = [&](const std::vector<std::string>& settings) {
     Config wrong = config(settings);
     try {
-      settle_labels(wrong, shape, both);
+      resolve_labels(wrong, shape, both);
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }

@@ -13,7 +13,7 @@ namespace {
 MethodConfig split(std::vector<int> shares) {
   MethodConfig method;
   method.teams = TeamMode::concurrent;
-  method.split = std::move(shares);
+  method.team_shares = std::move(shares);
   return method;
 }
 
@@ -33,7 +33,7 @@ TEST_CASE("teams: a split that does not fit the ranks, and a single rank, are re
   const auto refused = [](std::vector<int> shares, int ranks) {
     return message<ConfigError>([&] { given_teams(split(std::move(shares)), ranks); });
   };
-  CHECK(refused({3, 2}, 4).find("method.split = [3, 2] does not fit 4 ranks; use 5 or a multiple") == 0);
+  CHECK(refused({3, 2}, 4).find("method.team_shares = [3, 2] does not fit 4 ranks; use 5 or a multiple") == 0);
   CHECK(refused({20, 12}, 12).find("use 8 or a multiple") != std::string::npos);
   CHECK(refused({1, 1}, 1).find("needs a rank for each of two teams") != std::string::npos);
   CHECK(refused({}, 1).find("needs a rank for each of two teams") != std::string::npos);
@@ -81,8 +81,9 @@ TEST_CASE("teams: the configuration refuses what has no two models to train, and
   CHECK(error(mrmf + "top = \"interpolated\"\n").find("c.toml:10: method.teams = ") == 0);
   CHECK(error(mrmf + "join = false\n") == "");
   CHECK(error(mrmf + "join = true\n").find("c.toml:11: method.join = true is no longer there: ") == 0);
-  CHECK(error(mrmf + "split = [3]\n").find("c.toml:11: method.split has 1 entries; ") == 0);
-  CHECK(error(mrmf + "split = [3, 0]\n") == "c.toml:11: method.split is 0; it must be an integer of at least 1");
+  CHECK(error(mrmf + "team_shares = [3]\n").find("c.toml:11: method.team_shares has 1 entries; ") == 0);
+  CHECK(error(mrmf + "team_shares = [3, 0]\n") ==
+        "c.toml:11: method.team_shares is 0; it must be an integer of at least 1");
 }
 
 TEST_CASE("teams: the plan says which models are trained at once") {
@@ -93,7 +94,7 @@ TEST_CASE("teams: the plan says which models are trained at once") {
   CHECK(plan.stages[1].at_once);
   CHECK(to_text(plan).find(", at once with coarse, ranks in shares to be measured\n") != std::string::npos);
   CHECK(to_json(plan).find("\"at_once\": true") != std::string::npos);
-  const Plan given = make_plan(parse_config(toml, "c.toml", {"method.split=[5, 3]"}));
+  const Plan given = make_plan(parse_config(toml, "c.toml", {"method.team_shares=[5, 3]"}));
   CHECK(to_text(given).find("ranks 5 : 3 (dense : coarse)\n") != std::string::npos);
   const Plan sequential = make_plan(parse_config(toml, "c.toml", {"method.teams=sequential"}));
   CHECK_FALSE(sequential.stages[0].at_once);

@@ -15,7 +15,7 @@ Config read(const std::string& layers) {
       "validation = { samples = \"x\", labels = \"y\" }\n[model]\nlayers = [" +
           layers + "]\n[training]\nepochs = 9\n",
       "c.toml", {});
-  settle_axes(config.model.layers, 1);
+  resolve_axes(config.model.layers, 1);
   return config;
 }
 
@@ -28,7 +28,7 @@ TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at lea
       "{ type = \"conv\", filters = 8, kernel = 3, padding = \"same\" }, { type = \"flatten\" }, "
       "{ type = \"dense\", units = 2 }");
   const Shape series{.n = 0, .spatial = {1, 1, 64}, .channels = 2, .axes = 1};
-  const std::vector<Rung> rungs = plan_rungs(config, series, 24);
+  const std::vector<Rung> rungs = make_rungs(config, series, 24);
   REQUIRE(rungs.size() == 3);
   CHECK(rungs[0].resolution == Extent{1, 1, 4});
   CHECK(rungs[0].trials == 24);
@@ -39,7 +39,7 @@ TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at lea
   CHECK(rungs[2].trials == 5);
   CHECK(rungs[2].cost == 9);
   const auto trials = [&](int first) {
-    const std::vector<Rung> all = plan_rungs(config, series, first);
+    const std::vector<Rung> all = make_rungs(config, series, first);
     return std::vector{all[0].trials, all[1].trials, all[2].trials};
   };
   CHECK(trials(100) == std::vector{100, 34, 12});
@@ -47,7 +47,7 @@ TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at lea
   CHECK(trials(19) == std::vector{19, 7, 3});
   CHECK(trials(5) == std::vector{5, 2, 2});
   for (const int few : {1, 4}) {  // 4 and 2 coarse trials cost what 2 at full resolution do
-    const std::vector<Rung> all = plan_rungs(config, series, few);
+    const std::vector<Rung> all = make_rungs(config, series, few);
     REQUIRE(all.size() == 1);
     CHECK(all[0].resolution == Extent{1, 1, 1});
     CHECK(all[0].trials == few);
@@ -59,7 +59,7 @@ TEST_CASE("tune: where no coarser resolution serves, fewer epochs do") {
   const Config config = read(
       "{ type = \"conv\", filters = 8, kernel = 3 }, { type = \"flatten\" }, "
       "{ type = \"dense\", units = 2 }");
-  const std::vector<Rung> rungs = plan_rungs(config, {.n = 0, .spatial = {1, 1, 63}, .channels = 2, .axes = 1}, 6);
+  const std::vector<Rung> rungs = make_rungs(config, {.n = 0, .spatial = {1, 1, 63}, .channels = 2, .axes = 1}, 6);
   REQUIRE(rungs.size() == 2);
   CHECK(rungs[0].resolution == rungs[1].resolution);
   CHECK(rungs[0].epochs == 3);

@@ -47,7 +47,7 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
     written to ``FOLDER.h5`` (see ``mrmf.write``), and ``mrmf init`` chooses what is not set. ``set`` overrides keys:
     ``set={"training.batch": 64}``. ``ranks`` starts so many processes under mpirun.
 
-    A run that was stopped goes on when the same call is made again. An interrupt saves and raises Stopped, whose ``run``
+    A run that was stopped continues when the same call is made again. An interrupt saves and raises Stopped, whose ``run``
     is what there is. Progress is shown on terminals and in notebooks; ``progress=False`` shows none.
     """
     values = dict(set or {})
@@ -141,7 +141,7 @@ def data(config: Source, *, set: Optional[Dict[str, Any]] = None) -> str:
 
 def tune(config: Source, *, folder: Optional[PathLike] = None, output: Optional[PathLike] = None, ranks: int = 1,
          rates: Sequence[float] = (), batches: Sequence[int] = (), overwrite: bool = False) -> Dict[str, Any]:
-    """Finds learning rate, batch and rule (``mrmf tune --json``). The same call again goes on where it stopped."""
+    """Finds learning rate, batch and rule (``mrmf tune --json``). The same call again continues where it stopped."""
     options: List[Any] = []
     for option, value in (("--folder", folder), ("-o", output)):
         options += [option, value] if value is not None else []

@@ -21,7 +21,7 @@ class Picture(Figure):
 
 
 def losses(epochs: Epochs, ylabel: str, title: str) -> Picture:
-    """Training and validation loss over epochs, with a line where the plan goes on to another role."""
+    """Training and validation loss over epochs, with a line where the plan continues to another role."""
     picture = Picture(figsize=(7, 4), layout="constrained")
     axes = picture.add_subplot()
     for key, label in (("train_loss", "training"), ("validation_loss", "validation")):

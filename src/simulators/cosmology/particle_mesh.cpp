@@ -50,7 +50,7 @@ void ParticleExchange::visit(const Vectors& position, const PlaneFinder& planes,
 
 void ParticleExchange::ask(const Vectors& position, const PlaneFinder& planes, const Work& work, const Take& take) {
   for_each_portion(position[0].size(), [&](std::size_t first, std::size_t last) {
-    const Exchange way = send(position, first, last, planes);
+    const AllToAll way = send(position, first, last, planes);
     for (RealGrid& axis : answers_) axis.resize(way.received());
     work(there_, answers_);
     for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -60,11 +60,11 @@ void ParticleExchange::ask(const Vectors& position, const PlaneFinder& planes, c
   });
 }
 
-Exchange ParticleExchange::send(const Vectors& position, std::size_t first, std::size_t last,
+AllToAll ParticleExchange::send(const Vectors& position, std::size_t first, std::size_t last,
                                 const PlaneFinder& planes) {
   std::vector<int> counts(static_cast<std::size_t>(group_.size()));
   sort(position[0], first, last, planes, counts);
-  Exchange way(group_, counts);
+  AllToAll way(group_, counts);
   here_.resize(order_.size());
   for (std::size_t axis = 0; axis < 3; ++axis) {
     std::ranges::transform(order_, here_.begin(), [&](std::size_t particle) { return position[axis][particle]; });

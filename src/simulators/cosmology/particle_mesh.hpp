@@ -13,7 +13,7 @@ namespace mrmf::cosmology {
 /// The plane of a periodic grid that a particle is at, along any axis: planes of the grid's points, or of voxels.
 struct PlaneFinder {
   float scale;      ///< planes per lattice cell
-  float shift = 0;  ///< of the grid, in planes, in [0, 1)
+  float shift = 0;  ///< shift of the grid, in planes, in [0, 1)
   int n = 0;        ///< planes in all
 
   float along(float position) const { return position * scale + shift; }
@@ -41,7 +41,7 @@ class ParticleExchange {
 
  private:
   /// Orders particles [first, last) by the rank they go to, and sends them.
-  Exchange send(const Vectors& position, std::size_t first, std::size_t last, const PlaneFinder& planes);
+  AllToAll send(const Vectors& position, std::size_t first, std::size_t last, const PlaneFinder& planes);
   void sort(const RealGrid& x, std::size_t first, std::size_t last, const PlaneFinder& planes,
             std::vector<int>& counts);
 
@@ -96,7 +96,7 @@ class ParticleMesh {
   Vectors force_;
   ModeGrid contrast_, scratch_;
   std::optional<ParticleExchange> exchange_;  // none: whole cubes
-  std::optional<Exchange> up_;                // sends a plane to the rank above
+  std::optional<AllToAll> up_;                // sends a plane to the rank above
 };
 
 }  // namespace mrmf::cosmology

@@ -23,7 +23,7 @@ Displacement read_displacement(const std::string& word);
 struct CosmologySimulation {
   std::string folder;
   Replace replace = Replace::nothing;
-  Index samples = 160;   ///< of all three splits together, 8:1:1 as published
+  Index samples = 160;   ///< samples of all three splits together, 8:1:1 as published
   Index per_file = 128;  ///< most samples per file
   int size = 64;         ///< voxels per axis; a power of two
   double box = 512;      ///< side in Mpc/h at H_0 = 70; scaled with H_0, so that it is the same in Mpc for all samples
@@ -39,7 +39,7 @@ struct CosmologySimulation {
 struct CosmologyReport {
   Index samples = 0, files = 0;
   double seconds = 0;           ///< including writing
-  double cubes_per_second = 0;  ///< of all ranks together
+  double cubes_per_second = 0;  ///< cubes per second of all ranks together
 };
 
 /// Called on the root with the samples done so far (estimated from the root's share) and with all samples.
@@ -62,9 +62,9 @@ double bytes_per_thread(const CosmologySimulation& settings);
 ///   redshifts  (4,) float32                      0, 0.5, 1.5, 3
 ///   namePar, meta.JSON (1,) string               names of the parameters; how the file was made
 /// Also writes data.toml, the [data] section of a configuration that trains on them. Files that an earlier start made
-/// with the same settings are kept, so the simulation goes on from there. ConfigError when the folder holds such a data
-/// set, whole, or files of another one, and settings.replace is nothing. DataError when the folder cannot be written.
-/// FaultError when more than 65535 particles meet in a voxel.
+/// with the same settings are kept, so the simulation continues from there. ConfigError when the folder holds such a
+/// data set, whole, or files of another one, and settings.replace is nothing. DataError when the folder cannot be
+/// written. FaultError when more than 65535 particles meet in a voxel.
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress = {});
 
 }  // namespace mrmf

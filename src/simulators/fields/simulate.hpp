@@ -31,7 +31,7 @@ struct FieldsSimulation {
 struct FieldsReport {
   Index samples = 0;
   double seconds = 0;             ///< including writing
-  double samples_per_second = 0;  ///< of all ranks together
+  double samples_per_second = 0;  ///< samples per second of all ranks together
 };
 
 /// ConfigError when the settings are impossible.

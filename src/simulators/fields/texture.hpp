@@ -12,7 +12,7 @@ namespace mrmf::fields {
 
 struct Stripes {
   double wavelength;   ///< pixels
-  double orientation;  ///< of the wave vector, from the image's first axis to its second; radians, 0 to pi
+  double orientation;  ///< orientation of the wave vector, from the image's first axis to its second; radians, 0 to pi
   double phase;        ///< radians
   double contrast;     ///< amplitude
 };

@@ -26,7 +26,7 @@ struct NeuronSimulation {
 struct NeuronReport {
   Index samples = 0;
   double seconds = 0;             ///< including normalisation and writing
-  double samples_per_second = 0;  ///< of all ranks together
+  double samples_per_second = 0;  ///< samples per second of all ranks together
   double spiking_share = 0;       ///< share of samples whose soma rises above -10 mV
 };
 

@@ -10,7 +10,7 @@
 namespace mrmf::volumes {
 namespace {
 
-constexpr double kMostNorm = 0.9;  // of a map's matrix: the square root of its squares
+constexpr double kMostNorm = 0.9;  // most norm of a map's matrix: the square root of its squares
 constexpr double kLeastFactor = 0.4, kMostFactor = 1.6;
 constexpr int kLeastMaps = 2, kMostMaps = 8;
 constexpr int kForgotten = 20;  // points until the start no longer shows

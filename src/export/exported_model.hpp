@@ -1,0 +1,45 @@
+// A trained network with its numbers, and what others have to know to use it: what is written to files of other
+// programs' formats.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/channel_map.hpp"
+#include "io/dataset.hpp"
+#include "layers/model.hpp"
+#include "layers/network.hpp"
+#include "src/config/config.hpp"
+#include "src/run/model_file.hpp"
+
+namespace mrmf {
+
+struct ExportedModel {
+  const Network& network;
+  std::vector<float> params, state;  ///< the arenas, in the host's memory
+  Task task = Task::regression;
+  SampleLayout layout = SampleLayout::transpose;
+  ChannelMap samples;  ///< done to samples before the network sees them; empty, or of the channels of files
+  ChannelMap labels;   ///< done to labels before training, so undone in outputs; empty, or of the output's channels
+  std::map<std::string, std::string> facts{};  ///< for people and programs: "program", "run", "resolution", ...
+
+  ConstSpan parameter(const TensorSpan& place) const { return place.in(ConstSpan(params)); }
+  ConstSpan statistic(const TensorSpan& place) const { return place.in(ConstSpan(state)); }
+};
+
+/// Copies the model's numbers. The rest stays empty.
+ExportedModel exported(Backend& backend, const Model& model);
+
+/// The parts of a layer with their places in both arenas: "weight", "bias", "running_mean", ...
+struct LayerTensor {
+  std::string name;
+  std::vector<Index> shape;
+  ConstSpan values;
+};
+std::vector<LayerTensor> tensors_of(const ExportedModel& model, const Entry& entry);
+
+/// ConfigError, with the layer, where formats that tell positions from flat features cannot say what a network does.
+void require_sayable(const Network& network);
+
+}  // namespace mrmf

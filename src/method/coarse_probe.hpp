@@ -1,0 +1,36 @@
+// Probes of a coarse model on its way (method.switch = "slope"): what it is worth at full resolution.
+#pragma once
+
+#include <optional>
+
+#include "src/training/trainer.hpp"
+
+namespace mrmf {
+
+/// Transfers copies of a stage's coarse model, and trains each as the next phase will. The last copy continues as that
+/// phase's model, so that nothing of what decided is trained twice.
+class CoarseProbe {
+ public:
+  /// For the plan's only stage. Keeps references.
+  CoarseProbe(const RunContext& ctx, const Plan& plan, const Config& config);
+
+  /// Collective. The coarse model stays as it is.
+  ProbeResult run(ModelState& coarse);
+
+  /// The model and the state of the last probe; of a new one, which gives the same bits, where an earlier start of the
+  /// run had it. Leaves none.
+  struct ProbedModel {
+    ModelState model;
+    TrainState state;
+  };
+  ProbedModel take(ModelState& coarse);
+
+ private:
+  RunReport silent_;
+  RunContext ctx_;
+  const Plan& plan_;
+  const Config& config_;
+  std::optional<ProbedModel> begun_;
+};
+
+}  // namespace mrmf

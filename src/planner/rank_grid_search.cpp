@@ -1,0 +1,244 @@
+#include "src/planner/rank_grid_search.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "kernels/check.hpp"
+#include "layers/geometry.hpp"
+#include "src/training/batch_sampler.hpp"
+#include "src/training/run_rules.hpp"
+
+namespace mrmf {
+
+std::vector<Grid> grids_of(int ranks, int axes, int most) {
+  std::vector<Grid> grids;
+  const auto along = [&](int axis, Index left) { return axis >= 3 - axes ? left : Index{1}; };
+  const Index all = std::min(ranks, most);
+  for (Index a = along(0, all); a >= 1; --a)
+    for (Index b = along(1, all / a); b >= 1; --b)
+      for (Index c = along(2, all / (a * b)); c >= 1; --c)
+        if (ranks % (a * b * c) == 0) grids.push_back({{a, b, c}});
+  std::ranges::stable_sort(grids, {}, &Grid::ranks);
+  return grids;
+}
+
+namespace {
+
+/// Collects the reasons, each once, with an example of a grid.
+class Refusals {
+ public:
+  void add(const Grid& grid, int axes, const std::string& kind, const std::string& reason) {
+    auto [entry, first] = seen_.try_emplace(kind, Entry{});
+    if (first) entry->second.reason = fmt::format("{}: {}", to_string(grid.blocks, axes), reason);
+    ++entry->second.count;
+  }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const auto& [kind, entry] : seen_)
+      lines.push_back(entry.reason +
+                      (entry.count > 1 ? fmt::format(" (and {} more grids so)", entry.count - 1) : std::string()));
+    return lines;
+  }
+
+ private:
+  struct Entry {
+    std::string reason;
+    int count = 0;
+  };
+  std::map<std::string, Entry> seen_;
+};
+
+// The mini-batch of a phase over all ranks.
+Index mini_batch_of(const Plan& plan, const Phase& phase, const SearchSettings& settings) {
+  const Index groups = std::max<Index>(1, settings.ranks.ranks / Grid{phase.grid}.ranks());
+  const Index configured = phase.batch * groups;
+  if (settings.mini_batch == 0) return configured;
+  return std::max<Index>(1, settings.mini_batch * phase.batch / plan.last.batch);
+}
+
+// A team's ranks are searched by search_team_sizes().
+bool trains_in_a_team(const Plan& plan, const Phase& phase) {
+  return std::ranges::any_of(plan.stages, [&](const Stage& stage) {
+    return stage.at_once && (stage.coarse.number == phase.number || stage.dense->number == phase.number);
+  });
+}
+
+class Search {
+ public:
+  Search(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
+         const SearchSettings& settings)
+      : backend_(backend), costs_(costs), config_(config), plan_(plan), settings_(settings) {}
+
+  PhaseChoices of(const Phase& phase) {
+    PhaseChoices choices{phase, mini_batch_of(plan_, phase, settings_), {}, {}};
+    Refusals refusals;
+    const int axes = settings_.sample.axes;
+    for (const Grid& grid : grids_of(settings_.ranks.ranks, axes)) add(choices, refusals, grid, axes);
+    choices.refused = refusals.lines();
+    if (choices.fitting.empty())
+      throw ConfigError(fmt::format("{}: no grid of {} ranks fits: {}", phase_text(phase), settings_.ranks.ranks,
+                                    fmt::join(choices.refused, "; ")));
+    std::ranges::stable_sort(choices.fitting, {}, &GridChoice::seconds);
+    return choices;
+  }
+
+ private:
+  void add(PhaseChoices& choices, Refusals& refusals, const Grid& grid, int axes) {
+    const Index groups = settings_.ranks.ranks / grid.ranks();
+    if (grid.ranks() > 1)
+      if (const char* reason = refused(); reason != nullptr) return refusals.add(grid, axes, "settings", reason);
+    if (choices.mini_batch % groups != 0 || choices.mini_batch < groups)
+      return refusals.add(grid, axes, "batch",
+                          fmt::format("{} groups of ranks cannot share a step's {} samples evenly; change "
+                                      "training.batch, or give --batch",
+                                      groups, choices.mini_batch));
+    const GridChoice choice{grid, choices.mini_batch / groups, {}};
+    const auto& known = predictions_.find({choices.phase.resolution, grid.blocks, choice.batch});
+    GridChoice made = choice;
+    try {
+      if (!trains_in_a_team(plan_, choices.phase))
+        require_batch(config_, plan_, settings_, choices.phase, choice.batch, static_cast<int>(groups));
+      if (choices.phase.last())
+        require_probes(plan_, static_cast<Index>(settings_.samples), choice.batch, static_cast<int>(groups));
+      made.prediction = known != predictions_.end() ? known->second : predicted(choices.phase, choice);
+    } catch (const ConfigError& error) {
+      return refusals.add(grid, axes, std::string(error.what()).substr(0, 12), error.what());
+    }
+    predictions_[{choices.phase.resolution, grid.blocks, choice.batch}] = made.prediction;
+    if (const std::string reason = memory_refusal(made.prediction, settings_, costs_); !reason.empty())
+      return refusals.add(grid, axes, "memory", reason);
+    choices.fitting.push_back(std::move(made));
+  }
+
+  // What run.grid does not go with (src/config/check.cpp; src/method/train_run.cpp on shards).
+  const char* refused() const {
+    if (shard_by_shard(config_, settings_.on_cpu)) return "run.deterministic and data.shards go without run.grid";
+    if (config_.method.teams == TeamMode::concurrent) return "method.teams = \"concurrent\" goes without run.grid";
+    if (!config_.training.global_batch_norm) return "training.batch_norm = \"local\" goes without run.grid";
+    return nullptr;
+  }
+
+  Prediction predicted(const Phase& phase, const GridChoice& choice) {
+    Workload work = workload_of(config_, plan_, settings_, phase);
+    work.grid = choice.grid, work.batch = choice.batch;
+    return predict(backend_, costs_, work);
+  }
+
+  Backend& backend_;
+  const CostModel& costs_;
+  const Config& config_;
+  const Plan& plan_;
+  SearchSettings settings_;
+  std::map<std::tuple<Extent, Extent, Index>, Prediction> predictions_;  // phases share resolutions
+};
+
+/// What a resolution's phases take with each grid that fits all of them.
+struct ResolutionCosts {
+  Extent resolution;
+  std::vector<OneGrid> grids;
+};
+
+std::vector<ResolutionCosts> costs_by_resolution(const std::vector<PhaseChoices>& phases) {
+  std::vector<ResolutionCosts> all;
+  std::vector<PhaseChoices> same;
+  for (std::size_t i = 0; i < phases.size(); ++i) {  // phases of one resolution follow each other
+    same.push_back(phases[i]);
+    if (i + 1 < phases.size() && phases[i + 1].phase.resolution == phases[i].phase.resolution) continue;
+    all.push_back({phases[i].phase.resolution, one_grid(same)});
+    same.clear();
+  }
+  return all;
+}
+
+}  // namespace
+
+Workload workload_of(const Config& config, const Plan& plan, const SearchSettings& settings, const Phase& phase) {
+  Workload work{.network = network_settings(config, plan, settings.sample, phase.resolution),
+                .grid = {phase.grid},
+                .ranks = settings.ranks,
+                .batch = phase.batch,
+                .samples = settings.samples,
+                .validated = settings.validated,
+                .sample_bytes = settings.sample_bytes,
+                .streamed = settings.streamed,
+                .any_order = config.run.deterministic,
+                .training = config.training};
+  work.training.optimizer = phase.optimizer;
+  return work;
+}
+
+void require_batch(const Config& config, const Plan& plan, const SearchSettings& settings, Phase phase, Index batch,
+                   int groups) {
+  phase.batch = static_cast<int>(batch);
+  require_rows(config, plan, phase, {settings.sample, static_cast<Index>(settings.samples), groups, settings.on_cpu});
+}
+
+std::string memory_refusal(const Prediction& prediction, const SearchSettings& settings, const CostModel& costs) {
+  const auto needed = static_cast<double>(prediction.memory.all());
+  const double there = settings.memory > 0 ? settings.memory : costs.memory();
+  if (there <= 0 || needed <= there) return {};
+  return fmt::format("a rank would need {:.3g} GB and may use {:.3g} GB", 1e-9 * needed, 1e-9 * there);
+}
+
+std::vector<PhaseChoices> search_grids(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
+                                       const SearchSettings& settings) {
+  require_parts(config, settings.on_cpu);
+  Search search(backend, costs, config, plan, settings);
+  std::vector<PhaseChoices> phases;
+  for (const Phase& phase : plan.phases()) phases.push_back(search.of(phase));
+  return phases;
+}
+
+std::vector<OneGrid> one_grid(const std::vector<PhaseChoices>& phases) {
+  std::map<Extent, std::pair<double, std::size_t>> sums;
+  for (const PhaseChoices& phase : phases)
+    for (const GridChoice& choice : phase.fitting) {
+      auto& [seconds, count] = sums[choice.grid.blocks];
+      seconds += phase.phase.stop.epochs * choice.seconds();
+      ++count;
+    }
+  std::vector<OneGrid> grids;
+  for (const auto& [blocks, sum] : sums)
+    if (sum.second == phases.size()) grids.push_back({{blocks}, sum.first});
+  std::ranges::sort(grids, {}, &OneGrid::seconds);
+  return grids;
+}
+
+std::optional<GridPerResolution> grid_per_resolution(const Plan& plan, const std::vector<PhaseChoices>& phases,
+                                                     double reading) {
+  const std::vector<ResolutionCosts> steps = costs_by_resolution(phases);
+  struct Path {
+    double seconds = 0;
+    std::vector<Grid> grids;
+    int changes = 0;
+  };
+  std::vector<Path> paths(1);
+  for (const ResolutionCosts& step : steps) {
+    std::vector<Path> longer;
+    for (const OneGrid& next : step.grids) {
+      Path best;
+      for (const Path& path : paths) {
+        const bool change = !path.grids.empty() && !(path.grids.back() == next.grid);
+        Path way{path.seconds + next.seconds + (change ? reading : 0), path.grids, path.changes + (change ? 1 : 0)};
+        way.grids.push_back(next.grid);
+        if (best.grids.empty() || way.seconds < best.seconds) best = std::move(way);
+      }
+      longer.push_back(std::move(best));
+    }
+    paths = std::move(longer);
+  }
+  if (paths.empty()) return {};
+  const Path& best = *std::ranges::min_element(paths, {}, &Path::seconds);
+  GridPerResolution found{{}, best.seconds, best.changes * reading};
+  for (const Extent& resolution : plan.resolutions()) {
+    const auto at = std::ranges::find(steps, resolution, &ResolutionCosts::resolution);
+    // Where nothing is trained, the fewest ranks do.
+    found.grids.push_back(at == steps.end() ? Grid{} : best.grids[static_cast<std::size_t>(at - steps.begin())]);
+  }
+  return found;
+}
+
+}  // namespace mrmf
