@@ -26,7 +26,7 @@ program: configure ## build the program alone
 	@cmake --build $(BUILD) -j $(J) --target mrmf
 
 demo: program ## simulate cubes and neurons, train by the baseline and by the chosen schedule, print what is saved (DEMO=cubes|neuron)
-	@jobs/demo/run.sh $(BUILD)
+	@jobs/experiments/demo/run.sh $(BUILD)
 
 bench: program ## training speed beside PyTorch (PRESET=cosmoflow: on cubes; installs PyTorch in .venv-peers)
 	@tests/peers/bench.sh $(BUILD) $(PRESET)
@@ -45,13 +45,13 @@ mutants: all ## plant known bugs one by one and show that the tests catch them
 	@tests/mutants.sh $(BUILD)
 
 site: ## build the documents as a site with search into build/site (MkDocs from PyPI)
-	@jobs/site/build.sh $(BUILD)
+	@jobs/packaging/site/build.sh $(BUILD)
 
 wheel: program ## pack build/mrmf-*.whl for pip: the program with its libraries, and the Python package
-	@jobs/python/make_wheel.py $(BUILD)
+	@jobs/packaging/python/make_wheel.py $(BUILD)
 
 bundle: all ## pack build/mrmf-bundle.tar.xz: mrmf, MPI and all libraries but CUDA's, for nodes that have none
-	@jobs/bundle.sh $(BUILD)
+	@jobs/packaging/bundle.sh $(BUILD)
 
 gpu-check: all ## on a GPU, in ten minutes: tests, gradients, speed beside PyTorch; where make cannot run, see docs/gpu.md
 	@tests/gpu/check.py both --build $(BUILD)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 
+#include "io/edit_distance.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_filters.hpp"
 #include "io/hdf5_library.hpp"
@@ -13,7 +14,6 @@
 #include "io/hdf5_packing.hpp"
 #include "io/hdf5_sources.hpp"
 #include "io/limits.hpp"
-#include "io/nearest.hpp"
 
 namespace mrmf::h5 {
 namespace {

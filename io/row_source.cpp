@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "io/data_file.hpp"
+#include "io/edit_distance.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
-#include "io/nearest.hpp"
 #include "io/row_memory.hpp"
 #include "io/row_origins.hpp"
 #include "io/sample_groups.hpp"

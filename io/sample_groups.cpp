@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "io/edit_distance.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
-#include "io/nearest.hpp"
 #include "io/row_source.hpp"
 #include "kernels/check.hpp"
 

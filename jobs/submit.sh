@@ -11,7 +11,7 @@ Writes the batch script of an experiment into its folder, shows it and submits i
 
   EXPERIMENT  a .job file, such as neuron/paper-one-fusion.job or demo/seeds.job, or a folder with a single one. What is
               here: see below
-  SITE        a name in jobs/sites, or a file, such as ./mine.sh: workstation runs at once, without Slurm
+  SITE        a name in jobs/submission/sites, or a file, such as ./mine.sh: workstation runs at once, without Slurm
 
   --dry-run              show it; write and submit nothing
   --set KEY=VALUE        any key of the configuration, as for mrmf train; repeatable
@@ -32,11 +32,11 @@ What the experiment and the site say, each as --name VALUE, or MRMF_NAME in the 
   --max-requeues N       how often a run that was stopped goes back into the queue (20)
 TEXT
   echo
-  echo "Experiments: $(cd "$jobs" && echo */*.job)"
+  echo "Experiments: $(cd "$jobs/experiments" && echo */*.job)"
   echo "Sites: $(sites)"
 }
 
-sites() { (cd "$jobs/sites" && set -- *.sh && echo "${@%.sh}"); }
+sites() { (cd "$jobs/submission/sites" && set -- *.sh && echo "${@%.sh}"); }
 
 fail() { echo "submit: $*" >&2; exit 2; }
 
@@ -83,10 +83,10 @@ require_job() {
   fail "$1 is $is; write a .job file that names the configuration, and give that: see docs/guide/cluster.md"
 }
 
-# The experiment's file, from a file, a folder with one, or either of them below jobs/.
+# The experiment's file, from a file, a folder with one, or either of them below jobs/experiments.
 find_experiment() {
   local place found
-  for place in "$(with_slash "$1")" "$jobs/$1"; do
+  for place in "$(with_slash "$1")" "$jobs/experiments/$1"; do
     if [ -f "$place" ]; then
       require_job "$place"
       echo "$place"
@@ -99,16 +99,16 @@ find_experiment() {
     echo "${found[0]}"
     return
   done
-  fail "no experiment $1, here or below $jobs; see jobs/submit.sh --help for those there are"
+  fail "no experiment $1, here or below $jobs/experiments; see jobs/submit.sh --help for those there are"
 }
 
 # A site's name is never a file that happens to lie here: that takes a slash.
 find_site() {
-  local place=$jobs/sites/$1.sh
+  local place=$jobs/submission/sites/$1.sh
   [[ $1 != */* ]] || place=$1
   if [ -f "$place" ]; then echo "$place"; return; fi
-  [ ! -f "$1" ] || fail "no site $1 in $jobs/sites; for the file $1 that lies here, write ./$1"
-  fail "no site file $1 and no $jobs/sites/$1.sh; copy jobs/sites/generic.sh, or take one of: $(sites)"
+  [ ! -f "$1" ] || fail "no site $1 in $jobs/submission/sites; for the file $1 that lies here, write ./$1"
+  fail "no site file $1 and no $jobs/submission/sites/$1.sh; copy jobs/submission/sites/generic.sh, or take one of: $(sites)"
 }
 
 # The program where nothing names one: a job is often submitted from the folder of its data.
@@ -139,9 +139,9 @@ load() {
 }
 
 # shellcheck source=submit/checks.sh
-source "$jobs/submit/checks.sh"
+source "$jobs/submission/checks.sh"
 # shellcheck source=submit/write.sh
-source "$jobs/submit/write.sh"
+source "$jobs/submission/write.sh"
 
 dry_run=0 words=() given_overrides=() given_sbatch=()
 declare -A given=()

@@ -1,10 +1,11 @@
-// What a program of yours includes to train with the library: <mrmf/mrmf.hpp>. docs/guide/installing.md has one.
+// What a program of yours includes to train with the library, and to use what was trained: <mrmf/mrmf.hpp>.
+// docs/guide/installing.md has one.
 //
 //   MpiSession, Comm            begin MPI and name its ranks; one of each in main()
 //   Config, read_config()       what is trained, from a TOML file; every field may be changed afterwards
 //   train_run()                 trains it into its run folder, as `mrmf train` does, and returns a RunResult
-//   ConfigError, DataError,     what is thrown; Stopped when a signal came and the run is saved
-//   FaultError
+//   evaluate(), predict()       what `mrmf evaluate` and `mrmf predict` do: scores of a model, and a file of its
+//   outputs ConfigError, DataError,     what is thrown; Stopped when a signal came and the run is saved FaultError
 //
 // Other headers of the library may be included too ("src/plan/plan.hpp"), but they change from version to version.
 #pragma once
@@ -12,6 +13,8 @@
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/inference/evaluate.hpp"
+#include "src/inference/predict.hpp"
 #include "src/method/train_run.hpp"
 #include "src/run/records.hpp"
 #include "src/run/signals.hpp"

@@ -21,9 +21,9 @@ METHODS = {"baseline": ["method.name=baseline"],
            "mrt": ["method.name=mrt", "method.stop.coarse.epochs=1"],
            "mrmf": ["method.name=mrmf", "method.top=dense", "method.stop.coarse.epochs=1", "method.stop.dense.epochs=1"],
            "progressive": ["method.name=progressive", "method.stop.coarse.epochs=1"]}
-NETWORKS = {"neuron": ("jobs/neuron/workstation.toml", "[[2],[1]]", "[[1]]",
+NETWORKS = {"neuron": ("jobs/experiments/neuron/workstation.toml", "[[2],[1]]", "[[1]]",
                        ["simulate", "neuron", "--samples", "80", "--cells", "2"], 16),
-            "cosmoflow": ("jobs/cosmoflow/workstation.toml", "[[2,2,2],[1,1,1]]", "[[1,1,1]]",
+            "cosmoflow": ("jobs/experiments/cosmoflow/workstation.toml", "[[2,2,2],[1,1,1]]", "[[1,1,1]]",
                           ["simulate", "cosmology", "--samples", "20", "--size", "32", "--box", "256", "--method", "lpt"], 4)}
 
 

@@ -129,9 +129,9 @@ ScalingPoint measure(const Config& config, Comm& team) {
   Data data(config, team, plan.shares_samples() ? Data::Reading::later : Data::Reading::now);
   std::optional<StageGrids> grids = grids_of_team(*backend, config, plan, data.train().shape.sample, team);
   if (grids) data.load(grids->share(phase.resolution));
-  RunReport silent;
+  RunLog silent;
   const RunContext ctx{
-      .backend = *backend, .team = team, .data = data, .report = silent, .grids = grids ? &*grids : nullptr};
+      .backend = *backend, .team = team, .data = data, .log = silent, .grids = grids ? &*grids : nullptr};
   ModelState model_state = make_model_state(plan, config, ctx, phase.resolution, phase.seed);
   Trainer trainer(ctx, config.training);
   trainer.autotune(config, plan, phase);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "generated/version.hpp"
-#include "io/nearest.hpp"
+#include "io/edit_distance.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/config.hpp"

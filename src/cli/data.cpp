@@ -10,7 +10,7 @@
 #include "io/row_choice.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
-#include "src/data/survey.hpp"
+#include "src/inspection/survey.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 

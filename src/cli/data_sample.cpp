@@ -10,7 +10,7 @@
 #include "io/foreign_data.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
-#include "src/data/packing_count.hpp"
+#include "src/inspection/packing_count.hpp"
 
 namespace mrmf {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
-#include "src/run/report.hpp"
+#include "src/run/run_log.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
 #include "src/simulators/fields/simulate.hpp"
 #include "src/simulators/neuron/simulate.hpp"

@@ -13,7 +13,7 @@
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/method/train_run.hpp"
-#include "src/run/report.hpp"
+#include "src/run/run_log.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,5 +1,5 @@
 // `mrmf compare` and `mrmf plot`: a table of finished runs, as the paper's Tables 5 and 7, and their curves, drawn by a
-// script (jobs/plot.py).
+// script (jobs/plots/plot.py).
 #pragma once
 
 #include <optional>

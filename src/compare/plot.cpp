@@ -20,9 +20,11 @@ std::string script_path(const std::string& name) {
   std::error_code ignored;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   const std::filesystem::path above = program.parent_path().parent_path();
-  for (const std::filesystem::path& folder : {above / "share" / "mrmf", above, std::filesystem::path(kSourceFolder)})
-    if (std::filesystem::exists(folder / "jobs" / name)) return folder / "jobs" / name;
-  throw ConfigError("jobs/" + name + " is not beside the program; run it by hand: python3 jobs/" + name + " --help");
+  for (const std::filesystem::path& folder :
+       {above / "share" / "mrmf", above / "jobs", std::filesystem::path(kSourceFolder) / "jobs"})
+    if (std::filesystem::exists(folder / "plots" / name)) return folder / "plots" / name;
+  throw ConfigError("jobs/plots/" + name + " is not beside the program; run it by hand: python3 jobs/plots/" + name +
+                    " --help");
 }
 
 // Lets the script draw into the file, under its temporary name.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "io/nearest.hpp"
+#include "io/edit_distance.hpp"
 #include "kernels/check.hpp"
 #include "layers/stem.hpp"
 #include "layers/wiring.hpp"

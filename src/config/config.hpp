@@ -130,7 +130,7 @@ enum class TransferEpoch { last, best };
 enum class Moments { reset, carry };
 /// When a coarse phase ends: after its epochs (or by its stop rule), or also when it stops paying.
 enum class Switch { epochs, slope };
-/// What "auto" does about detail that coarse data lack (src/data/detail_measurement.hpp).
+/// What "auto" does about detail that coarse data lack (src/inspection/detail_measurement.hpp).
 enum class DetailRule { measure, ignore };
 enum class RateCurve { stage, run };
 enum class ShuffleOver { shard, all };

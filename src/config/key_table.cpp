@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "io/nearest.hpp"
+#include "io/edit_distance.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

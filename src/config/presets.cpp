@@ -4,7 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include "io/nearest.hpp"
+#include "io/edit_distance.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/config/config.hpp"
-#include "src/data/detail_measurement.hpp"
+#include "src/inspection/detail_measurement.hpp"
 #include "src/run/run_cost.hpp"
 
 namespace mrmf {

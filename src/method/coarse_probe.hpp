@@ -26,7 +26,7 @@ class CoarseProbe {
   ProbedModel take(ModelState& coarse);
 
  private:
-  RunReport silent_;
+  RunLog silent_;
   RunContext ctx_;
   const Plan& plan_;
   const Config& config_;

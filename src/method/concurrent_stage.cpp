@@ -114,7 +114,7 @@ class TwoTeams {
         in_coarse_(ctx.team.rank() < teams.coarse),
         team_(ctx.team.split(in_coarse_ ? 0 : 1)),
         rendezvous_(ctx.team) {
-    if (!in_coarse_ && team_.root()) own_ = ctx.report.of_team(ctx.saving && ctx.saving->checkpoints.found());
+    if (!in_coarse_ && team_.root()) own_ = ctx.log.of_team(ctx.saving && ctx.saving->checkpoints.found());
   }
 
   TrainedAtOnce run(double elapsed) {
@@ -149,15 +149,15 @@ class TwoTeams {
 
   Trained train_mine(double elapsed) {
     const Phase& mine = in_coarse_ ? stage_.coarse : *stage_.dense;
-    const RunContext ctx = ctx_.of(team_, in_coarse_ ? ctx_.report : own_);
+    const RunContext ctx = ctx_.of(team_, in_coarse_ ? ctx_.log : own_);
     const bool first = !ctx_.data.loaded();
     if (first) ctx_.data.load(team_);  // the run's time begins after the first reading
     if (first && in_coarse_)           // either team has all samples
       for (const std::string& line : class_warnings(config_, ctx_.data.class_counts(team_)))
-        ctx.report.log("warning: " + line);
+        ctx.log.line("warning: " + line);
     Trainer trainer(ctx, config_.training, elapsed);
     ctx_.data.load(team_);
-    ctx.report.log(fmt::format("data of the {} team: {}", to_string(mine.role), ctx_.data.way()));
+    ctx.log.line(fmt::format("data of the {} team: {}", to_string(mine.role), ctx_.data.way()));
     trainer.autotune(config_, plan_, mine);
     if (!in_coarse_) dense_.emplace(new_dense(ctx));
     Trained trained;
@@ -178,10 +178,10 @@ class TwoTeams {
     records_ = {coarse.record, dense.record};
     std::string log = own_.log_text();
     ctx_.team.broadcast(log, coarse_ranks_);
-    ctx_.report.take_over({coarse, dense}, log);
+    ctx_.log.take_over({coarse, dense}, log);
     const PhaseRecord& early = coarse.record.waited > dense.record.waited ? coarse.record : dense.record;
-    ctx_.report.log(fmt::format("stage {}: the {} team was ready first and waited {:.2f} s for the other", early.stage,
-                                to_string(early.role), early.waited));
+    ctx_.log.line(fmt::format("stage {}: the {} team was ready first and waited {:.2f} s for the other", early.stage,
+                              to_string(early.role), early.waited));
     if (!ctx_.saving) return;
     ctx_.saving->checkpoints.add(stage_.coarse, coarse);
     ctx_.saving->checkpoints.add(*stage_.dense, dense);
@@ -197,7 +197,7 @@ class TwoTeams {
   bool in_coarse_;
   Comm team_;
   Rendezvous rendezvous_;
-  RunReport own_;  // the dense team's root's; silent on other ranks
+  RunLog own_;  // the dense team's root's; silent on other ranks
   std::array<PhaseRecord, 2> records_;
 };
 

@@ -42,7 +42,7 @@ void start_model(const RunContext& ctx, const Config& config, ModelState& model_
   if (config.model.start.empty() || (ctx.saving && ctx.saving->checkpoints.found())) return;
   const StartLayers start = match_start_layers(config, model_state.model.network(), ctx.team);
   take_start(ctx.backend, start, model_state.model, ctx.team);
-  for (const std::string& line : start.lines) ctx.report.log(line);
+  for (const std::string& line : start.lines) ctx.log.line(line);
 }
 
 // The next model, and where the phase that it is in stands if a probe has begun it.

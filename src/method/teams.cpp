@@ -32,7 +32,7 @@ std::string origin_of(const Config& config, int ranks) {
 
 // An epoch's seconds on all ranks. Leaves out I/O, because averaging the data is not an epoch's work.
 double epoch_seconds(const Config& config, const Plan& plan, Phase phase, const RunContext& ctx) {
-  RunReport silent;
+  RunLog silent;
   const RunContext apart = ctx.apart(silent);
   phase.stop = {};
   phase.stop.epochs = 1;
@@ -52,7 +52,7 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
   const auto seconds_of = [&](const Phase& phase) {
     const auto [place, unknown] = measured.seconds.try_emplace({phase.stage, phase.role}, 0);
     if (!unknown) return place->second;
-    ctx.report.log(
+    ctx.log.line(
         fmt::format("stage {}: measuring an epoch of the {} model on all ranks", phase.stage, to_string(phase.role)));
     place->second = epoch_seconds(config, plan, phase, ctx);
     keep();
@@ -61,7 +61,7 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
   const double dense = seconds_of(*stage.dense), coarse = seconds_of(stage.coarse);
   const int dense_epochs = stage.dense->stop.epochs, coarse_epochs = stage.coarse.stop.epochs;
   const TeamSizes teams = proportional_teams(dense * dense_epochs, coarse * coarse_epochs, ctx.team.size());
-  ctx.report.log(
+  ctx.log.line(
       fmt::format("stage {}: measured in {:.2f} s: an epoch on all ranks takes {:.3f} s dense (at most {} epochs) and "
                   "{:.3f} s coarse "
                   "(at most {})",
@@ -71,7 +71,7 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
   keep();
   return teams;
 } catch (const Stopped& stopped) {
-  ctx.report.log(
+  ctx.log.line(
       fmt::format("stopped on {} while the teams of stage {} were measured; run the same command again to continue",
                   signal_name(stopped.signal), stage.fuse.stage));
   throw;
@@ -200,8 +200,8 @@ TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stag
       if (kept) write_measured_teams(measured, config, ctx.team);
     });
   require_trainable(config, plan, stage, *teams, ctx.data.shape());
-  ctx.report.log(fmt::format("stage {}: a coarse team of {} rank{} and a dense team of {} train at once",
-                             stage.fuse.stage, teams->coarse, teams->coarse == 1 ? "" : "s", teams->dense));
+  ctx.log.line(fmt::format("stage {}: a coarse team of {} rank{} and a dense team of {} train at once",
+                           stage.fuse.stage, teams->coarse, teams->coarse == 1 ? "" : "s", teams->dense));
   return *teams;
 }
 

@@ -29,12 +29,12 @@ namespace mrmf {
 namespace {
 
 // What a longer phase does with the learning rate.
-void tell_more_epochs(const Plan& plan, RunReport& report) {
+void tell_more_epochs(const Plan& plan, RunLog& log) {
   const RateRule rule = plan.last.optimizer.rule;
   const bool curve = rule == RateRule::cosine || rule == RateRule::linear;
-  report.log(fmt::format("more epochs: {} continues until {} epochs are done; its {} rate {}", phase_text(plan.last),
-                         plan.last.stop.epochs, to_string(rule),
-                         curve ? "continues along the curve of that length" : "continues as it was"));
+  log.line(fmt::format("more epochs: {} continues until {} epochs are done; its {} rate {}", phase_text(plan.last),
+                       plan.last.stop.epochs, to_string(rule),
+                       curve ? "continues along the curve of that length" : "continues as it was"));
 }
 
 // The ranks of a group that cut samples otherwise would wait for each other.
@@ -85,15 +85,15 @@ void require_kept_config(const RunFolder& folder, const std::string& file, const
 }
 
 // The root opens the report; the others hold an empty one.
-RunReport open_report(const Config& config, const Plan& plan, const ReportSettings& settings,
-                      const Checkpoints& checkpoints, const std::optional<RunFolder>& folder, const TrainRun& train) {
-  if (!folder) return RunReport(settings);
+RunLog open_run_log(const Config& config, const Plan& plan, const RunLogSettings& settings,
+                    const Checkpoints& checkpoints, const std::optional<RunFolder>& folder, const TrainRun& train) {
+  if (!folder) return RunLog(settings);
   // A configuration that is trained from inside the run folder is the user's file and stays unchanged.
   const std::string text = folder->is_own_config(train.config_file) ? "" : to_toml(config);
-  RunReport report(settings, text, to_json(plan), checkpoints.history());
-  report.log(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
-  if (!checkpoints.data_line().empty()) report.log(checkpoints.data_line());
-  return report;
+  RunLog log(settings, text, to_json(plan), checkpoints.history());
+  log.line(checkpoints.found() ? "continues " + checkpoints.position() : to_text(plan));
+  if (!checkpoints.data_line().empty()) log.line(checkpoints.data_line());
+  return log;
 }
 
 // The first phase that has not ended yet.
@@ -185,25 +185,24 @@ void require_validation_logarithms(const Config& config, Data& data, Comm& world
 }
 
 // The log's lines about auto's reasons, the machine and the data. Teams read theirs later.
-void tell_data(RunReport& report, const ResolvedRun& run, Data& data, const Backend& backend, int ranks,
-               bool by_teams) {
-  for (const std::string& reason : run.reasons) report.log("auto: " + reason);
-  report.log(fmt::format("{} rank{}, {}", ranks, ranks == 1 ? "" : "s", backend.description()));
-  report.log(fmt::format("data: {} training and {} validation samples of {}{}", run.shape.samples,
-                         data.validation().shape.samples, to_string(run.shape.sample),
-                         by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
-  if (!data.train().shape.unused.empty()) report.log("data: " + data.train().shape.unused);
+void tell_data(RunLog& log, const ResolvedRun& run, Data& data, const Backend& backend, int ranks, bool by_teams) {
+  for (const std::string& reason : run.reasons) log.line("auto: " + reason);
+  log.line(fmt::format("{} rank{}, {}", ranks, ranks == 1 ? "" : "s", backend.description()));
+  log.line(fmt::format("data: {} training and {} validation samples of {}{}", run.shape.samples,
+                       data.validation().shape.samples, to_string(run.shape.sample),
+                       by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));
+  if (!data.train().shape.unused.empty()) log.line("data: " + data.train().shape.unused);
   for (const auto& [spec, split] :
        {std::pair(&run.config.data.train, &data.train()), std::pair(&run.config.data.validation, &data.validation())})
-    for (const std::string& line : skipped_lines(*spec, split->shape)) report.log(line);
-  if (!by_teams) report.log("data: " + data.way());
+    for (const std::string& line : skipped_lines(*spec, split->shape)) log.line(line);
+  if (!by_teams) log.line("data: " + data.way());
 }
 
 // The log's lines about how ranks share samples, and shards.
-void tell_sharing(RunReport& report, const ResolvedRun& run, bool shard_replicas, int ranks) {
+void tell_sharing(RunLog& log, const ResolvedRun& run, bool shard_replicas, int ranks) {
   if (run.plan.shares_samples())
-    for (const std::string& line : grid_lines(run.config, run.plan, run.shape.sample, ranks)) report.log(line);
-  if (shard_replicas) report.log(replicas_text(run.config.data.shards, ranks));
+    for (const std::string& line : grid_lines(run.config, run.plan, run.shape.sample, ranks)) log.line(line);
+  if (shard_replicas) log.line(replicas_text(run.config.data.shards, ranks));
 }
 
 RunResult result_of(const ResolvedRun& run, const Outcome& outcome, const std::optional<ModelNote>& best,
@@ -261,29 +260,29 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   forget_earlier(checkpoints, config, train, world);
   const TimeEstimate estimate(phase_work(config, plan, shape.sample, {shape.samples, data.validation().shape.samples}),
                               world.size());
-  const ReportSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard, estimate};
-  RunReport report;
+  const RunLogSettings settings{config.run.folder, train.out, train.terminal, config.run.tensorboard, estimate};
+  RunLog log;
   collective_try(world, [&] {
     if (folder) folder->keep();  // from here on there are records
-    report = open_report(config, plan, settings, checkpoints, folder, train);
+    log = open_run_log(config, plan, settings, checkpoints, folder, train);
   });
   if (!by_teams) warnings.add(class_warnings(config, data.class_counts(share.team)));
   warnings.add(row_warnings(shape.samples, data.validation().shape.samples));
-  if (train.more_epochs) tell_more_epochs(plan, report);
-  for (const std::string& line : warnings.take()) report.log("warning: " + line);
-  tell_data(report, run, data, *backend, world.size(), by_teams);
+  if (train.more_epochs) tell_more_epochs(plan, log);
+  for (const std::string& line : warnings.take()) log.line("warning: " + line);
+  tell_data(log, run, data, *backend, world.size(), by_teams);
   const bool shard_replicas = shard_by_shard(config, backend->immediate());
-  tell_sharing(report, run, shard_replicas, world.size());
+  tell_sharing(log, run, shard_replicas, world.size());
 
   no_training_yet.reset();
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
   Outcome outcome =
-      run_pipeline(plan, config, {*backend, world, data, report, &saving, shard_replicas, grids ? &*grids : nullptr});
+      run_pipeline(plan, config, {*backend, world, data, log, &saving, shard_replicas, grids ? &*grids : nullptr});
   RunResult result = result_of(run, outcome, save_models(*backend, outcome, config, world), *backend, world.size());
   result.automatic = checkpoints.automatic();
-  report.finish(result);
+  log.finish(result);
   checkpoints.keep_last(world);
   forget_teams(config.run, world);
   return result;

@@ -115,7 +115,7 @@ struct TrialRunner {
                    {known.train.sample, known.train.samples, 1, config.run.device != Device::cuda});
     config.data.memory = config.data.memory.value_or(kShareOfMemory * host_memory() / 1e9) / ranks_on_host;
     Data data(config, self, Data::Reading::now, &known);
-    RunReport silent;
+    RunLog silent;
     RunContext ctx{*backend, self, data, silent};
     ctx.stops = &stops;
     if (data.validation().labelled == 0)

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "src/run/report.hpp"
+#include "src/run/run_log.hpp"
 
 namespace mrmf {
 namespace {

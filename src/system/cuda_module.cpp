@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kModule = "libmrmf_cuda.so";
 
 // The folders in which the system looks for the program's libraries. An installed program's, or one that is linked with
-// the installed library, are also those of the module (jobs/install).
+// the installed library, are also those of the module (jobs/packaging/install).
 std::vector<fs::path> library_folders() {
   std::vector<fs::path> folders;
   void* const program = dlopen(nullptr, RTLD_LAZY);

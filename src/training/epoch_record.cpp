@@ -14,12 +14,12 @@ namespace {
 void warn_of_no_metric(const PhaseRun& run, const EpochRecord& record) {
   const RunContext& ctx = run.session.ctx;
   if (!record.metric || std::isfinite(record.metric->value) || ctx.data.validation().labelled == 0) return;
-  ctx.report.log(fmt::format("warning: {} has no validation {}: {}", phase_text(run.phase),
-                             to_string(record.metric->metric),
-                             record.metric->metric == Metric::r2
-                                 ? "the validation labels of every output are all the same, so there is no spread to "
-                                   "explain"
-                                 : "no class occurs"));
+  ctx.log.line(fmt::format("warning: {} has no validation {}: {}", phase_text(run.phase),
+                           to_string(record.metric->metric),
+                           record.metric->metric == Metric::r2
+                               ? "the validation labels of every output are all the same, so there is no spread to "
+                                 "explain"
+                               : "no class occurs"));
 }
 
 // Of random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of training.
@@ -36,7 +36,7 @@ void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
                      config.rows_at_once(run.phase.batch), ctx.team);
   run.session.clock.leave_out(timer.seconds());
   const std::string warning = spread_warning(config.loss, record, phase_text(run.phase), variance);
-  if (!warning.empty()) ctx.report.log("warning: " + warning);
+  if (!warning.empty()) ctx.log.line("warning: " + warning);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
 void warn_of_no_score(const PhaseRun& run) {
   const RunContext& ctx = run.session.ctx;
   if (ctx.data.validation().labelled > 0) return;
-  ctx.report.log(fmt::format(
+  ctx.log.line(fmt::format(
       "warning: {}: {} has no validation loss, and no target, early stopping, best epoch or "
       "plateau of the learning rate",
       no_label_text(ctx.data.config().data.validation, run.session.config, "validation"), phase_text(run.phase)));
@@ -100,12 +100,12 @@ void end_epoch(PhaseRun& run, TrainState& state, EpochRecord record) {
   state.step = 0;
   state.loss = 0;
   state.samples = 0;
-  ctx.report.epoch(record, state.finished());
+  ctx.log.epoch(record, state.finished());
   if (record.epoch == 1) {
     warn_of_spread(run, record);
     warn_of_no_metric(run, record);
   }
-  if (state.finished()) ctx.report.phase(history.record);
+  if (state.finished()) ctx.log.phase(history.record);
 }
 
 }  // namespace mrmf

@@ -53,13 +53,13 @@ ProbeResult probe_phase(TrainingSession& session, ModelState& model_state, const
 // What a probe that does not end the phase has trained is lost; else it is the next phase's beginning, and counts
 // there.
 void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, const ProbeModel& probe_model) {
-  RunReport& report = run.session.ctx.report;
+  RunLog& log = run.session.ctx.log;
   run.complete_moments();
   const ProbeResult probe = probe_model(run.model_state);
   record.gflop += probe.validation_gflop;
   if (!std::isfinite(probe.halfway) || !std::isfinite(probe.end)) {
     record.gflop += probe.training_gflop;
-    return report.log(
+    return log.line(
         fmt::format("probe after coarse epoch {}: no finite validation loss at full resolution, so "
                     "it tells nothing",
                     record.epoch));
@@ -68,8 +68,8 @@ void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, co
                             probe.second_gflop};
   state.stop.add_probe(outcome);
   if (!pays_no_more(state.stop.memory().probes)) record.gflop += probe.training_gflop;
-  report.log(fmt::format("probe after coarse epoch {}: at full resolution {:.5f}, then {:.5f} after {:.3g} GFLOP more",
-                         outcome.epoch, outcome.halfway, outcome.end, outcome.probe_gflop));
+  log.line(fmt::format("probe after coarse epoch {}: at full resolution {:.5f}, then {:.5f} after {:.3g} GFLOP more",
+                       outcome.epoch, outcome.halfway, outcome.end, outcome.probe_gflop));
 }
 
 }  // namespace mrmf

@@ -5,7 +5,7 @@
 #include "mpi/comm.hpp"
 #include "src/data/data.hpp"
 #include "src/run/checkpoint.hpp"
-#include "src/run/report.hpp"
+#include "src/run/run_log.hpp"
 #include "src/run/signals.hpp"
 #include "src/training/sample_grid.hpp"
 
@@ -22,7 +22,7 @@ struct RunContext {
   Backend& backend;
   Comm& team;
   Data& data;
-  RunReport& report;
+  RunLog& log;
   Saving* saving = nullptr;  ///< null: nothing is saved
   /// Computes shard by shard: the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
   bool shard_replicas = false;
@@ -30,11 +30,11 @@ struct RunContext {
   SaveTimes* stops = nullptr;   ///< if nothing is saved: what still stops on a signal; null: nothing does
 
   /// The same context for a team of its ranks, with another report.
-  RunContext of(Comm& its_team, RunReport& its_report) const {
+  RunContext of(Comm& its_team, RunLog& its_report) const {
     return {backend, its_team, data, its_report, saving, shard_replicas, nullptr, stops};
   }
   /// The same context for work that leaves nothing behind, but stops on a signal as the rest does.
-  RunContext apart(RunReport& silent) const {
+  RunContext apart(RunLog& silent) const {
     return {backend, team, data, silent, nullptr, shard_replicas, grids, saving != nullptr ? &saving->times : stops};
   }
   /// The ranks that share each sample at a resolution; null: each rank has its own.

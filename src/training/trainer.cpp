@@ -39,8 +39,8 @@ void checkpoint_or_stop(PhaseRun& run, TrainState& state) {
   ctx.saving->checkpoints.save(ctx.backend, run.model_state.arrays(), run.phase, state, ctx.team);
   times.saved();
   if (asked.signal == 0 || (state.finished() && run.phase.last())) return;  // then there is nothing left to stop
-  ctx.report.log(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(asked.signal),
-                             position_text(run.phase, state)));
+  ctx.log.line(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(asked.signal),
+                           position_text(run.phase, state)));
   throw Stopped{asked.signal};
 }
 
@@ -60,8 +60,8 @@ void train_epoch(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
       state.loss += sum;
       read = k + 1;
     }
-    run.session.ctx.report.progress({&run.phase, epoch.number, static_cast<Index>(k) + 1, static_cast<Index>(steps),
-                                     shown, epoch.order.global_rows[k], run.session.ctx.team.size()});
+    run.session.ctx.log.progress({&run.phase, epoch.number, static_cast<Index>(k) + 1, static_cast<Index>(steps), shown,
+                                  epoch.order.global_rows[k], run.session.ctx.team.size()});
     if (reading) {
       state.step = static_cast<Index>(read);
       checkpoint_or_stop(run, state);
@@ -71,11 +71,11 @@ void train_epoch(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
 
 void transfer_best(const RunContext& ctx, ModelState& model_state, const Phase& phase, const TrainState& state) {
   if (model_state.best.empty())
-    return ctx.report.log(phase_text(phase) + " transfers the model of its last epoch: no validation tells the best");
+    return ctx.log.line(phase_text(phase) + " transfers the model of its last epoch: no validation tells the best");
   model_state.swap_best(ctx.backend);
   model_state.best = {};
-  ctx.report.log(fmt::format("{} transfers the model of its best epoch, {} of {}", phase_text(phase), state.best.epoch,
-                             state.stop.epochs()));
+  ctx.log.line(fmt::format("{} transfers the model of its best epoch, {} of {}", phase_text(phase), state.best.epoch,
+                           state.stop.epochs()));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ threads = 1
 TOML
 }
 
-jobs/bundle.sh --folder-only "$build" 2>&1
+jobs/packaging/bundle.sh --folder-only "$build" 2>&1
 make_node
 cp -r "$build/bundle/mrmf" "$node/a b"
 write_config
@@ -89,7 +89,7 @@ for module in torch_networks network cosmoflow; do
   [ -s "$build/bundle/mrmf/gpu/$module.py" ] || fail "gpu/$module.py, which the comparison with PyTorch imports, is not there"
 done
 
-[ -s "$build/bundle/mrmf/share/mrmf/jobs/plot.py" ] || fail "share/mrmf/jobs/plot.py, which mrmf plot runs, is not there"
+[ -s "$build/bundle/mrmf/share/mrmf/plots/plot.py" ] || fail "share/mrmf/plots/plot.py, which mrmf plot runs, is not there"
 
 # The two calls of docs/gpu.md, to the letter. What they find is the matter of tests/gpu/test_calls.py, so few cases do.
 emulated=$build/tests/emulated/libmrmf_cuda_emulated.so

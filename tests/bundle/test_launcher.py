@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-LAUNCHER = pathlib.Path(__file__).resolve().parents[2] / "jobs/bundle/launcher.sh"
+LAUNCHER = pathlib.Path(__file__).resolve().parents[2] / "jobs/packaging/bundle/launcher.sh"
 NEEDED = ["libmrmftest_dnn.so.9", "libmrmftest_lt.so.13"]  # names that no real folder holds
 
 

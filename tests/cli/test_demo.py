@@ -8,7 +8,7 @@ import unittest
 
 import support
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "jobs/demo/run.sh"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "jobs/experiments/demo/run.sh"
 # A batch of the neurons is 64, and four of five samples train.
 SAMPLES = "80"
 METHODS = ("baseline", "one-fusion", "auto")

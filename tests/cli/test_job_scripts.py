@@ -12,7 +12,7 @@ import sys
 import support
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-JOBS = SOURCE / "jobs"
+EXPERIMENTS = SOURCE / "jobs" / "experiments"
 
 
 class JobScripts(support.MrmfTest):
@@ -25,14 +25,14 @@ class JobScripts(support.MrmfTest):
         return done.stdout
 
     def planner(self, module, settings, *words):
-        """A script of jobs/planner with other names in it: as they stand, its sizes take long."""
-        program = f"import sys; sys.path.insert(0, {str(JOBS / 'planner')!r}); import {module} as script\n{settings}\nscript.main()"
+        """A script of jobs/experiments/planner with other names in it: as they stand, its sizes take long."""
+        program = f"import sys; sys.path.insert(0, {str(EXPERIMENTS / 'planner')!r}); import {module} as script\n{settings}\nscript.main()"
         return self.run_script(sys.executable, "-c", program, *words)
 
     def test_modelled_scaling_has_a_row_for_every_number_of_gpus(self):
         page = SOURCE / "docs/results/scaling-model.md"
         before = page.stat().st_mtime_ns
-        text = self.run_script(sys.executable, JOBS / "planner/scaling.py", "--print", "--mrmf", support.MRMF, "--ranks", "4", "8",
+        text = self.run_script(sys.executable, EXPERIMENTS / "planner/scaling.py", "--print", "--mrmf", support.MRMF, "--ranks", "4", "8",
                                "--mini-batch", "8", "--machines", "h100:bf16")
         self.assertEqual(page.stat().st_mtime_ns, before)
         for title in re.findall(r"\*\*(.*), strong\*\*", text):
@@ -95,11 +95,11 @@ class JobScripts(support.MrmfTest):
             self.assertEqual(self.planner("compare", counted).strip(), f"({right}, {pairs})")
 
     def test_whole_cubes_and_their_pieces_are_trained_and_reported(self):
-        shutil.copytree(JOBS, self.path("jobs"), ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(SOURCE / "jobs", self.path("jobs"), ignore=shutil.ignore_patterns("__pycache__"))
         results = pathlib.Path(self.path("docs/results"))
         results.mkdir(parents=True)
-        (results / "whole.md").write_text("# Whole\n\n<!-- tables: jobs/whole/whole.py writes what follows -->\nold\n")
-        words = (sys.executable, self.path("jobs/whole/whole.py"), "--folder", self.path("runs"), "--mrmf", support.MRMF)
+        (results / "whole.md").write_text("# Whole\n\n<!-- tables: jobs/experiments/whole/whole.py writes what follows -->\nold\n")
+        words = (sys.executable, self.path("jobs/experiments/whole/whole.py"), "--folder", self.path("runs"), "--mrmf", support.MRMF)
         self.run_script(*words, "--samples", "10", "--epochs", "1", "--seeds", "1")
         page = (results / "whole.md").read_text()
         self.assertTrue(page.startswith("# Whole\n"))
@@ -124,18 +124,18 @@ class JobScripts(support.MrmfTest):
 
     def test_the_unet_comparison_makes_its_runs_once(self):
         variables = {"FOLDER": self.folder, "METHODS": "baseline", "SEEDS": "1", "WORDS": "training.epochs=1"}
-        script = (JOBS / "unet/run.sh", os.path.dirname(support.MRMF))
-        output = self.run_script(*script, cwd=JOBS, **variables)
+        script = (EXPERIMENTS / "unet/run.sh", os.path.dirname(support.MRMF))
+        output = self.run_script(*script, cwd=EXPERIMENTS, **variables)
         self.assertIn("== baseline, seed 1\n", output)
         self.assertRegex(self.read("table.txt"), r"validation dice +0\.\d+")
         self.assertEqual(len(self.read("runs.csv").splitlines()), 2)
-        self.assertNotIn("== baseline, seed 1\n", self.run_script(*script, cwd=JOBS, **variables))
+        self.assertNotIn("== baseline, seed 1\n", self.run_script(*script, cwd=EXPERIMENTS, **variables))
 
     def test_the_cosmoflow_experiment_is_the_reproduction_at_the_size_of_a_workstation(self):
-        text = self.run_script(JOBS / "cosmoflow/run.sh", "--help")
+        text = self.run_script(EXPERIMENTS / "cosmoflow/run.sh", "--help")
         self.assertIn("usage: jobs/reproduce.sh", text)
         self.assertIn("cosmoflow", text)
-        self.assertIn("--size workstation", (JOBS / "cosmoflow/run.sh").read_text(encoding="utf-8"))
+        self.assertIn("--size workstation", (EXPERIMENTS / "cosmoflow/run.sh").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Map(support.MrmfTest):
     def setUp(self):
         super().setUp()
         shutil.copytree(SOURCE / "jobs", self.path("jobs"), ignore=shutil.ignore_patterns("__pycache__"))
-        problems = pathlib.Path(self.path("jobs/map/problems.py"))
+        problems = pathlib.Path(self.path("jobs/experiments/map/problems.py"))
         text = problems.read_text()
         for old, new in SMALL:
             self.assertIn(old, text)
@@ -29,13 +29,13 @@ class Map(support.MrmfTest):
         problems.write_text(text)
         results = pathlib.Path(self.path("docs/results"))
         results.mkdir(parents=True)
-        (results / "lab.md").write_text("# The laboratory\n\n<!-- tables: jobs/lab/tables.py writes what follows -->\n")
+        (results / "lab.md").write_text("# The laboratory\n\n<!-- tables: jobs/experiments/lab/tables.py writes what follows -->\n")
 
     def script(self, script, *words, settings=""):
         if settings:
             self.write("settings.txt", settings)
             words = (*words, "--settings", self.path("settings.txt"))
-        done = subprocess.run([sys.executable, self.path(f"jobs/{script}"), "--folder", self.path("runs"), "--mrmf",
+        done = subprocess.run([sys.executable, self.path(f"jobs/experiments/{script}"), "--folder", self.path("runs"), "--mrmf",
                                support.MRMF, *words], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -112,8 +112,8 @@ class Map(support.MrmfTest):
         self.assertRegex(beside, r"\| auto \| 2 \| [0-9.]+ \| [^|]+ \| 2 \| ([^|]+ %|none: [^|]+) \|")
 
     def test_a_bound_has_no_spread_and_a_higher_loss_is_no_saving(self):
-        sys.path.append(self.path("jobs/map"))
-        self.addCleanup(sys.path.remove, self.path("jobs/map"))
+        sys.path.append(self.path("jobs/experiments/map"))
+        self.addCleanup(sys.path.remove, self.path("jobs/experiments/map"))
         from compared import saving_text
 
         def text(bound, error=0.01, paired=True):
@@ -131,7 +131,7 @@ class Map(support.MrmfTest):
 
         def keys(text):  # the batch goes with the number of samples
             return [line for line in text.splitlines() if line and not line.startswith(("#", "batch = "))]
-        self.assertEqual(keys(self.read("init.toml")), keys(self.read("jobs/map/heat-init.toml")))
+        self.assertEqual(keys(self.read("init.toml")), keys(self.read("jobs/experiments/map/heat-init.toml")))
 
     def test_records_of_the_laboratory_stand_for_its_folders(self):
         settings = "heat 40 2+1 plain,fine14 1\nheat 40 2f1 plain 1\n"

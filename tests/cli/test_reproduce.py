@@ -156,7 +156,7 @@ class Reproduce(support.MrmfTest):
         for application, paper in PAPER.items():
             for method, steps in paper["steps"].items():
                 with self.subTest(f"{application} {method}"):
-                    file = SOURCE / "jobs" / application / f"paper-{method}.toml"
+                    file = SOURCE / "jobs" / "experiments" / application / f"paper-{method}.toml"
                     plan = json.loads(self.mrmf("plan", "--json", str(file)))
                     train = [step for step in plan["steps"] if step["step"] == "train"]
                     found = [{key: step[key] for key in (*STEP_KEYS, *STOP_KEYS) if key in step} for step in train]

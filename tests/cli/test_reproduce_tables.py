@@ -10,7 +10,7 @@ import support
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(SOURCE / "jobs" / "reproduce"))
+sys.path.insert(0, str(SOURCE / "jobs" / "experiments" / "reproduce"))
 import columns
 import runs
 import tables

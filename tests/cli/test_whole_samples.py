@@ -1,4 +1,4 @@
-"""jobs/planner/whole_samples.py at a small size: simulated volumes, trained on one rank and shared by two and by four, end
+"""jobs/experiments/planner/whole_samples.py at a small size: simulated volumes, trained on one rank and shared by two and by four, end
 with the same losses, and the planner predicted their seconds. The rate is so large that a gradient which is wrong by a
 tenth changes the losses by more than they may differ. The published figures are of 128^3, cubes too."""
 import pathlib
@@ -8,7 +8,7 @@ import sys
 
 import support
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "jobs" / "planner" / "whole_samples.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "jobs" / "experiments" / "planner" / "whole_samples.py"
 
 
 class WholeSamples(support.MrmfTest):

@@ -58,7 +58,7 @@ class Install(unittest.TestCase):
 
     def test_what_is_installed(self):
         for path in ("include/mrmf/mrmf.hpp", "include/mrmf/src/config/config.hpp", "share/man/man1/mrmf.1",
-                     "share/bash-completion/completions/mrmf", "share/mrmf/jobs/plot.py"):
+                     "share/bash-completion/completions/mrmf", "share/mrmf/plots/plot.py"):
             self.assertTrue((self.prefix / path).is_file(), f"{path}\n{self.log}")
         self.assertTrue((self.library_folder() / "cmake/mrmf/mrmf-config.cmake").is_file())
         built = os.path.exists(os.path.join(BUILD, "libmrmf_cuda.so"))
@@ -84,7 +84,7 @@ class Install(unittest.TestCase):
 
     def test_plots_are_drawn_by_the_installed_scripts(self):
         self.ok(self.mrmf, "train", "mine.toml", "--set", "run.folder=runs/drawn")
-        script = self.prefix / "share/mrmf/jobs/plot.py"
+        script = self.prefix / "share/mrmf/plots/plot.py"
         kept = script.read_text()
         self.addCleanup(script.write_text, kept)
         script.write_text("import sys\nsys.exit('this is the installed one')\n")

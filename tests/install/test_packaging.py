@@ -11,8 +11,8 @@ import unittest
 import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SPACK = ROOT / "jobs/spack/spack_repo/mrmf"
-DEFINITION = ROOT / "jobs/apptainer/mrmf.def"
+SPACK = ROOT / "jobs/packaging/spack/spack_repo/mrmf"
+DEFINITION = ROOT / "jobs/packaging/apptainer/mrmf.def"
 
 # Spack's packages for what CMakeLists.txt looks for.
 SPACK_NAMES = {"MPI": "mpi", "HDF5": "hdf5", "fmt": "fmt", "nlohmann_json": "nlohmann-json", "CLI11": "cli11",
@@ -81,7 +81,7 @@ class Spack(unittest.TestCase):
         self.assertGreaterEqual(len(set(found)), 12)
         dependencies = self.recipe.dependencies()
         for name in found:
-            self.assertIn(name, SPACK_NAMES, f"CMakeLists.txt looks for {name}: add it to the recipe in jobs/spack, and here")
+            self.assertIn(name, SPACK_NAMES, f"CMakeLists.txt looks for {name}: add it to the recipe in jobs/packaging/spack, and here")
             if SPACK_NAMES[name] is not None:
                 self.assertIn(SPACK_NAMES[name], dependencies)
         least = re.search(r"cmake_minimum_required\(VERSION ([\d.]+)\)", text)[1]

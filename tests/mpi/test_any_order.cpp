@@ -5,7 +5,7 @@
 
 #include "src/method/pipeline.hpp"
 #include "tests/support/data_files.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
@@ -49,7 +49,7 @@ Trained train(Comm& world, bool reversed, bool global_batch_norm) {
   config.training.global_batch_norm = global_batch_norm;
   const auto backend = make_onednn_backend(1);
   Data data(config, world);
-  RunReport silent;
+  RunLog silent;
   Outcome outcome = run_pipeline(make_plan(config), config, {*backend, world, data, silent});
   world.barrier();
   Model& model = outcome.model_state.model;

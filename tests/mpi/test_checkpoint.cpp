@@ -3,7 +3,7 @@
 
 #include "tests/mpi/shared_folder.hpp"
 #include "tests/support/starts.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

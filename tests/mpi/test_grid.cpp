@@ -13,9 +13,9 @@
 #include "src/run/whole_weights.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/training/data_parallel.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/branches.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/branches.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

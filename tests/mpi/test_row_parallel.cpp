@@ -7,7 +7,7 @@
 #include "src/run/whole_weights.hpp"
 #include "src/training/trainer.hpp"
 #include "tests/mpi/shared_folder.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
@@ -188,7 +188,7 @@ struct Training {
     Config own = config;
     own.training.batch = batch;
     own.run.grid = {grid.blocks};
-    RunReport silent;
+    RunLog silent;
     const Plan plan = make_plan(own);
     StageGrids grids(*backend, own, plan, {.spatial = {1, 1, 28}, .channels = 2, .axes = 1}, team);
     Data data(own, team, Data::Reading::later);

@@ -10,7 +10,7 @@
 
 #include "src/training/trainer.hpp"
 #include "tests/mpi/shared_folder.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
@@ -51,7 +51,7 @@ struct Training {
     own.data.shards = world.size() / blocks;
     if (!in_pieces) own.training.clip_norm = 1e30;  // needs all sums first, and changes nothing
     if (blocks > 1) own.run.grid = {{1, 1, blocks}};
-    RunReport silent;
+    RunLog silent;
     const Plan plan = make_plan(own);
     std::optional<StageGrids> grids;
     if (blocks > 1)

@@ -6,7 +6,7 @@
 #include "src/method/pipeline.hpp"
 #include "tests/mpi/shared_folder.hpp"
 #include "tests/support/stored_files.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
@@ -49,7 +49,7 @@ struct Streams {
   std::vector<double> train() {
     Data data(config, world);
     CHECK(data.streams() == (config.data.load == LoadRule::stream));
-    RunReport silent;
+    RunLog silent;
     const Outcome outcome = run_pipeline(make_plan(config), config, {*backend, world, data, silent});
     std::vector<double> losses;
     for (const PhaseRecord& stage : outcome.phases) {

@@ -9,7 +9,7 @@
 #include "src/method/teams.hpp"
 #include "src/training/trainer.hpp"
 #include "tests/support/starts.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
@@ -49,7 +49,7 @@ struct Experiment {
   Outcome run(Comm& ranks, TeamMode teams) {
     config.method.teams = teams;
     Data data(config, ranks);
-    RunReport silent;
+    RunLog silent;
     return run_pipeline(make_plan(config), config, {*backend, ranks, data, silent});
   }
   // Starts that save, each run in a folder of its own.
@@ -121,7 +121,7 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
     Comm team = world.split(in_coarse ? 0 : 1);
     const Plan plan = make_plan(config);
     const Stage& stage = plan.stages[0];
-    RunReport silent;
+    RunLog silent;
     Data data(config, team);
     const RunContext apart{*experiment.backend, team, data, silent};
     ModelState coarse = make_model_state(plan, config, apart, kHalf, stage.coarse.seed);

@@ -10,7 +10,7 @@
 #include "src/system/host.hpp"
 #include "src/training/trainer.hpp"
 #include "tests/support/data_files.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
@@ -52,7 +52,7 @@ Phase otherwise_from(Phase phase, int epoch) {
 TEST_CASE("training: ranks whose parameters differ are found out at the start of the stage, on every rank") {
   Team team;
   Data data(team.config, team.world);
-  RunReport silent;
+  RunLog silent;
   const RunContext ctx{*team.backend, team.world, data, silent};
   const Plan plan = make_plan(team.config);
   const auto seed = static_cast<std::uint64_t>(team.world.rank());
@@ -81,7 +81,7 @@ TEST_CASE("training: a rank whose parameters change in the middle is found at th
       team.config.run.check_ranks = 1e-9;  // after every step
       team.config.run.checkpoint.minutes = 0;
       Data data(team.config, team.world);
-      RunReport silent;
+      RunLog silent;
       const Plan plan = make_plan(team.config);
       Checkpoints checkpoints(team.config, plan, data.shape().samples, world.size());
       const StopSignals signals;
@@ -119,7 +119,7 @@ TEST_CASE("training: ranks are compared before the run is saved, so that no good
   team.config.run.checkpoint.minutes = 0;
   team.config.run.checkpoint.epochs = 2;
   Data data(team.config, team.world);
-  RunReport silent;
+  RunLog silent;
   const Plan plan = make_plan(team.config);
   Checkpoints checkpoints(team.config, plan, data.shape().samples, team.world.size());
   const StopSignals signals;
@@ -142,7 +142,7 @@ TEST_CASE("training: an epoch's samples are those that the ranks trained, counte
     Team team;
     team.config.data.shards = shards * team.world.size();
     Data data(team.config, team.world);
-    RunReport silent;
+    RunLog silent;
     Outcome outcome = run_pipeline(make_plan(team.config), team.config, {*team.backend, team.world, data, silent});
     const EpochRecord& epoch = outcome.phases[0].last;
     CHECK(epoch.samples == 41);
@@ -158,7 +158,7 @@ TEST_CASE("training: after an epoch all ranks hold the same parameters and stati
     Team team;
     team.config.training.global_batch_norm = global;
     Data data(team.config, team.world);
-    RunReport silent;
+    RunLog silent;
     Outcome outcome = run_pipeline(make_plan(team.config), team.config, {*team.backend, team.world, data, silent});
     const auto same = [&](ConstSpan span) {
       std::uint64_t hash = 0;

@@ -77,7 +77,7 @@ class Notebook(InFolder):
 
     def test_it_runs(self):
         done = subprocess.run([sys.executable, ROOT / "docs/notebook/tutorial.py"], capture_output=True, text=True,
-                              env={**os.environ, "PYTHONPATH": str(ROOT / "jobs/python")})
+                              env={**os.environ, "PYTHONPATH": str(ROOT / "jobs/packaging/python")})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("no xarray here", done.stdout)
         self.assertNotIn("no zarr here", done.stdout)

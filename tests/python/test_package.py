@@ -1,4 +1,4 @@
-"""The Python package jobs/python/mrmf with the program: what it writes, trains, says and leaves behind."""
+"""The Python package jobs/packaging/python/mrmf with the program: what it writes, trains, says and leaves behind."""
 import os
 import signal
 import subprocess
@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "jobs/python"))
+sys.path.insert(0, str(ROOT / "jobs/packaging/python"))
 import mrmf  # noqa: E402
 from mrmf.errors import error_of  # noqa: E402
 from mrmf.progress import Progress  # noqa: E402
@@ -304,7 +304,7 @@ class Training(InFolder):
         x, y = recordings(2000)
         mrmf.write("a.h5", x, y)
         mrmf.init("a.h5", output="a.toml", folder="a")
-        script = f"import sys; sys.path.insert(0, {str(ROOT / 'jobs/python')!r}); import mrmf\n" \
+        script = f"import sys; sys.path.insert(0, {str(ROOT / 'jobs/packaging/python')!r}); import mrmf\n" \
                  "mrmf.train('a.toml', epochs=2000, progress=False)\n"
         python = subprocess.Popen([sys.executable, "-c", script])
         while not Path("a/epochs.jsonl").is_file() or not Path("a/epochs.jsonl").read_text():

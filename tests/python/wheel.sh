@@ -16,7 +16,7 @@ mkdir "$work/wheels"
 "$work/venv/bin/pip" -q download --only-binary :all: -d "$work/wheels" numpy h5py >"$work/log" 2>&1 ||
   skip "numpy and h5py are not to be had from PyPI: $(tail -n 1 "$work/log")"
 
-jobs/python/make_wheel.py "$build"
+jobs/packaging/python/make_wheel.py "$build"
 cp "$build"/mrmf-*.whl "$work/wheels/"
 
 copy_with_libraries() {

@@ -240,7 +240,7 @@ class Script(SubmitTest):
             self.assertRegex(done.stderr, r"^submit: no program build/mrmf, here or in \S+/repository, and .*--program\n$")
 
     def test_what_is_shipped(self):
-        for experiment in sorted(ROOT.glob("jobs/*/*.job")):
+        for experiment in sorted(ROOT.glob("jobs/experiments/*/*.job")):
             with self.subTest(experiment):
                 self.submit(experiment, "generic", "--dry-run")
 

@@ -47,15 +47,14 @@ class Starts {
     team_->barrier();
     Checkpoints checkpoints(config_, plan, data.shape().samples, team_->size());
     checkpoints.find(*team_);
-    RunReport report;
-    if (team_->root())
-      report = RunReport({config_.run.folder, nullptr, false}, to_toml(config_), "", checkpoints.history());
+    RunLog log;
+    if (team_->root()) log = RunLog({config_.run.folder, nullptr, false}, to_toml(config_), "", checkpoints.history());
     const StopSignals signals;
     if (stop && (signalled_rank < 0 || team_->rank() == signalled_rank)) std::raise(SIGUSR1);
     SaveTimes times(config_.run, signals);
     Saving saving{checkpoints, times};
     try {
-      return final_state(run_pipeline(plan, config_, {*backend_, *team_, data, report, &saving, shard_replicas}));
+      return final_state(run_pipeline(plan, config_, {*backend_, *team_, data, log, &saving, shard_replicas}));
     } catch (const Stopped&) {
       return {};
     }

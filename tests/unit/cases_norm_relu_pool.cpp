@@ -1,5 +1,5 @@
-#include "tests/unit/backends.hpp"
-#include "tests/unit/check_layer.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/check_layer.hpp"
 
 namespace mrmf::test {
 namespace {

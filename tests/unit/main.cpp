@@ -8,7 +8,7 @@
 
 #include "kernels/onednn/instruction_set.hpp"
 #include "mpi/comm.hpp"
-#include "tests/unit/backends.hpp"
+#include "tests/unit/support/backends.hpp"
 
 namespace {
 

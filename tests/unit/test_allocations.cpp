@@ -15,8 +15,8 @@
 #include <string>
 
 #include "src/training/model_state.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 // Sanitizers have functions of their own in these places; beside them only operator new is seen.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

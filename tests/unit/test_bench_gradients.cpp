@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "src/bench/bench.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/device_training.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/device_training.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -2,10 +2,10 @@
 // convolution with its bias.
 #include <doctest/doctest.h>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/branches.hpp"
-#include "tests/unit/layer_memory.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/branches.hpp"
+#include "tests/unit/support/layer_memory.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 namespace mrmf::test {
 namespace {
@@ -57,8 +57,8 @@ class OneByOne {
       spec.bias_in_norm = false;
       layers_.push_back(make_layer(backend, shape, spec, layers_.size()));
       memory_.emplace_back(*layers_.back(), shape, rows);
-      memory_.back().params.set(part(model.params(), entry.params));
-      memory_.back().state.set(part(model.state(), entry.state));
+      memory_.back().params.set(span_at(model.params(), entry.params));
+      memory_.back().state.set(span_at(model.state(), entry.state));
       shape = layers_.back()->output();
     }
   }
@@ -82,7 +82,7 @@ class OneByOne {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Entry& entry = model_.network().entry(i);
       INFO(entry.name);
-      ConstSpan got = part(model_.grads(), entry.params), wanted = memory_[i].grads.span();
+      ConstSpan got = span_at(model_.grads(), entry.params), wanted = memory_[i].grads.span();
       if (entry.spec.bias_in_norm) {
         const auto weights = got.size() - static_cast<std::size_t>(entry.spec.units);
         for (const float value : got.subspan(weights)) CHECK(value == 0.0F);
@@ -94,7 +94,8 @@ class OneByOne {
   }
   void check_state() const {
     for (std::size_t i = 0; i < layers_.size(); ++i)
-      CHECK(relative_distance(part(model_.state(), model_.network().entry(i).state), memory_[i].state.span()) < 5e-6);
+      CHECK(relative_distance(span_at(model_.state(), model_.network().entry(i).state), memory_[i].state.span()) <
+            5e-6);
   }
 
  private:
@@ -107,10 +108,10 @@ class OneByOne {
 void move_parameters(Model& model) {
   Rng rng(17);
   for (const Entry& entry : model.network().entries()) {
-    for (float& value : part(model.params(), entry.params)) value += static_cast<float>(rng.uniform(-0.3, 0.3));
-    for (float& value : part(model.state(), entry.state)) value += static_cast<float>(rng.uniform(0.0, 0.5));
+    for (float& value : span_at(model.params(), entry.params)) value += static_cast<float>(rng.uniform(-0.3, 0.3));
+    for (float& value : span_at(model.state(), entry.state)) value += static_cast<float>(rng.uniform(0.0, 0.5));
     if (entry.kind == LayerKind::conv)
-      for (float& value : part(model.params(), entry.params).last(static_cast<std::size_t>(entry.spec.units)))
+      for (float& value : span_at(model.params(), entry.params).last(static_cast<std::size_t>(entry.spec.units)))
         value = static_cast<float>(rng.uniform(-3, 3));
   }
 }

@@ -6,7 +6,7 @@
 #include "layers/network.hpp"
 #include "src/config/config.hpp"
 #include "src/config/presets.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 

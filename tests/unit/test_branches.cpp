@@ -1,15 +1,15 @@
 // Models whose layers read any earlier output: against their layers called one by one, against differences, and on
 // every backend against the reference.
-#include "tests/unit/branches.hpp"
+#include "tests/unit/support/branches.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "src/method/fusion.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/layer_memory.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/layer_memory.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

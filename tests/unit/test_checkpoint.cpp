@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/starts.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

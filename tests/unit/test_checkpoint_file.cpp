@@ -7,7 +7,7 @@
 #include "src/training/model_state.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/size_limit.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

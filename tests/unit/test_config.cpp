@@ -6,7 +6,7 @@
 
 #include "kernels/check.hpp"
 #include "src/config/config.hpp"
-#include "tests/unit/config_text.hpp"
+#include "tests/unit/support/config_text.hpp"
 
 using namespace mrmf;
 

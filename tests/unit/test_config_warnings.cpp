@@ -9,7 +9,7 @@
 #include "layers/network.hpp"
 #include "src/plan/plan.hpp"
 #include "tests/support/data_files.hpp"
-#include "tests/unit/config_text.hpp"
+#include "tests/unit/support/config_text.hpp"
 
 using namespace mrmf;
 

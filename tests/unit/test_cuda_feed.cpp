@@ -4,8 +4,8 @@
 #include <array>
 
 #include "io/coarsen.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -5,8 +5,8 @@
 // which is at most 2^-8 of each element in bf16 and none in tf32. A wrong term among a few hundred is 1e-2.
 #include <doctest/doctest.h>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/check_layer.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/check_layer.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "src/bench/bench.hpp"
 #include "src/method/fusion.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/branches.hpp"
-#include "tests/unit/device_training.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/branches.hpp"
+#include "tests/unit/support/device_training.hpp"
 
 namespace mrmf::test {
 namespace {

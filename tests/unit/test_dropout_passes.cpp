@@ -3,8 +3,8 @@
 
 #include "kernels/formulas.hpp"
 #include "layers/dropout_passes.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 namespace mrmf::test {
 namespace {

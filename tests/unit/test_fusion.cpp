@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "src/method/fusion.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -1,9 +1,9 @@
 // Layers of several inputs, on every backend: copies and sums of two floats are exact, so all checks are.
 #include <doctest/doctest.h>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/layer_memory.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/layer_memory.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -1,8 +1,8 @@
 // The generic layer test over the case tables, on every backend.
 #include <doctest/doctest.h>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/check_layer.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/check_layer.hpp"
 
 namespace mrmf::test {
 namespace {

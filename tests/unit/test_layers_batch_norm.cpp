@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "tests/unit/check_layer.hpp"
-#include "tests/unit/layer_memory.hpp"
-#include "tests/unit/norm_step.hpp"
+#include "tests/unit/support/check_layer.hpp"
+#include "tests/unit/support/layer_memory.hpp"
+#include "tests/unit/support/norm_step.hpp"
 
 namespace mrmf::test {
 namespace {

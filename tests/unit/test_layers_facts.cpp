@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "layers/layer.hpp"
-#include "tests/unit/backends.hpp"
+#include "tests/unit/support/backends.hpp"
 
 namespace mrmf::test {
 namespace {

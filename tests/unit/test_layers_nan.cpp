@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/check_layer.hpp"
-#include "tests/unit/layer_memory.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/check_layer.hpp"
+#include "tests/unit/support/layer_memory.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/unit/backends.hpp"
+#include "tests/unit/support/backends.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

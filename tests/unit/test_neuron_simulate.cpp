@@ -14,7 +14,7 @@
 #include "src/simulators/neuron/samples.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/read_floats.hpp"
-#include "tests/unit/neuron_reference.hpp"
+#include "tests/unit/support/neuron_reference.hpp"
 
 using namespace mrmf;
 using namespace mrmf::neuron;

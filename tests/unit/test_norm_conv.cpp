@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/norm_step.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/norm_step.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "tests/unit/backends.hpp"
+#include "tests/unit/support/backends.hpp"
 
 namespace mrmf::test {
 namespace {

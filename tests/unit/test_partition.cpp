@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "layers/halo_exchange.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/onednn/instruction_set.hpp"
-#include "tests/unit/peer_torch.hpp"
+#include "tests/unit/support/peer_torch.hpp"
 
 namespace mrmf::test {
 namespace {

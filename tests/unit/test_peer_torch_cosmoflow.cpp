@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "src/config/presets.hpp"
-#include "tests/unit/peer_torch.hpp"
+#include "tests/unit/support/peer_torch.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "src/config/config.hpp"
-#include "tests/unit/peer_torch.hpp"
+#include "tests/unit/support/peer_torch.hpp"
 
 namespace mrmf::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/backends.hpp"
-#include "tests/unit/peer_torch.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/peer_torch.hpp"
 
 namespace mrmf::test {
 namespace {

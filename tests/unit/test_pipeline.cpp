@@ -4,7 +4,7 @@
 
 #include "src/method/pipeline.hpp"
 #include "tests/support/data_files.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;
@@ -35,7 +35,7 @@ struct Experiment {
     config.method.resolutions = std::move(resolutions);
     config.method.finetune.learning_rate = finetune_rate;
     Data data(config, team);
-    RunReport silent;
+    RunLog silent;
     return run_pipeline(make_plan(config), config, {*backend, team, data, silent});
   }
 };

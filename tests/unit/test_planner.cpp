@@ -15,9 +15,9 @@
 #include "src/planner/rank_grid_search.hpp"
 #include "src/planner/roofline.hpp"
 #include "src/training/data_parallel.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/config_text.hpp"
-#include "tests/unit/round_costs.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/config_text.hpp"
+#include "tests/unit/support/round_costs.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

@@ -3,7 +3,7 @@
 
 #include "src/config/presets.hpp"
 #include "src/training/precise_batch_norm.hpp"
-#include "tests/unit/backends.hpp"
+#include "tests/unit/support/backends.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

@@ -1,12 +1,12 @@
 #include <doctest/doctest.h>
 
 #include "io/coarsen.hpp"
-#include "io/nearest.hpp"
+#include "io/edit_distance.hpp"
 #include "kernels/check.hpp"
 #include "layers/geometry.hpp"
 #include "layers/network.hpp"
 #include "src/config/presets.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 

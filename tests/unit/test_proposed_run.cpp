@@ -6,9 +6,9 @@
 #include "src/config/presets.hpp"
 #include "src/planner/proposed_config.hpp"
 #include "src/planner/team_sizes.hpp"
-#include "tests/unit/backends.hpp"
-#include "tests/unit/config_text.hpp"
-#include "tests/unit/round_costs.hpp"
+#include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/config_text.hpp"
+#include "tests/unit/support/round_costs.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

@@ -6,8 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "io/edit_distance.hpp"
 #include "io/hdf5_rows.hpp"
-#include "io/nearest.hpp"
 
 using namespace mrmf;
 

@@ -8,8 +8,8 @@
 #include "src/method/auto_schedule.hpp"
 #include "src/method/fusion.hpp"
 #include "src/plan/plan.hpp"
-#include "tests/unit/config_text.hpp"
-#include "tests/unit/small_model.hpp"
+#include "tests/unit/support/config_text.hpp"
+#include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

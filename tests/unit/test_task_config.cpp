@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "kernels/check.hpp"
-#include "src/cli/scores.hpp"
 #include "src/config/config.hpp"
+#include "src/inference/scores.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/training/metrics.hpp"
-#include "tests/unit/config_text.hpp"
+#include "tests/unit/support/config_text.hpp"
 
 namespace mrmf {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "src/method/teams.hpp"
 #include "tests/support/data_files.hpp"
-#include "tests/unit/config_text.hpp"
+#include "tests/unit/support/config_text.hpp"
 
 using namespace mrmf;
 using namespace mrmf::test;

@@ -1,7 +1,7 @@
 // The time that a run still takes, against numbers worked out by hand.
 #include <doctest/doctest.h>
 
-#include "src/run/report.hpp"
+#include "src/run/run_log.hpp"
 #include "src/run/time_left.hpp"
 
 using namespace mrmf;

@@ -9,7 +9,7 @@
 
 #include "src/simulators/neuron/samples.hpp"
 #include "src/simulators/neuron/stimulus.hpp"
-#include "tests/unit/neuron_reference.hpp"
+#include "tests/unit/support/neuron_reference.hpp"
 
 namespace {
 

@@ -1,0 +1,347 @@
+#include "src/inference/trained.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <ostream>
+
+#include "io/file_patterns.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/row_source.hpp"
+#include "io/stored_rows.hpp"
+#include "kernels/check.hpp"
+#include "layers/dropout_passes.hpp"
+#include "src/data/data.hpp"
+#include "src/data/logarithms.hpp"
+#include "src/data/normalise.hpp"
+#include "src/inference/training_rows.hpp"
+#include "src/plan/labels.hpp"
+#include "src/plan/plan.hpp"
+#include "src/run/model_file.hpp"
+#include "src/system/backend_choice.hpp"
+#include "src/system/host.hpp"
+
+namespace mrmf {
+namespace {
+
+DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUse labels) {
+  DatasetSpec spec = options.split == SplitName::train ? data.train : data.validation;
+  if (!options.files.empty()) spec.files = expand_patterns(options.files);
+  if (!options.samples.empty()) spec.name_samples(options.samples);
+  if (!options.groups.empty() && spec.rows != RowForm::groups)
+    throw ConfigError("--groups " + options.groups +
+                      ": the samples of the run are no groups of its files (data.rows); leave it out");
+  if (!options.groups.empty()) spec.groups = options.groups;
+  if (!options.files.empty() || !options.samples.empty() || !options.groups.empty())
+    spec.choice = {};  // the run's split is of its own data
+  if (!options.labels.empty()) spec.name_labels(options.labels);
+  if (labels == LabelUse::unread) spec.name_labels({});
+  if (options.missing) spec.missing = *options.missing;
+  if (options.not_finite) spec.not_finite = *options.not_finite;
+  if (options.packing) spec.packing = *options.packing;
+  // Splits often have the same size, so the run's labels would fit the wrong samples.
+  if (labels == LabelUse::needed && !options.samples.empty() && options.labels.empty())
+    throw ConfigError("evaluate --samples " + options.samples.front() +
+                      ": name the labels that belong to them, --labels NAME");
+  return spec;
+}
+
+// Checks the output before any work: it may not be one of the command's inputs.
+void require_free(const ModelOptions& options, const DatasetSpec& spec, const std::vector<ModelChoice>& choices) {
+  if (options.output.empty()) return;
+  for (const std::string& file : spec.files)
+    if (std::error_code none; std::filesystem::equivalent(options.output, file, none))
+      throw ConfigError(options.output +
+                        ": is read by this very command; name another output, and with --append NAME the data sets of "
+                        "the sample files (ids, coordinates, masks) that are to be copied beside the predictions");
+  std::vector<std::string> names = spec.sample_names();
+  std::ranges::copy(spec.label_names(), std::back_inserter(names));
+  std::vector<std::string> inputs = all_inputs(options.output, spec.files, names);
+  for (const ModelChoice& choice : choices)
+    for (const std::string& input : choice.inputs()) inputs.push_back(input);
+  require_output(options.output, options.replace, inputs);
+}
+
+/// What has to be the same for models to predict together, in words.
+struct Trait {
+  std::string what, value;
+};
+
+std::vector<Trait> traits(const ModelChoice& choice, const std::string& sample) {
+  const DataConfig& data = choice.config.data;
+  constexpr const char* rows[] = {"axis", "files", "groups"};
+  constexpr const char* tasks[] = {"numbers", "yes or no", "classes"};
+  const auto text = [](const auto& words) { return words.empty() ? std::string("not given") : words; };
+  return {{"the task", tasks[static_cast<std::size_t>(choice.config.training.loss.task())]},
+          {"the resolution", fmt::format("{}", fmt::join(choice.resolution, "x"))},
+          {"the shape of a sample", sample},
+          {"data.rows", rows[static_cast<std::size_t>(data.train.rows)]},
+          {"data.axes", text(data.train.axes)},
+          {"data.mask", data.train.mask ? "true" : "false"},
+          {"data.layout", data.train.layout == SampleLayout::transpose ? "transpose" : "reinterpret"}};
+}
+
+[[noreturn]] void refuse_together(const std::string& a, const std::string& b, const std::string& why) {
+  throw ConfigError("predict: " + a + " and " + b + " cannot predict together: " + why);
+}
+
+// All models are of one kind. Runs before any data are read. Collective.
+void require_one_kind(const ModelOptions& options, const std::vector<ModelChoice>& choices, Comm& world) {
+  if (choices.size() < 2) return;
+  std::vector<Trait> first;
+  for (std::size_t m = 0; m < choices.size(); ++m) {
+    const std::vector<Trait> here = traits(choices[m], read_model_facts(choices[m].file, world).sample);
+    if (m == 0) first = here;
+    for (std::size_t i = 0; i < here.size(); ++i)
+      if (here[i].value != first[i].value && !here[i].value.empty() && !first[i].value.empty())
+        refuse_together(options.models.front(), options.models[m],
+                        here[i].what + " is " + first[i].value + " here and " + here[i].value + " there");
+    std::error_code none;
+    for (std::size_t other = 0; other < m; ++other)
+      if (std::filesystem::equivalent(choices[other].file, choices[m].file, none))
+        refuse_together(options.models[other], options.models[m],
+                        "they are one model, which would look surer than it is; give runs of other seeds");
+  }
+}
+
+// A mean over runs is for samples that none of them was trained on.
+void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>& choices, std::ostream& told) {
+  if (!options.files.empty() || !options.samples.empty() || !options.groups.empty()) return;
+  const DatasetSpec first = dataset(options, choices.front().config.data, LabelUse::unread);
+  for (std::size_t m = 1; m < choices.size(); ++m) {
+    const DatasetSpec here = dataset(options, choices[m].config.data, LabelUse::unread);
+    if (here.files == first.files && here.samples == first.samples && here.more_samples == first.more_samples &&
+        here.groups == first.groups && here.choice == first.choice)
+      continue;
+    told << fmt::format(
+        "{}: its own data are others than those of {}, which are used for all; it may have been "
+        "trained on some of them\n",
+        options.models[m], options.models.front());
+  }
+}
+
+// Says which samples that were named on the command line trained a model, where validation rows are meant.
+void tell_training_rows(const ModelOptions& options, const std::vector<ModelChoice>& choices, const Trained& t,
+                        std::ostream& told, Comm& world) {
+  if ((options.files.empty() && options.samples.empty() && options.groups.empty()) || options.split == SplitName::train)
+    return;
+  for (const ModelChoice& choice : choices)
+    if (const std::string text = training_rows_text(choice, t.spec, t.shape, world); !text.empty() && world.root())
+      told << text << "\n";
+}
+
+// Compares the samples with those that the model was trained on. DataError where it can take no such samples, whatever
+// their size.
+void compare_samples(const ModelChoice& choice, const Trained& t, std::ostream& told, Comm& world) {
+  const std::string trained = read_model_facts(choice.file, world).sample;
+  if (trained.empty()) return;  // of an earlier version
+  const std::string at =
+      t.resolution == Extent{1, 1, 1} ? "" : " at resolution " + resolution_text(t.resolution, t.shape.sample.axes);
+  const auto axes_and_channels = [](const std::string& shape) {
+    return std::pair(std::ranges::count(shape, 'x'), shape.substr(shape.rfind('x') + 1));
+  };
+  if (const std::string stored = to_string(t.shape.sample); axes_and_channels(stored) != axes_and_channels(trained))
+    throw DataError(
+        fmt::format("the model takes samples of {}{}; those of {} (data set '{}') are {}, of which the last number is "
+                    "channels; give it data of the kind that it was trained on",
+                    trained, at, t.spec.files.front(), t.spec.samples, stored));
+  const std::string here = to_string(coarse_shape(t.shape.sample, t.resolution));
+  if (here != trained && world.root())
+    told << fmt::format("samples are {}{}, the model was trained on {}\n", here, at, trained);
+}
+
+void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& world) {
+  const Index batch = std::max<Index>(1, t.config.training.batch);
+  OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
+  order.shards = order.ranks;
+  order.shuffle = false;
+  const MemoryBudget memory = budget_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
+                                            ranks_of_same(host_name(), world).size());
+  StoreSettings settings = memory.stores.front();
+  settings.samples = samples;
+  if (labels == LabelUse::needed) settings.labels = label_map(t.config, t.shape.label);
+  t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, settings);
+  t.store->require(t.resolution, batch);
+}
+
+// The units of labels that are not read are those of the network's outputs.
+ChannelMap label_units(const Trained& t, const Config& config, LabelUse labels) {
+  if (labels == LabelUse::needed) return label_map(config, t.shape.label);
+  const Normalisation& measured = config.data.normalise_labels;
+  return channel_map(measured, std::ssize(measured.mean), "data.normalise.label");
+}
+
+TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostream& told, Comm& world) {
+  TrainedModel one{.name = choice.run.empty() ? choice.file : choice.run,
+                   .config = choice.config,
+                   .samples = {},
+                   .labels = {},
+                   .model = nullptr};
+  ModelSettings settings;
+  settings.network = network_for(one.config, t.resolution, coarse_shape(t.shape.sample, t.resolution),
+                                 std::max<Index>(1, t.config.training.batch));
+  one.model = std::make_unique<Model>(*t.backend, settings);
+  const Checksum checksum = load_model(*t.backend, choice.file, *one.model, world);
+  require_finite(*t.backend, *one.model, choice.file);
+  if (world.root() && !choice.text.empty()) told << choice.text << "\n";
+  if (world.root() && checksum == Checksum::missing)
+    told << choice.file << ": written by an earlier version, without a checksum: damage to it would not be seen\n";
+  tell_epoch(choice.file, told, world);
+  return one;
+}
+
+}  // namespace
+
+Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) {
+  std::vector<ModelChoice> choices;
+  for (const std::string& model : options.models) choices.push_back(choose_model(model, options.wanted, world));
+  require_one_kind(options, choices, world);
+  const ModelChoice& choice = choices.front();
+  Trained t;
+  t.config = choice.config;
+  t.resolution = choice.resolution;
+  t.spec = dataset(options, t.config.data, labels);
+  if (options.files.empty()) find_from_run(t.spec.files, choice);
+  collective_try(world, [&] {
+    if (world.root()) require_free(options, t.spec, choices);
+  });
+  t.backend = make_backend(t.config.run, world);
+  t.shape = inspect_dataset(t.spec, world);
+  std::ostream nobody(nullptr);
+  std::ostream& told = options.notes != nullptr ? *options.notes : nobody;
+  compare_samples(choice, t, told, world);  // of several models the samples are alike
+  require_channels(t.config.data, t.shape.sample);
+  require_same_data(t.spec, &t.shape, world);
+  if (labels == LabelUse::needed) resolve_labels(t.config, t.shape, {t.resolution});
+  t.spec.form = t.config.data.train.form;
+  std::vector<ChannelMap> units;
+  for (const ModelChoice& one : choices) {
+    Config config = one.config;
+    config.data.train.not_finite = t.spec.not_finite;
+    units.push_back(sample_map(config, t.shape.sample));
+  }
+  const auto other = std::ranges::find_if_not(units, [&](const ChannelMap& map) { return map == units.front(); });
+  const bool shared = other == units.end();
+  if (!shared && t.spec.layout == SampleLayout::reinterpret)  // units are of the stored channels
+    refuse_together(options.models.front(), options.models[static_cast<std::size_t>(other - units.begin())],
+                    "with data.layout = \"reinterpret\" their samples must be normalised by the same numbers");
+  open_store(t, shared ? units.front() : ChannelMap{}, labels, world);
+  for (std::size_t m = 0; m < choices.size(); ++m) {
+    t.models.push_back(open_model(t, choices[m], told, world));
+    t.models.back().labels = label_units(t, choices[m].config, labels);
+    if (!shared) t.models.back().samples = units[m];
+  }
+  for (const TrainedModel& one : t.models)
+    if (const Shape output = one.model->network().output(); !(output == t.output()))
+      refuse_together(t.models.front().name, one.name,
+                      fmt::format("the output is {} here and {} there", to_string(t.output()), to_string(output)));
+  tell_training_rows(options, choices, t, told, world);
+  if (!world.root()) return t;
+  for (const std::string& line : skipped_lines(t.spec, t.shape)) told << line << "\n";
+  tell_other_data(options, choices, told);
+  return t;
+}
+
+namespace {
+
+// Checks one batch. The message names the first bad row, as its file counts it.
+void require_finite(const Trained& t, const BatchResult& batch) {
+  const auto bad = std::ranges::find_if_not(batch.outputs, [](float y) { return std::isfinite(y); });
+  if (bad == batch.outputs.end()) return;
+  const Index sample = batch.first + (bad - batch.outputs.begin()) / t.output().per_sample();
+  const RowRun at = StoredRows(t.shape).at(sample);
+  const auto open = RowSources(t.spec, t.shape, {t.spec.samples}).open(at.file);
+  throw FaultError(
+      fmt::format("{}: the model's output for {} is {}; its samples are too large for it, or it was not trained well",
+                  batch.by.name, open->front()->place(at.rows.first), std::isnan(*bad) ? "NaN" : "infinite"));
+}
+
+// All stored numbers are finite, so that those which are not come from a logarithm.
+void require_units(const Trained& t, const TrainedModel& by, std::span<const std::int64_t> ids,
+                   const Feed::HostBatch& host) {
+  const auto check = [&](bool log1p, ConstSpan values, NumbersOf of) {
+    if (!log1p) return;
+    const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+    if (bad == values.end()) return;
+    const auto row = static_cast<std::size_t>((bad - values.begin()) / (std::ssize(values) / std::ssize(ids)));
+    refuse_logarithm({t.spec, t.shape, of, ids[row]});
+  };
+  check(by.config.data.normalise_samples.log1p, host.x, NumbersOf::samples);
+  check(by.config.data.normalise_labels.log1p, host.targets, NumbersOf::labels);
+}
+
+/// Runs every model on batches of samples, which are read once.
+class BatchRunner {
+ public:
+  BatchRunner(Trained& t, const Passes& passes)
+      : t_(t),
+        passes_(passes),
+        sample_(t.store->sample(t.resolution)),
+        target_(t.store->target(t.resolution)),
+        feed_(t.backend->feed(sample_.rows(t.models.front().model->max_rows()), target_.per_sample())),
+        sum_(t.backend->allocate(1)) {
+    const Shape output = t.output().rows(t.models.front().model->max_rows());
+    if (target_.channels > 0) loss_ = t.backend->loss(t.config.training.loss, output, t.target_channels());
+  }
+
+  void run(std::span<const std::int64_t> ids, const std::function<void(const BatchResult&)>& visit) {
+    const Shape in = sample_.rows(std::ssize(ids));
+    samples_.resize(static_cast<std::size_t>(in.count()));
+    labels_.resize(static_cast<std::size_t>(target_.rows(in.n).count()));
+    t_.store->gather(t_.resolution, ids, {in, samples_}, {target_.rows(in.n), labels_});
+    for (std::size_t m = 0; m < t_.models.size(); ++m) {
+      const Feed::HostBatch host = feed_->host(in.n);
+      std::ranges::copy(samples_, host.x.begin());
+      std::ranges::copy(labels_, host.targets.begin());
+      apply(t_.models[m].samples, 0, host.x.first(samples_.size()));
+      require_units(t_, t_.models[m], ids, {host.x.first(samples_.size()), host.targets.first(labels_.size())});
+      const Feed::Batch fed = feed_->submit(in.n);
+      for (int pass = 0; pass < passes_.of_each(); ++pass) {
+        const Step step{
+            .training = false, .seed = mix(passes_.seed, m), .number = static_cast<std::uint64_t>(pass), .ids = ids};
+        visit(evaluated(t_.models[m], step, fed));
+      }
+    }
+  }
+
+ private:
+  BatchResult evaluated(const TrainedModel& by, const Step& step, const Feed::Batch& fed) {
+    t_.backend->begin(step);
+    const ConstTensor y =
+        passes_.dropout > 0 ? forward_with_dropout(*by.model, step, fed.x) : by.model->forward(step, fed.x);
+    float value = 0;
+    if (loss_) {
+      loss_->run(step, y, fed.targets, {}, sum_.span());
+      t_.backend->read(sum_.span(), {&value, 1});
+    }
+    outputs_.resize(static_cast<std::size_t>(y.shape.count()));
+    t_.backend->read_activation(y, outputs_);
+    const BatchResult result{by, step.ids.front(), outputs_, labels_, value};
+    require_finite(t_, result);
+    return result;
+  }
+
+  Trained& t_;
+  Passes passes_;
+  Shape sample_, target_;
+  std::unique_ptr<Feed> feed_;
+  Arena sum_;
+  std::unique_ptr<LossOp> loss_;
+  std::vector<float> samples_, labels_, outputs_;
+};
+
+}  // namespace
+
+void for_each_batch(Trained& t, const Passes& passes, const std::function<void(const BatchResult&)>& visit) {
+  BatchRunner runner(t, passes);
+  const EpochOrder order = in_order(t.store->owned(), t.models.front().model->max_rows());
+  t.store->expect(t.resolution, order);
+  for (const Range& rows : order.steps)
+    runner.run(std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count)),
+               visit);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,124 @@
+#include "src/inspection/array_names.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace mrmf {
+namespace {
+
+// What kind of character a word is made of: a word ends where the kind changes, but for "Mask", which is one.
+enum class Letter { none, small, capital };
+
+Letter letter(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return std::isupper(byte) ? Letter::capital : std::isalpha(byte) ? Letter::small : Letter::none;
+}
+
+const std::vector<std::string> kTrain{"train", "training"};
+const std::vector<std::string> kHeldOut{"val", "valid", "validation", "test", "testing", "dev"};
+
+bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
+  return std::ranges::any_of(
+      words, [&](const std::string& one) { return word == one || word == one + "s" || word == one + "es"; });
+}
+
+// The words of a name in small letters: "Train/yTrue_2" has train, y and true, and "xtest" has x and test.
+std::vector<std::string> words_of(const std::string& name) {
+  std::vector<std::string> words;
+  const auto end_word = [&](std::string word) {
+    if (word.empty()) return;
+    word = in_small_letters(word);
+    const std::string rest = word.substr(1);
+    const bool glued = (word[0] == 'x' || word[0] == 'y') && (is_one_of(rest, kTrain) || is_one_of(rest, kHeldOut));
+    if (glued) words.push_back(word.substr(0, 1));
+    words.push_back(glued ? rest : word);
+  };
+  std::string word;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const Letter here = letter(name[i]), before = i == 0 ? Letter::none : letter(name[i - 1]);
+    const bool next_small = i + 1 < name.size() && letter(name[i + 1]) == Letter::small;
+    const bool starts = here == Letter::capital && (before == Letter::small || next_small);
+    if (here == Letter::none || starts) {
+      end_word(word);
+      word.clear();
+    }
+    if (here != Letter::none) word += name[i];
+  }
+  end_word(word);
+  return words;
+}
+
+bool has_any(const std::string& name, const std::vector<std::string>& words) {
+  return std::ranges::any_of(words_of(name), [&](const std::string& word) { return is_one_of(word, words); });
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by, bool all) {
+  std::size_t at = text.find(what);
+  while (at != std::string::npos) {
+    text.replace(at, what.size(), by);
+    at = all ? text.find(what, at + by.size()) : std::string::npos;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string in_small_letters(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool is_for_training(const std::string& name) { return has_any(name, kTrain); }
+
+bool is_held_out(const std::string& name) { return has_any(name, kHeldOut); }
+
+bool is_only_held_out(const std::string& name) { return is_held_out(name) && !is_for_training(name); }
+
+bool is_like_labels(const std::string& name) {
+  if (has_any(name, {"label", "target", "class", "mask", "param", "parameter", "par", "truth", "groundtruth", "gt",
+                     "kind", "seg", "segmentation", "annotation", "clean", "denoised", "output", "response"}))
+    return true;
+  const std::vector<std::string> words = words_of(name.substr(name.rfind('/') + 1));
+  return !words.empty() && words.front() == "y";
+}
+
+bool is_named_beside(const std::string& labels, const std::string& samples) {
+  const std::vector<std::string> of_labels = words_of(labels), of_samples = words_of(samples);
+  const auto between = [](std::string name) {
+    std::erase_if(name, [](char c) { return letter(c) != Letter::none; });
+    return name;
+  };
+  if (of_labels.size() != of_samples.size() || between(labels) != between(samples)) return false;
+  std::size_t differing = 0;
+  bool says_labels = false;
+  for (std::size_t i = 0; i < of_labels.size(); ++i) {
+    if (of_labels[i] == of_samples[i]) continue;
+    ++differing;
+    says_labels = is_like_labels(of_labels[i]) && !is_like_labels(of_samples[i]);
+  }
+  return differing == 1 && says_labels;
+}
+
+bool is_like_split(const std::string& name) { return has_any(name, {"split", "fold", "role", "subset", "partition"}); }
+
+bool is_like_mark(const std::string& name) {
+  return has_any(name, {"held", "heldout", "holdout", "mark", "marked"}) || is_only_held_out(name);
+}
+
+bool is_like_row_numbers(const std::string& name) {
+  return is_like_split(name) ||
+         has_any(name, {"held",     "heldout",   "id",       "index",  "indices",   "idx",       "row",
+                        "time",     "timestamp", "uid",      "uuid",   "objid",     "objectid",  "specobjid",
+                        "sourceid", "sampleid",  "galaxyid", "haloid", "subjectid", "patientid", "runid"});
+}
+
+std::vector<std::string> partner_names(const std::string& name, const std::string& word) {
+  const std::string small = in_small_letters(name);
+  std::vector<std::string> names;
+  for (const std::string train : {"training", "train"})
+    for (const bool all : {true, false})
+      if (small.find(train) != std::string::npos) names.push_back(replaced(small, train, word, all));
+  return names;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,339 @@
+#include "src/inspection/dataset_guess.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+#include "io/axis_order.hpp"
+#include "io/channels_first.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_names.hpp"
+#include "io/row_source.hpp"
+#include "kernels/check.hpp"
+#include "src/inspection/array_names.hpp"
+#include "src/inspection/label_guess.hpp"
+#include "src/inspection/row_layout.hpp"
+#include "src/inspection/split_guess.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index kFewChannels = 16;     // an axis as short as this may be one of channels
+constexpr Index kManyChannels = 256;   // and so may one as short as this, if positions are many times more
+constexpr Index kFar = 8, kApart = 2;  // times more: so many are positions; so many may be
+
+std::string shown(const FileArray& array) { return fmt::format("'{}' ({})", array.name, fmt::join(array.shape, ", ")); }
+
+std::string list(const std::vector<FileArray>& arrays) {
+  std::vector<std::string> texts;
+  for (const FileArray& array : arrays) texts.push_back(shown(array) + " of " + array.type_name);
+  return texts.empty() ? "no array" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+const FileArray& named(const std::vector<FileArray>& arrays, const std::string& name, const std::string& path) {
+  const auto found = std::ranges::find(arrays, name, &FileArray::name);
+  if (found == arrays.end()) throw DataError(path + ": there is no array '" + name + "'; there are " + list(arrays));
+  return *found;
+}
+
+// Coordinates and dimensions of netCDF number the positions of others.
+bool may_be_labels(const FileArray& array) {
+  return (array.type != ElementType::other || array.words) && array.rows() > 1 && !array.scale;
+}
+
+bool readable(const FileArray& array) { return array.type != ElementType::other && array.rows() > 1 && !array.scale; }
+
+bool may_be_samples(const FileArray& array) {
+  return readable(array) && array.shape.size() >= 2 && array.shape.size() <= 5;
+}
+
+bool held_out(const FileArray& array) { return is_only_held_out(array.name); }
+
+/// The best of some arrays, and others that a user may have meant.
+struct Choice {
+  const FileArray* best = nullptr;
+  std::vector<std::string> others;  ///< their names, in quotes
+
+  template <class Likely>
+  void add_others(const std::vector<const FileArray*>& candidates, const Likely& likely) {
+    for (const FileArray* array : candidates)
+      if (array != best && likely(*array)) others.push_back("'" + array->name + "'");
+  }
+  void tell(const std::string& as, std::vector<std::string>& reasons) const {
+    if (others.empty()) return;
+    reasons.push_back(fmt::format("'{}' is taken for the {}; {} would do as well: choose with --{}", best->name, as,
+                                  fmt::join(others, ", "), as));
+  }
+};
+
+// The array with the most numbers per row: rather one that is not named like labels, and for training. A mask is as
+// large as its image, and of integers. What lies in the file itself comes before what it links to.
+Choice choose_samples(const std::vector<FileArray>& arrays, const std::string& path) {
+  std::vector<const FileArray*> candidates;
+  for (const FileArray& array : arrays)
+    if (may_be_samples(array) && !held_out(array)) candidates.push_back(&array);
+  if (candidates.empty()) return {};
+  const auto size = [](const FileArray& array) { return std::tuple(!is_like_labels(array.name), array.per_row()); };
+  const auto rank = [&](const FileArray* array) {
+    return std::tuple(size(*array), !array->integer(), array->file == path);
+  };
+  Choice choice{*std::ranges::max_element(candidates, {}, rank), {}};
+  choice.add_others(candidates, [&](const FileArray& array) { return size(array) == size(*choice.best); });
+  return choice;
+}
+
+// Whether both are the same array of groups that are only counted: "s00/data" and "s01/data".
+bool are_of_counted_groups(const FileArray& one, const FileArray& other) {
+  const auto without_digits = [](std::string name) {
+    std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+    return name;
+  };
+  const auto own = [](const FileArray& array) { return array.name.substr(array.name.rfind('/') + 1); };
+  return one.shape == other.shape && one.name.find('/') != std::string::npos && own(one) == own(other) &&
+         without_digits(one.name) == without_digits(other.name);
+}
+
+std::string group_of(const FileArray& array) { return array.name.substr(0, array.name.rfind('/') + 1); }
+
+// Another array with as many rows: rather one whose name is that of the samples with a word for labels in it, then one
+// named like labels, then one that lies in the same file, then the one with fewer numbers per row, then one of the same
+// group. All that are of the same split, and no row numbers, may be meant: of several labels the file does not say
+// which are to be learnt.
+Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& axes,
+                     const std::string& split_column) {
+  std::vector<const FileArray*> candidates;
+  for (const FileArray& array : arrays)
+    if (may_be_labels(array) && array.name != samples.name && array.rows() == samples.rows() &&
+        array.name != split_column && !are_of_counted_groups(array, samples))
+      candidates.push_back(&array);
+  if (candidates.empty()) return {};
+  const auto role = [&](const FileArray& array) {
+    const bool trains = is_for_training(array.name) == is_for_training(samples.name);
+    return std::tuple(!trains, is_like_row_numbers(array.name));
+  };
+  const auto rank = [&](const FileArray* array) {
+    return std::tuple(role(*array), !is_named_beside(array->name, samples.name), !is_like_labels(array->name),
+                      array->unclear, array->words, array->file != samples.file, array->per_row(),
+                      group_of(*array) != group_of(samples));
+  };
+  Choice choice{*std::ranges::min_element(candidates, {}, rank), {}};
+  choice.add_others(candidates, [&](const FileArray& array) {
+    return !array.words && !array.unclear && role(array) == role(*choice.best) &&
+           held_out(array) == held_out(*choice.best) && labels_fit(array, samples, axes);
+  });
+  return choice;
+}
+
+const FileArray& find_samples(const std::vector<FileArray>& arrays, const std::string& path, DatasetGuess& guess) {
+  const Choice choice = choose_samples(arrays, path);
+  if (choice.best != nullptr) {
+    choice.tell("samples", guess.reasons);
+    return *choice.best;
+  }
+  for (const FileArray& array : arrays)
+    if (may_be_samples(array))
+      throw DataError(
+          fmt::format("{}: {} is named as data for validation or tests; if it is to train, name it with "
+                      "--samples {}",
+                      path, shown(array), array.name));
+  throw DataError(path + ": no array looks like samples, of two to five axes and several rows; there are " +
+                  list(arrays));
+}
+
+// Whether an array has its rows in its last axis, as MATLAB stores them.
+bool lies_turned(const FileArray& array, Index rows) {
+  return array.shape.size() > 1 && array.rows() != rows && array.shape.back() == rows && rows > 1;
+}
+
+// Why nothing serves as labels, where that can be told; "" where not.
+std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray& samples) {
+  for (const FileArray& array : arrays)
+    if (array.name != samples.name && !array.scale && lies_turned(array, samples.rows()))
+      return fmt::format("{} has the {} rows of {} in its last axis; store it transposed, with these first",
+                         shown(array), samples.rows(), shown(samples));
+  for (const FileArray& array : arrays)
+    if (array.name != samples.name && readable(array) && lies_turned(samples, array.rows()))
+      return fmt::format(
+          "{} has the {} rows of {} in its last axis; store it with these first, such as "
+          "numpy.moveaxis(x, -1, 0)",
+          shown(samples), array.rows(), shown(array));
+  for (const FileArray& array : arrays)
+    if (array.rows() == samples.rows() && array.type == ElementType::other && !array.scale)
+      return fmt::format(
+          "{} has as many rows as {}, but holds {} elements; store classes as whole numbers 0, 1, 2 and "
+          "so on",
+          shown(array), shown(samples), array.type_name);
+  return "";
+}
+
+const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
+                             const std::string& hint, DatasetGuess& guess) {
+  const Choice choice = choose_labels(arrays, samples, guess.axes, guess.split_column);
+  if (choice.best != nullptr) {
+    choice.tell("labels", guess.reasons);
+    for (const FileArray& array : arrays)
+      if (array.unclear && &array != choice.best && array.name != samples.name && array.rows() == samples.rows())
+        guess.reasons.push_back(
+            fmt::format("'{}' is passed over: what its attributes say of its numbers cannot be "
+                        "applied; --labels takes it, and tells what is wrong",
+                        array.name));
+    return *choice.best;
+  }
+  if (const std::string why = why_no_labels(arrays, samples); !why.empty()) throw DataError(path + ": " + why);
+  throw DataError(
+      fmt::format("{}: '{}' looks like samples, and no other array has its {} rows to be labels; {}there are "
+                  "{}; name them with --samples and --labels",
+                  path, samples.name, samples.rows(), hint.empty() ? "" : hint + "; ", list(arrays)));
+}
+
+const FileArray* partner(const FileArray& train, const std::string& word, const std::vector<FileArray>& arrays) {
+  for (const std::string& name : partner_names(train.name, word))
+    for (const FileArray& array : arrays)
+      if (in_small_letters(array.name) == name) return &array;
+  return nullptr;
+}
+
+bool alike(const FileArray& a, const FileArray& b) {
+  return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
+}
+
+// The pair of data sets named as those of training, with one other word in the place of "train" in both.
+void find_validation(const std::vector<FileArray>& arrays, const FileArray& samples, const FileArray& labels,
+                     DatasetGuess& guess) {
+  std::string lonely;
+  for (const std::string word : {"validation", "valid", "val", "dev", "test"}) {
+    const FileArray* const x = partner(samples, word, arrays);
+    const FileArray* const y = partner(labels, word, arrays);
+    if (x == nullptr) continue;
+    const bool pair = y != nullptr && x->rows() > 0 && x->rows() == y->rows() && alike(*x, samples) &&
+                      alike(*y, labels) && y->type != ElementType::other && x->type != ElementType::other;
+    if (!pair) {
+      if (lonely.empty()) lonely = x->name;
+      continue;
+    }
+    guess.validation_samples = x->name;
+    guess.validation_labels = y->name;
+    guess.reasons.push_back(fmt::format("'{}' and '{}' validate", x->name, y->name));
+    break;
+  }
+  if (!lonely.empty())
+    guess.reasons.push_back(fmt::format("'{}' is not used: there are no labels that fit it as '{}' fits '{}'", lonely,
+                                        labels.name, samples.name));
+}
+
+// All data sets of a file but single values. One that the user calls by another of its names has that one.
+std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names, const GivenNames& given) {
+  const Hdf5File file = Hdf5File::open(path, Comm::self(), given.packing);
+  std::map<std::string, std::string> called;
+  for (const std::string& name : {given.samples, given.labels})
+    if (!name.empty()) called[first_name(names, path, name)] = name;
+  std::vector<FileArray> arrays;
+  for (const std::string& name : names.datasets) {
+    const DatasetInfo info = file.info(name);
+    const auto other = called.find(name);
+    if (!info.shape.empty())
+      arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.words,
+                        info.whole, info.packing, info.may_miss, info.scale, info.unclear, info.file});
+  }
+  return arrays;
+}
+
+// data.axes for a shape; "" where channels come last.
+std::string guess_axes(const FileArray& samples, std::vector<std::string>& reasons) {
+  const std::vector<Index> sizes(samples.shape.begin() + 1, samples.shape.end());
+  const auto axes = sizes.size();
+  const std::string positions[] = {"", "x", "y x", "z y x"};
+  const auto say = [&](const std::string& what, const std::string& order, const std::string& other = "") {
+    reasons.push_back(fmt::format("{} is taken for {}{}", shown(samples), what, other));
+    return order;
+  };
+  if (axes < 1 || axes > 4) return "";  // guess_labels() refuses them
+  if (axes == 1 && sizes[0] < 2 * kFewChannels) return say("features without positions", "");
+  if (axes == 1) return say("series without an axis of channels", "n x");
+  if (samples.complex()) return say("samples of complex numbers, whose parts are their channels", "");
+  const Index others = *std::min_element(sizes.begin() + 1, sizes.end());
+  const Index before = *std::min_element(sizes.begin(), sizes.end() - 1);
+  const std::string first = "n c " + positions[axes - 1], last = "n " + positions[axes - 1] + " c";
+  if (sizes.back() <= kFewChannels && sizes.back() < before) return say("samples with channels last", "");
+  if (sizes.front() <= kFewChannels && sizes.front() < others) return say("samples with channels first", first);
+  if (axes == 4 && looks_channels_first(sample_shape(samples.shape)))
+    return say("samples with channels first", first,
+               fmt::format("; if the last axis of {} holds channels, give --axes \"{}\"", sizes.back(), last));
+  if (axes == 4) return say("samples with channels last", "");
+  // More channels than that: an axis that is far shorter than all others, or may be.
+  const bool is_last = sizes.back() < sizes.front();
+  const Index fewest = std::min(sizes.front(), sizes.back()), most = is_last ? before : others;
+  const std::string none = "n " + positions[axes], moved = is_last ? last : first;
+  if (fewest <= kManyChannels && most >= kFar * fewest)
+    return say(is_last ? "samples with channels last" : "samples with channels first", is_last ? "" : first,
+               fmt::format("; if the axis of {} holds positions, give --axes \"{}\"", fewest, none));
+  return say("samples without an axis of channels", none,
+             fewest <= kManyChannels && most >= kApart * fewest
+                 ? fmt::format("; if the axis of {} holds channels, give --axes \"{}\"", fewest, moved)
+                 : "");
+}
+
+// Where an attribute is the label, all others of fractional numbers are outputs, too.
+void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels, DatasetGuess& guess) {
+  const auto serves = [](const FileArray& array) {
+    return array.name.starts_with('@') && !array.integer() && array.type != ElementType::other &&
+           !is_like_row_numbers(array.name);
+  };
+  if (!serves(labels)) return;
+  for (const FileArray& array : arrays)
+    if (serves(array) && array.name != labels.name) guess.more_labels.push_back(array.name);
+  if (!guess.more_labels.empty())
+    guess.reasons.push_back(fmt::format("the attributes '{}', '{}' are the labels; choose others with --labels",
+                                        labels.name, fmt::join(guess.more_labels, "', '")));
+}
+
+}  // namespace
+
+Index FileArray::per_row() const {
+  return shape.empty() ? 0 : std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
+}
+
+DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNames& given) {
+  const std::string& path = paths.front();
+  const FileNames names = names_of(path);
+  const RowLayout layout = find_rows(paths, arrays_of(path, names, given), given);
+  const std::vector<FileArray>& arrays = layout.arrays;
+  DatasetGuess guess;
+  guess.rows = layout.rows;
+  guess.groups = layout.groups;
+  guess.reasons = layout.reasons;
+  for (const BrokenLink& link : names.broken) guess.reasons.push_back("not used: " + link.text());
+  guess.packing = given.packing;
+  const FileArray& samples =
+      given.samples.empty() ? find_samples(arrays, path, guess) : named(arrays, given.samples, path);
+  std::vector<std::string> of_axes;
+  guess.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
+  if (guess.rows == RowForm::axis) find_split_column(arrays, samples, path, guess);
+  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, path, layout.why_not, guess)
+                                                 : named(arrays, given.labels, path);
+  if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
+  guess.samples = samples.name;
+  guess.may_miss = samples.may_miss;
+  guess.labels = labels.name;
+  for (const FileArray* array : {&samples, &labels})
+    if (!array->packing.empty()) guess.reasons.push_back(fmt::format("'{}' is {}", array->name, array->packing));
+  if (guess.rows == RowForm::axis) find_validation(arrays, samples, labels, guess);
+  if (given.labels.empty()) add_attributes(arrays, labels, guess);
+  if (!guess.validation_samples.empty()) guess.split_column.clear();   // data sets of their own
+  if (guess.split_column == guess.labels) guess.split_column.clear();  // as the user says
+  if (!guess.split_column.empty())
+    guess.reasons.push_back(fmt::format("'{}' says what rows are for: those of {} validate", guess.split_column,
+                                        guess.split_validation.empty()
+                                            ? "another number than 0"
+                                            : fmt::format("{}", fmt::join(guess.split_validation, ", "))));
+  guess.reasons.insert(guess.reasons.end(), of_axes.begin(), of_axes.end());
+  guess_labels(paths, labels, samples, guess);
+  return guess;
+}
+
+}  // namespace mrmf

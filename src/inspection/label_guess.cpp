@@ -1,0 +1,345 @@
+#include "src/inspection/label_guess.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "io/axis_order.hpp"
+#include "io/class_values.hpp"
+#include "io/labels.hpp"
+#include "io/row_source.hpp"
+#include "kernels/check.hpp"
+#include "src/inspection/label_values.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index kMostClasses = 256;
+constexpr Index kMostMarks = 200;     // classes of positions: more are rather an image of bytes
+constexpr double kLeastShare = 0.75;  // share of the classes, which must occur
+
+/// How labels lie beside samples.
+struct LabelLayout {
+  bool positions = false;             ///< one or more per position
+  Index width = 1;                    ///< numbers per sample or position
+  bool single = false;                ///< (n, W) with samples of W positions: one per position if they are classes
+  std::optional<ChannelBox> moves{};  ///< the axis of the width to the end; none: it is there
+};
+
+Shape shape_of(const FileArray& samples, const AxisOrder& order) {
+  const std::vector<Index> sizes = channels_last(samples.shape, order, "'" + samples.name + "'");
+  if (sizes.size() < 2 || sizes.size() > 5)
+    throw DataError(
+        fmt::format("'{}' has {} axes; samples are (n, features) or (n, 1 to 3 axes of positions, channels)",
+                    samples.name, sizes.size()));
+  return sample_shape(sizes);
+}
+
+// Whether labels of several axes have the samples' positions, and channels behind these or none.
+bool have_positions(const FileArray& labels, const Shape& sample, const AxisOrder& order) {
+  const bool move = labels_move(labels.shape, sample, order);
+  const std::vector<Index> all = move ? channels_last(labels.shape, order, labels.name) : labels.shape;
+  const std::size_t spatial = static_cast<std::size_t>(sample.axes), axes = all.size() - 1;
+  return spatial > 0 && (axes == spatial || axes == spatial + 1) &&
+         std::equal(sample.spatial.end() - sample.axes, sample.spatial.end(), all.begin() + 1);
+}
+
+LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const std::string& path,
+                      const std::string& axes) {
+  const AxisOrder order = parse_axes(axes);
+  const Shape sample = shape_of(samples, order);
+  const std::size_t count = labels.shape.size(), spatial = static_cast<std::size_t>(sample.axes);
+  if (!labels_fit(labels, samples, axes))
+    throw DataError(
+        fmt::format("{}: '{}' ({}) does not fit '{}' ({}): labels per position have the samples' positions, and labels "
+                    "per sample are stored as ({}, {}); store them so, or name others with --labels",
+                    path, labels.name, fmt::join(labels.shape, ", "), samples.name, fmt::join(samples.shape, ", "),
+                    labels.rows(), labels.per_row()));
+  LabelLayout layout;
+  layout.positions = count > 2;
+  const bool last_axis = layout.positions ? count == spatial + 2 : count == 2;
+  const bool first = layout.positions && last_axis && labels_move(labels.shape, sample, order);
+  layout.width = !last_axis ? 1
+                 : first    ? labels.shape[static_cast<std::size_t>(order.channel) + 1]
+                            : labels.shape.back();
+  if (first) {
+    Shape label = sample;
+    label.channels = layout.width;
+    layout.moves = channel_box(label, order);
+  }
+  layout.single = spatial == 1 && count == 2 && layout.width > 1 && layout.width == sample.spatial[2];
+  return layout;
+}
+
+/// Adds the labels of a file, which lie as those of the first.
+void add_values(const RowSource& labels, const LabelLayout& layout, LabelValues& all) {
+  const Index width = labels.row_elements(), step = std::max<Index>(1, (Index{1} << 20) / std::max<Index>(1, width));
+  std::vector<std::byte> raw;
+  for (Index row = 0; row < labels.shape().front(); row += step) {
+    const Index rows = std::min(step, labels.shape().front() - row);
+    if (labels.holds_words()) {
+      for (const std::string& word : labels.words(row, rows))
+        if (++all.count; all.words.size() <= static_cast<std::size_t>(kMostClasses)) all.words.insert(word);
+      continue;
+    }
+    std::vector<float> values(static_cast<std::size_t>(rows * width));
+    raw.resize(static_cast<std::size_t>(rows * labels.row_bytes()));
+    labels.read(row, rows, raw.data());
+    to_float32(labels.type(), raw.data(), values);
+    for (const float value : values) all.add(value);
+    if (layout.width == 1) continue;
+    if (layout.moves) {
+      std::vector<float> moved(values.size());
+      move_channels_last(*layout.moves, rows, sizeof(float), reinterpret_cast<const std::byte*>(values.data()),
+                         reinterpret_cast<std::byte*>(moved.data()));
+      values.swap(moved);
+    }
+    const auto wide = static_cast<std::size_t>(layout.width);
+    for (std::size_t at = 0; at < values.size() && (all.one_hot || all.marked); at += wide)
+      all.add_label(ConstSpan(values).subspan(at, wide));
+  }
+}
+
+/// Whether whole numbers are classes: nearly all from 0 to the largest occur. Numbers far apart are marks or counts.
+bool dense(const LabelValues& values) {
+  return values.least >= 0 && values.most >= 1 && values.others.empty() &&
+         static_cast<double>(values.distinct()) >= kLeastShare * (values.most + 1);
+}
+
+/// What is known of labels beside their name.
+struct Found {
+  const FileArray& labels;
+  LabelLayout layout;
+  LabelValues values;
+  bool integer() const { return labels.integer(); }
+  bool whole() const { return integer() && values.whole; }
+  bool one() const { return layout.width == 1 || (layout.single && whole()); }
+  /// Whether these are a label per position if they are classes.
+  bool positions() const { return layout.positions || (layout.single && whole()); }
+  /// Whether these are a few different whole numbers.
+  bool few() const { return whole() && one() && values.distinct() > 1 && values.distinct() <= kFewNumbers; }
+};
+
+/// Classes, as labels keep them.
+struct Classes {
+  Index count = 0;
+  std::vector<std::string> values{};  ///< training.class_values
+  std::optional<int> ignore{};
+  Index absent = 0;  ///< classes that never occur
+  std::string how;   ///< what the labels hold
+};
+
+// Whole numbers from 1 on, or, where there is a 0 or no 1, from 0 on, nearly all of which occur, up to a largest that
+// is no more than allowed.
+std::optional<Classes> classes_from(const LabelValues& values, const Found& found) {
+  const int first = values.least == 1 ? 1 : 0;
+  const Index most = std::min(found.positions() ? kMostMarks : kMostClasses, found.values.count);
+  const Index count = static_cast<Index>(values.most) + 1 - first;
+  if (values.count == 0 || !values.others.empty() || values.most < first + 1 || count > most) return {};
+  if (static_cast<double>(values.distinct()) < kLeastShare * static_cast<double>(count)) return {};
+  Classes classes{.count = count, .absent = count - static_cast<Index>(values.distinct()), .how = ""};
+  classes.how = fmt::format("whole numbers of {} to {:g}", first, values.most);
+  for (Index c = 0; first != 0 && c < count; ++c) classes.values.push_back(fmt::format("{}", c + first));
+  return classes;
+}
+
+// The same without a number that may stand for no label.
+LabelValues without(const LabelValues& all, float value) {
+  LabelValues rest = all;
+  rest.others.erase(value);
+  if (value >= 0) rest.classes.reset(static_cast<std::size_t>(value));
+  const std::vector<float> left = rest.listed();
+  rest.count = left.empty() ? 0 : all.count;
+  if (!left.empty()) rest.least = left.front(), rest.most = left.back();
+  return rest;
+}
+
+std::optional<Classes> whole_classes(const Found& found) {
+  const LabelValues& values = found.values;
+  if (!found.whole() || !found.one()) return {};
+  if (auto classes = classes_from(values, found)) return classes;
+  if (values.listed() == std::vector<float>{-1, 1})
+    return Classes{.count = 2, .values = {"-1", "1"}, .ignore = {}, .absent = 0, .how = "-1 and 1"};
+  constexpr float kMarked = 255;  // the last value of a byte
+  const bool negative = values.others.size() == 1 && *values.others.begin() < 0;
+  if (!negative && (values.most != kMarked || !values.others.empty())) return {};
+  const float lacking = negative ? *values.others.begin() : kMarked;
+  std::optional<Classes> classes = classes_from(without(values, lacking), found);
+  if (!classes) return {};
+  classes->ignore = static_cast<int>(lacking);
+  classes->how += fmt::format(", and {:g}, which is taken for no label", lacking);
+  return classes;
+}
+
+// Numbers in their own order, words in the alphabet's.
+std::vector<std::string> in_order(const std::set<std::string>& words) {
+  std::vector<std::string> all(words.begin(), words.end());
+  if (std::ranges::all_of(all, [](const std::string& word) { return class_number(word).has_value(); }))
+    std::ranges::stable_sort(all, {}, [](const std::string& word) { return *class_number(word); });
+  return all;
+}
+
+std::optional<Classes> word_classes(const Found& found) {
+  const LabelValues& values = found.values;
+  const auto count = std::ssize(values.words);
+  if (count < 2 || count > kMostClasses || 2 * count > values.count) return {};
+  const auto numbers =
+      std::ranges::count_if(values.words, [](const std::string& w) { return class_number(w).has_value(); });
+  if (numbers != 0 && numbers != count)
+    throw DataError(
+        fmt::format("'{}' holds texts of which some are numbers and some are words ({}); store one or the "
+                    "other, as training.class_values names them",
+                    found.labels.name, fmt::join(values.words, ", ")));
+  return Classes{.count = count,
+                 .values = in_order(values.words),
+                 .ignore = {},
+                 .absent = 0,
+                 .how = fmt::format("{} words", count)};
+}
+
+// The values of an enumeration name classes, whichever they are.
+std::optional<Classes> enumerated_classes(const Found& found) {
+  const LabelValues& values = found.values;
+  const bool few = values.distinct() > 1 && values.others.size() <= kFewNumbers &&
+                   static_cast<Index>(values.distinct()) <= kMostClasses;
+  if (found.labels.type_name != "enumeration" || !found.whole() || !found.one() || !few) return {};
+  Classes classes{.count = static_cast<Index>(values.distinct()), .how = "values of an enumeration"};
+  for (const float value : values.listed()) classes.values.push_back(fmt::format("{:g}", value));
+  return classes;
+}
+
+std::optional<Classes> classes_of(const Found& found) {
+  const LabelValues& values = found.values;
+  if (found.labels.words) return word_classes(found);
+  if (found.layout.width > 1 && !found.layout.single && found.layout.width <= kMostClasses && values.one_hot &&
+      values.count > 0)
+    return Classes{.count = found.layout.width, .values = {}, .ignore = {}, .absent = 0, .how = "one-hot rows"};
+  if (std::optional<Classes> classes = whole_classes(found)) return classes;
+  return enumerated_classes(found);
+}
+
+// How to ask for classes where numbers may be some that were not taken for them; "" where they may not.
+std::string hint(const Found& found) {
+  const LabelValues& values = found.values;
+  const std::size_t distinct = values.distinct();
+  if (distinct == 1) return "these are all the same, from which there is nothing to learn";
+  if (found.few())
+    return fmt::format(
+        "these are only {0}; if they are classes, set training.loss = \"cross_entropy\" and training.class_values = "
+        "[{0}], "
+        "and name a value without label in training.ignore",
+        fmt::join(values.listed(), ", "));
+  if (values.marked && values.marks && found.layout.width > 1 && !found.layout.single && distinct <= kFewNumbers)
+    return fmt::format(
+        "each row holds {:g} once and else {:g}; if these say which class it is, store 1 and 0 in their place, and set "
+        "training.loss = \"cross_entropy\"",
+        values.marks->second, values.marks->first);
+  const bool repeated = 2 * static_cast<Index>(distinct) <= values.count;
+  if (!values.whole || !(values.least >= 0) || !values.others.empty() || !repeated) return "";
+  const std::string in = found.integer() ? "" : " in " + found.labels.type_name;
+  if (values.from_0_to_1 && found.layout.width > 1)
+    return fmt::format(
+        "these are zeros and ones{}, which are learned as numbers; if they are yes or no, store them as integers, or "
+        "set training.loss = \"binary_cross_entropy\" and leave out normalise.labels",
+        in);
+  if (!found.one()) return "";
+  if (dense(values))
+    return fmt::format(
+        "these are whole numbers of 0 to {:g}{}, which are learned as numbers; if they are classes, {}set "
+        "training.loss = \"cross_entropy\" and {:g} outputs, and leave out normalise.labels",
+        values.most, in, found.integer() ? "" : "store them as integers, or ", values.most + 1);
+  if (!found.integer()) return "";
+  return fmt::format("these are {} different whole numbers; if they are classes, store them as 0 to {}", distinct,
+                     distinct - 1);
+}
+
+void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
+  const auto& [labels, layout, values] = found;
+  const auto say = [&](const std::string& reason) { guesses.reasons.push_back(reason); };
+  guesses.outputs = layout.width;
+  if (const std::optional<Classes> classes = classes_of(found)) {
+    guesses.kind = LabelKind::classes;
+    guesses.outputs = classes->count;
+    guesses.class_values = classes->values;
+    guesses.ignore = classes->ignore;
+    say(fmt::format("'{}' holds {}: {} classes, one {}", labels.name, classes->how, guesses.outputs,
+                    found.positions() ? "per position" : "per sample"));
+    if (const std::string odd = values.odd_words(); !odd.empty()) say(odd);
+    if (classes->absent > 0)
+      say(fmt::format("{} of these classes never occur{}", classes->absent, classes->absent == 1 ? "s" : ""));
+    if (classes->ignore && *classes->ignore < 0)
+      say(
+          fmt::format("if {} is a class of its own, leave out training.ignore and name all classes in "
+                      "training.class_values",
+                      *classes->ignore));
+    return;
+  }
+  if (labels.words)
+    throw DataError(fmt::format(
+        "{}: '{}' holds more different words than classes would have for so many samples; name other labels with "
+        "--labels, or write a configuration that names the classes in training.class_values",
+        path, labels.name));
+  const std::string per = layout.positions ? "per position" : "per sample";
+  if (found.integer() && values.from_0_to_1 && layout.width > 1) {
+    guesses.kind = LabelKind::probabilities;
+    say(fmt::format("'{}' holds zeros and ones: yes or no for {} outputs {}", labels.name, layout.width, per));
+    return;
+  }
+  if (found.few() && layout.positions)
+    throw DataError(fmt::format(
+        "{}: '{}' holds the whole numbers {} per position, and classes are 0, 1, 2 and so on without gaps; "
+        "write a configuration that names the classes in training.class_values, and one that says that there "
+        "is no label in training.ignore",
+        path, labels.name, fmt::join(values.listed(), ", ")));
+  say(fmt::format("'{}' holds numbers of {:g} to {:g}: {} {}", labels.name, values.least, values.most, layout.width,
+                  per));
+  if (const std::string more = hint(found); !more.empty()) say(more);
+}
+
+}  // namespace
+
+bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes) {
+  if (labels.shape.size() <= 2) return true;
+  const AxisOrder order = parse_axes(axes);
+  return have_positions(labels, shape_of(samples, order), order);
+}
+
+void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
+                  DatasetGuess& guesses) {
+  const std::string& path = paths.front();
+  if (labels.type == ElementType::other && !labels.words)
+    throw DataError(
+        fmt::format("{}: '{}' holds {} elements, and labels are numbers; store classes as whole numbers 0, "
+                    "1, 2 and so on, or name others with --labels",
+                    path, labels.name, labels.type_name));
+  Found found{labels, layout_of(labels, samples, path, guesses.axes), {}};
+  Index more = 0;  // numbers of further labels
+  DatasetSpec spec;
+  spec.files = paths;
+  spec.samples = samples.name;
+  spec.packing = guesses.packing;
+  spec.rows = guesses.rows;
+  spec.groups = guesses.groups;
+  std::vector<std::string> names{guesses.labels};
+  names.insert(names.end(), guesses.more_labels.begin(), guesses.more_labels.end());
+  if (!guesses.validation_labels.empty()) names.push_back(guesses.validation_labels);
+  const RowSources sources(spec, nullptr, names, {.words = true});
+  for (std::size_t file = 0; file < paths.size(); ++file) {
+    const auto open = sources.at(file);
+    for (const auto& rows : *open) add_values(*rows, found.layout, found.values);
+    if (file == 0)
+      for (std::size_t i = 1; i <= guesses.more_labels.size(); ++i) more += (*open)[i]->row_elements();
+  }
+  found.layout.width += more;
+  found.values.one_hot = found.values.one_hot && more == 0;
+  guess(found, path, guesses);
+}
+
+}  // namespace mrmf

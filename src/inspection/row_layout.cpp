@@ -1,0 +1,323 @@
+#include "src/inspection/row_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+
+#include "io/attribute_names.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_names.hpp"
+#include "io/row_source.hpp"
+#include "kernels/check.hpp"
+#include "src/inspection/array_names.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index kCompared = 8;            // files or groups, evenly chosen
+constexpr Index kSmall = Index{1} << 16;  // numbers of an array that are compared; larger ones differ
+constexpr std::size_t kFewestGroups = 2;
+
+/// What may be one sample: a file, or a group of it.
+struct Location {
+  std::string path, group;
+  bool operator==(const Location&) const = default;
+};
+
+Index elements(const FileArray& array) {
+  Index all = 1;
+  for (const Index size : array.shape) all *= size;
+  return all;
+}
+
+bool is_number(const FileArray& array) { return array.type != ElementType::other && elements(array) > 0; }
+
+/// One word, which may name a class.
+bool is_word(const FileArray& array) { return array.words && elements(array) == 1; }
+
+std::string within(const std::string& group, const std::string& name) {
+  return group.empty() ? name : group + "/" + name;
+}
+
+/// The arrays of a place, single numbers too, and its own attributes.
+std::vector<FileArray> arrays_at(const Location& place, const std::vector<std::string>& names, PackingRule packing) {
+  const Hdf5File file = Hdf5File::open(place.path, Comm::self(), packing);
+  std::vector<FileArray> arrays;
+  const auto add = [&](const std::string& name, const DatasetInfo& info) {
+    if (info.scale) return;
+    arrays.push_back({name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss,
+                      false, info.unclear});
+  };
+  for (const std::string& name : names)
+    if (file.has(within(place.group, name))) add(name, file.info(within(place.group, name)));
+  for (const auto& [name, info] : attributes_of(place.path, place.group)) add("@" + name, info);
+  return arrays;
+}
+
+/// Whether types count: those of a file's groups are read as one.
+enum class Types { same, any };
+
+bool same_kind(const FileArray& one, const FileArray& other, Types types) {
+  const bool any = types == Types::any || one.unclear || other.unclear;
+  const bool alike = any ? is_number(one) == is_number(other) : one.type == other.type;
+  return one.name == other.name && one.shape == other.shape && alike;
+}
+
+std::string kind_text(const Location& place, const FileArray& array) {
+  return fmt::format("'{}' of {} is ({}) of {}", array.name, place.group.empty() ? place.path : place.group,
+                     fmt::join(array.shape, ", "), array.type_name);
+}
+
+/// Places of one sample each, evenly chosen of all: whether they are alike, and what varies.
+class Compared {
+ public:
+  Compared(std::vector<Location> places, const std::vector<std::string>& names, Types types, PackingRule packing)
+      : places_(std::move(places)), packing_(packing) {
+    arrays_ = arrays_at(places_.front(), names, packing);
+    for (const Location& place : places_) {
+      const std::vector<FileArray> here = arrays_at(place, names, packing);
+      for (std::size_t i = 0; i < std::min(here.size(), arrays_.size()); ++i) {
+        const bool same = same_kind(here[i], arrays_[i], types);
+        if (!same && unlike_.empty() && here[i].name == arrays_[i].name)
+          unlike_ = kind_text(place, here[i]) + ", and " + kind_text(places_.front(), arrays_[i]);
+        alike_ = alike_ && same;
+        arrays_[i].unclear |= here[i].unclear;
+      }
+      alike_ = alike_ && here.size() == arrays_.size();
+    }
+  }
+
+  bool alike() const { return alike_; }
+  /// The first array that differs in shape or type, at both places; "": none does.
+  const std::string& unlike() const { return unlike_; }
+  const std::vector<FileArray>& arrays() const { return arrays_; }
+
+  /// Whether its numbers are not the same in all of the places.
+  bool varies(const FileArray& array) const {
+    if (elements(array) > kSmall) return true;
+    const std::vector<std::byte> first = numbers(array, places_.front());
+    return std::ranges::any_of(places_, [&](const Location& place) { return numbers(array, place) != first; });
+  }
+  /// Whether its word is not the same in all of the places, and that of some others in one: names of things and dates
+  /// do not repeat.
+  bool names_classes(const FileArray& array) const {
+    std::set<std::string> words;
+    for (const Location& place : places_) words.insert(rows_of(array, place)->front()->words(0, 1).front());
+    return words.size() > 1 && words.size() < places_.size();
+  }
+
+ private:
+  std::shared_ptr<const OpenRows> rows_of(const FileArray& array, const Location& place) const {
+    DatasetSpec spec;
+    spec.files = {place.path};
+    spec.packing = array.unclear ? PackingRule::ignore : packing_;
+    spec.rows = RowForm::files;
+    const bool attribute = array.name.starts_with('@');
+    const std::string name = attribute ? place.group + array.name : within(place.group, array.name);
+    return RowSources(spec, nullptr, {name}, {.words = array.words}).open(0);
+  }
+  std::vector<std::byte> numbers(const FileArray& array, const Location& place) const {
+    const auto open = rows_of(array, place);
+    std::vector<std::byte> values(static_cast<std::size_t>(open->front()->row_bytes()));
+    open->front()->read(0, 1, values.data());
+    return values;
+  }
+
+  std::vector<Location> places_;
+  PackingRule packing_;
+  std::vector<FileArray> arrays_;
+  std::string unlike_;
+  bool alike_ = true;
+};
+
+template <class All>
+std::vector<Location> some_of(const All& all, const auto& place_of) {
+  const Index count = std::ssize(all), some = std::min(count, kCompared);
+  std::vector<Location> places;
+  for (Index i = 0; i < some; ++i)
+    places.push_back(place_of(all[static_cast<std::size_t>(some == 1 ? 0 : i * (count - 1) / (some - 1))]));
+  return places;
+}
+
+/// The array with the most numbers: rather one that is not named like labels.
+const FileArray* largest(const std::vector<FileArray>& arrays, const std::string& given) {
+  const FileArray* best = nullptr;
+  const auto rank = [](const FileArray& array) { return std::pair(!is_like_labels(array.name), elements(array)); };
+  for (const FileArray& array : arrays) {
+    if (!given.empty() && array.name != given) continue;
+    if (!is_number(array) || array.shape.empty() || array.name.starts_with('@') || elements(array) < 2) continue;
+    if (best == nullptr || rank(array) > rank(*best)) best = &array;
+  }
+  return best;
+}
+
+/// What of one sample may be its labels.
+std::vector<const FileArray*> labels_beside(const FileArray& samples, const Compared& compared,
+                                            const std::string& given) {
+  const auto serves = [&](const FileArray& array) {
+    if (!given.empty()) return array.name == given;
+    return is_word(array) ? compared.names_classes(array) : compared.varies(array);
+  };
+  std::vector<const FileArray*> found;
+  for (const FileArray& array : compared.arrays())
+    if (&array != &samples && (is_number(array) || is_word(array)) && serves(array)) found.push_back(&array);
+  return found;
+}
+
+/// Whether one of them has a row for each step along the samples' first axis, so that this counts samples. Another that
+/// is named like labels, and has none, speaks against it.
+bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& labels) {
+  const auto along = [&](const FileArray* array) {
+    return !array->name.starts_with('@') && samples.shape.front() > 1 && !array->shape.empty() &&
+           array->shape.front() == samples.shape.front();
+  };
+  const auto named = [](const FileArray* array) { return is_like_labels(array->name); };
+  const bool rows = std::ranges::any_of(labels, along);
+  const bool named_rows =
+      std::ranges::any_of(labels, [&](const FileArray* array) { return along(array) && named(array); });
+  const bool named_others =
+      std::ranges::any_of(labels, [&](const FileArray* array) { return !along(array) && named(array); });
+  return rows && (named_rows || !named_others);
+}
+
+/// The arrays as those of all samples, if each place is a sample; none if not.
+std::vector<FileArray> of_all(const Compared& compared, Index samples, const GivenNames& given) {
+  if (!compared.alike()) return {};
+  const FileArray* const largest_one = largest(compared.arrays(), given.samples);
+  if (largest_one == nullptr) return {};
+  const auto labels = labels_beside(*largest_one, compared, given.labels);
+  if (labels.empty() || count_rows(*largest_one, labels)) return {};
+  std::vector<FileArray> arrays{*largest_one};
+  for (const FileArray* array : labels) arrays.push_back(*array);
+  for (FileArray& array : arrays) array.shape.insert(array.shape.begin(), samples);
+  return arrays;
+}
+
+/// Groups beside each other that hold arrays of the same names.
+struct Siblings {
+  std::string parent;
+  std::vector<std::string> groups;  ///< paths
+  std::vector<std::string> names;   ///< names of the arrays, within each
+};
+
+bool is_split(const std::string& group) { return is_for_training(group) || is_held_out(group); }
+
+/// The most numerous ones of a file.
+Siblings find_siblings(const std::vector<std::string>& datasets) {
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> children;  // of each group: names in each
+  for (const std::string& path : datasets)
+    for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+      const std::size_t above = path.rfind('/', slash - 1);
+      children[above == std::string::npos ? "" : path.substr(0, above)][path.substr(0, slash)].push_back(
+          path.substr(slash + 1));
+    }
+  Siblings best;
+  for (const auto& [parent, groups] : children) {
+    std::map<std::vector<std::string>, std::vector<std::string>> alike;  // groups by the names in them
+    for (const auto& [group, names] : groups)
+      if (!is_split(group.substr(parent.empty() ? 0 : parent.size() + 1))) alike[names].push_back(group);
+    for (const auto& [names, those] : alike)
+      if (those.size() > best.groups.size()) best = {parent, those, names};
+  }
+  return best;
+}
+
+/// "sim_*" where the names of all groups begin so, else "*".
+std::string pattern_of(const Siblings& siblings) {
+  const std::size_t start = siblings.parent.empty() ? 0 : siblings.parent.size() + 1;
+  std::string common = siblings.groups.front().substr(start);
+  for (const std::string& group : siblings.groups) {
+    const std::string name = group.substr(start);
+    common.resize(static_cast<std::size_t>(std::ranges::mismatch(common, name).in1 - common.begin()));
+  }
+  while (!common.empty() && (std::isdigit(static_cast<unsigned char>(common.back())) != 0)) common.pop_back();
+  if (common.find_first_of("*?[") != std::string::npos) common.clear();
+  return within(siblings.parent, common + "*");
+}
+
+/// How many groups of a file fit, as a run would count them; 0 where it would refuse.
+Index count_groups(const std::vector<std::string>& paths, const std::string& pattern, const std::string& samples) {
+  DatasetSpec spec;
+  spec.packing = PackingRule::ignore;  // groups are counted, not numbers
+  spec.files = paths;
+  spec.samples = samples;
+  spec.rows = RowForm::groups;
+  spec.groups = pattern;
+  const RowSources sources(spec, nullptr, {samples}, {});
+  Index count = 0;
+  for (std::size_t file = 0; file < paths.size(); ++file) {
+    RowGroups groups;
+    sources.open(file, groups);
+    count += std::ssize(*groups.names);
+  }
+  return count;
+}
+
+/// Whether an array beside the groups has more numbers than all of them.
+bool is_outweighed(const Siblings& siblings, const FileArray& samples, const std::vector<FileArray>& all) {
+  const std::set<std::string> groups(siblings.groups.begin(), siblings.groups.end());
+  const std::size_t start = siblings.parent.empty() ? 0 : siblings.parent.size() + 1;
+  const auto inside = [&](const FileArray& array) {
+    return groups.contains(array.name.substr(0, array.name.find('/', start)));
+  };
+  const Index most = elements(samples);  // with an axis of all samples
+  return std::ranges::any_of(all, [&](const FileArray& array) { return elements(array) > most && !inside(array); });
+}
+
+bool find_groups(const std::vector<std::string>& paths, const std::vector<FileArray>& all, const GivenNames& given,
+                 RowLayout& layout) {
+  const Siblings siblings = find_siblings(names_of(paths.front()).datasets);
+  if (siblings.groups.size() < kFewestGroups) return false;
+  const Compared compared(some_of(siblings.groups,
+                                  [&](const std::string& group) {
+                                    return Location{paths.front(), group};
+                                  }),
+                          siblings.names, Types::same, given.packing);
+  if (!compared.unlike().empty())
+    layout.why_not = "the groups beside each other are no samples, of which all are alike: " + compared.unlike();
+  std::vector<FileArray> arrays = of_all(compared, std::ssize(siblings.groups), given);
+  if (arrays.empty() || is_outweighed(siblings, arrays.front(), all)) return false;
+  layout.groups = pattern_of(siblings);
+  try {
+    const Index count = count_groups(paths, layout.groups, arrays.front().name);
+    for (FileArray& array : arrays) array.shape.front() = count;
+  } catch (const DataError&) {  // some groups are no samples
+    return false;
+  }
+  layout.rows = RowForm::groups;
+  layout.arrays = std::move(arrays);
+  layout.reasons.push_back(fmt::format("each of {} groups that fit \"{}\" is one sample: they hold the same arrays",
+                                       layout.arrays.front().rows(), layout.groups));
+  return true;
+}
+
+bool find_files(const std::vector<std::string>& paths, const GivenNames& given, RowLayout& layout) {
+  if (paths.size() < 2) return false;
+  const Compared compared(some_of(paths,
+                                  [&](const std::string& path) {
+                                    return Location{path, ""};
+                                  }),
+                          names_of(paths.front()).datasets, Types::any, given.packing);
+  std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given);
+  if (arrays.empty()) return false;
+  layout.rows = RowForm::files;
+  layout.arrays = std::move(arrays);
+  layout.reasons.push_back(
+      fmt::format("each of {} files is one sample: no array has labels along the first axis of '{}'", paths.size(),
+                  layout.arrays.front().name));
+  return true;
+}
+
+}  // namespace
+
+RowLayout find_rows(const std::vector<std::string>& paths, std::vector<FileArray> first, const GivenNames& given) {
+  RowLayout layout;
+  if (find_groups(paths, first, given, layout) || find_files(paths, given, layout)) return layout;
+  layout.arrays = std::move(first);
+  return layout;
+}
+
+}  // namespace mrmf

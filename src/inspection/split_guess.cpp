@@ -1,0 +1,95 @@
+#include "src/inspection/split_guess.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "io/row_source.hpp"
+#include "io/split_column.hpp"
+#include "kernels/check.hpp"
+#include "src/inspection/array_names.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr std::size_t kFewRoles = 12;  // different values of a column that may say what rows are for
+
+bool is_one_number_per_row(const FileArray& array, const FileArray& samples) {
+  return array.rows() == samples.rows() && array.per_row() == 1 && array.name != samples.name;
+}
+
+// The values of a column that says what rows are for; none where the array is none, and `why` then.
+std::optional<SplitColumn> read_column(const FileArray& array, const std::string& path, PackingRule packing,
+                                       std::string& why) {
+  try {
+    DatasetSpec spec;
+    spec.files = {path};
+    spec.packing = packing;
+    return read_split_column(RowSources(spec, nullptr, {array.name}, {.words = true}), {array.rows()});
+  } catch (const DataError& error) {
+    why = error.what();
+    return {};
+  }
+}
+
+// How to make a split of a column that may be one of roles or of folds: which value validates, only the user knows.
+std::string split_hint(const FileArray& array, const std::vector<std::string>& values) {
+  const auto shown_values = [&](auto first, auto last) {
+    std::vector<std::string> texts;
+    for (; first != last; ++first) texts.push_back(array.words ? "\"" + *first + "\"" : *first);
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  // Of three, the middle one validates and the last one tests, unless they are folds.
+  const bool roles = values.size() == 3 && in_small_letters(array.name).find("fold") == std::string::npos;
+  const auto held = std::ranges::find_if(values, [&](const std::string& v) { return array.words && is_held_out(v); });
+  const auto validates = held != values.end() ? held : values.end() - (roles ? 2 : 1);
+  const bool first_trains = validates != values.begin();
+  return fmt::format(
+      "'{}' holds {}: if these say what rows are for, set split = {{ column = \"{}\", validation = [{}], train = [{}] "
+      "}}",
+      array.name, fmt::join(values, ", "), array.name, shown_values(validates, validates + 1),
+      first_trains ? shown_values(values.begin(), validates) : shown_values(validates + 1, values.end()));
+}
+
+}  // namespace
+
+void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
+                       DatasetGuess& look) {
+  const bool held_out_samples = std::ranges::any_of(
+      arrays, [](const FileArray& array) { return is_only_held_out(array.name) && array.per_row() > 1; });
+  std::vector<std::string> told;
+  for (const FileArray& array : arrays) {
+    if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
+    const bool marks = is_like_mark(array.name) && !is_like_labels(array.name);
+    const bool named = is_like_split(array.name);
+    if (!array.words && !named && !(marks && array.integer() && !held_out_samples)) continue;
+    std::string why;
+    const std::optional<SplitColumn> column = read_column(array, path, look.packing, why);
+    if (!column && named) told.push_back(fmt::format("'{}' does not say what rows are for: {}", array.name, why));
+    if (!column) continue;
+    const bool few = column->values.size() > 1 && column->values.size() <= kFewRoles;
+    const auto& values = column->values;
+    if (array.words) {
+      std::vector<std::string> validate;
+      std::ranges::copy_if(values, std::back_inserter(validate), is_validation_word);
+      if (validate.empty())
+        std::ranges::copy_if(values, std::back_inserter(validate), [](const std::string& v) { return is_held_out(v); });
+      if (std::ranges::none_of(values, is_training_word) || validate.empty()) {
+        if (named && few) told.push_back(split_hint(array, values));
+      } else if (look.split_column.empty()) {
+        look.split_column = array.name;
+        look.split_validation = validate;
+      }
+    } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
+      look.split_column = array.name;
+    } else if (few) {
+      told.push_back(split_hint(array, values));
+    }
+  }
+  if (look.split_column.empty()) look.reasons.insert(look.reasons.end(), told.begin(), told.end());
+}
+
+}  // namespace mrmf

@@ -1,0 +1,302 @@
+#include "src/inspection/survey.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "io/class_values.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/labels.hpp"
+#include "io/not_finite.hpp"
+#include "io/row_source.hpp"
+#include "io/sample_order.hpp"
+#include "mpi/comm.hpp"
+#include "src/data/data.hpp"
+#include "src/data/digits.hpp"
+#include "src/inspection/packing_count.hpp"
+#include "src/plan/labels.hpp"
+#include "src/plan/plan.hpp"
+
+namespace mrmf {
+namespace {
+
+void add_once(std::vector<std::string>& texts, const std::string& text) {
+  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
+}
+
+// The texts of all ranks, one after the other, each once. Collective.
+void share(std::vector<std::string>& texts, Comm& comm) {
+  std::vector<std::string> all;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    std::string lines = fmt::format("{}", fmt::join(texts, "\n"));
+    comm.broadcast(lines, rank);
+    std::istringstream from(lines);
+    for (std::string line; std::getline(from, line);) add_once(all, line);
+  }
+  texts = std::move(all);
+}
+
+// What the headers of all files tell of samples or labels; every rank looks at some of them. Collective.
+NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, const std::vector<std::string>& names,
+                           const Shape& shape, Comm& comm) {
+  NumbersFound found;
+  found.name = fmt::format("{}", fmt::join(names, ", "));
+  found.shape = shape.channels > 0 ? to_string(shape) : "";
+  found.row_bytes.resize(spec.files.size());
+  const auto files = static_cast<double>(spec.files.size());
+  double unpacked = files;
+  const RowSources sources(spec, &all, names, {.words = true});
+  const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
+  collective_try_each(comm, mine.first, mine.count, [&](Index file) {
+    const auto open = sources.at(static_cast<std::size_t>(file));
+    for (const auto& rows : *open) {
+      found.row_bytes[static_cast<std::size_t>(file)] += rows->row_bytes();
+      add_once(found.types, rows->holds_words() ? "words" : to_string(rows->packing().stored));
+      if (rows->holds_words()) continue;
+      add_once(found.storage, rows->way().text);
+      if (!rows->way().direct) unpacked = std::min(unpacked, static_cast<double>(file));
+    }
+  });
+  for (std::vector<std::string>* texts : {&found.types, &found.storage}) share(*texts, comm);
+  comm.sum(found.row_bytes);
+  unpacked = comm.min(unpacked);
+  if (unpacked < files) found.unpacked = static_cast<std::size_t>(unpacked);
+  return found;
+}
+
+// Bytes of the samples in the files, unpacked; every file may have its own types.
+double bytes_of(const SplitFound& split) {
+  double bytes = 0;
+  for (std::size_t i = 0; i < split.samples.row_bytes.size(); ++i)
+    bytes += static_cast<double>(split.shape.file_samples[i] * split.samples.row_bytes[i]);
+  return bytes;
+}
+
+std::vector<Index> count_classes(const SplitFound& split, Comm& comm) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(split.spec.form.classes));
+  collective_try(comm, [&] {
+    const Labels labels(split.spec, split.shape, piece(split.shape.samples, comm.rank(), comm.size()));
+    std::ranges::copy(labels.counts(), counts.begin());
+  });
+  comm.sum(counts);
+  return {counts.begin(), counts.end()};
+}
+
+// 0 where the network does not fit the labels, so that nobody knows.
+Index classes_of(Config config, const DatasetShape& shape) {
+  try {
+    resolve_labels(config, shape, {{1, 1, 1}});
+  } catch (const ConfigError&) {
+    return 0;
+  }
+  return config.data.train.form.classes;
+}
+
+// Rows that are not finite are found, and those left out of which nothing can be said. What is missing in a row takes
+// only itself away where that is what the user or the file means.
+void leave_out(SplitFound& split, Comm& comm) {
+  DatasetSpec all = split.spec;
+  all.not_finite = NotFiniteRule::skip;
+  const std::vector<Index> bad = rows_not_finite(all, split.shape, comm);
+  const bool fills = split.spec.not_finite == NotFiniteRule::fill ||
+                     (split.spec.not_finite == NotFiniteRule::refuse && !split.samples.packing.empty());
+  split.spec.not_finite = fills ? NotFiniteRule::fill : NotFiniteRule::skip;
+  const bool some = fills && !bad.empty();
+  split.shape = without_rows(split.shape, split.spec, some ? rows_not_finite(split.spec, split.shape, comm) : bad);
+  split.not_finite = bad;
+}
+
+// The headers alone: rows that are not finite are looked for later. `first` is the other part, if it is known.
+SplitFound inspect(const DatasetSpec& spec, const SplitFound* first, Comm& comm) {
+  SplitFound split;
+  split.part = first == nullptr ? "training" : "validation";
+  split.spec = spec;
+  DatasetSpec headers = spec;
+  headers.not_finite = NotFiniteRule::refuse;
+  split.shape =
+      first == nullptr ? inspect_dataset(headers, comm) : inspect_dataset(headers, {first->spec, first->shape}, comm);
+  if (first != nullptr && have_same_headers(spec, first->spec)) {
+    split.samples = first->samples;
+    split.labels = first->labels;
+    return split;
+  }
+  split.samples = numbers_found(spec, split.shape, spec.sample_names(), split.shape.sample, comm);
+  split.labels = numbers_found(spec, split.shape, spec.label_names(), split.shape.label, comm);
+  return split;
+}
+
+// What the headers do not tell.
+void inspect_split(SplitFound& split, const Config& config, bool headers_only, Comm& comm) {
+  for (const auto& [found, names] :
+       {std::pair(&split.samples, split.spec.sample_names()), std::pair(&split.labels, split.spec.label_names())})
+    for (const PackingCount& count : count_packings(split.spec, names, comm))
+      for (const std::string& text : packing_texts(count, std::ssize(split.spec.files))) add_once(found->packing, text);
+  if (!headers_only) leave_out(split, comm);
+  split.bytes = bytes_of(split);
+  if (headers_only) return;
+  split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
+  split.samples.facts =
+      channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm, &*split.rows);
+  if (split.spec.form.kind == LabelKind::classes) {
+    if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
+    if (split.spec.form.classes > 0) split.class_counts = count_classes(split, comm);
+  } else {
+    split.labels.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::labels), false, comm);
+  }
+}
+
+// Numbers that a network learns from badly: far from 0 for their spread, very large, very small, or of channels whose
+// sizes are orders apart.
+std::optional<std::string> odd_scale(const ChannelFacts& facts) {
+  constexpr double kFar = 10, kOrders = 30;
+  const auto [least, most] = std::ranges::minmax(facts.deviation);
+  if (most > kOrders || (most > 0 && most < 1 / kOrders)) return fmt::format("their deviation is {:.3g}", most);
+  if (least > 0 && most / least > kOrders)
+    return fmt::format("the deviations of their channels are {:.3g} to {:.3g}", least, most);
+  for (std::size_t c = 0; c < facts.mean.size(); ++c)
+    if (std::abs(facts.mean[c]) > kFar * std::max(facts.deviation[c], 0.1))
+      return fmt::format("the mean of channel {} is {:.3g} and its deviation {:.3g}", c, facts.mean[c],
+                         facts.deviation[c]);
+  return {};
+}
+
+void advise_on_numbers(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  const auto look = [&](const NumbersFound& numbers, const Normalisation& units, NumbersOf which) {
+    if (!numbers.facts) return;
+    const std::string of = to_string(which);
+    if (const auto lost = lost_digits(split.spec, split.shape, which, *numbers.facts)) {
+      advice.push_back(*lost);
+      return;
+    }
+    if (const auto numbered = like_identifiers(split.spec, which, *numbers.facts)) advice.push_back(*numbered);
+    if (units.mean_std || units.log1p) return;
+    ChannelFacts facts = *numbers.facts;
+    if (which == NumbersOf::samples && config.data.train.mask) facts.drop_last();
+    if (const auto odd = odd_scale(facts))
+      advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
+                                   numbers.name, *odd, of));
+  };
+  look(split.samples, config.data.normalise_samples, NumbersOf::samples);
+  if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, NumbersOf::labels);
+  const bool divided = config.data.normalise_samples.mean_std && config.data.normalise_samples.std.empty();
+  const bool given = config.data.normalise_samples.mean_std && !divided;  // someone has seen to it
+  for (std::size_t c = 0; !given && split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
+    if (split.samples.facts->count[c] == 0)
+      advice.push_back(fmt::format("channel {} of '{}' holds nothing but missing numbers; leave it out of the file", c,
+                                   split.samples.name));
+    else if (split.samples.facts->least[c] == split.samples.facts->most[c])
+      advice.push_back(config.data.train.mask && c + 1 == split.samples.facts->count.size()
+                           ? "no number is missing, so data.mask adds a channel of ones; leave it out"
+                           : fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing{}", c,
+                                         split.samples.name, split.samples.facts->least[c],
+                                         divided ? ", and mean_std refuses it" : ""));
+  if (split.not_finite.empty() || config.data.train.not_finite != NotFiniteRule::refuse) return;
+  const std::string fill = split.samples.facts->missing() == 0
+                               ? ""
+                               : ", \"fill\" to keep them with the mean in the place of what is missing";
+  advice.push_back(
+      fmt::format("{} {} rows hold NaN or infinity, which ends a run; set data.not_finite = \"skip\" to "
+                  "leave them out{}, or mend the files",
+                  split.not_finite.size(), split.part, fill));
+}
+
+// Numbers of which there is no logarithm where a run would take one.
+void advise_on_logarithms(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  const auto look = [&](const NumbersFound& numbers, const Normalisation& units, const std::string& of) {
+    if (!numbers.facts || !units.log1p) return;
+    const double least = std::ranges::min(numbers.facts->least);
+    if (least > -1) return;
+    advice.push_back(
+        fmt::format("{} {} '{}' go down to {:g}, and data.normalise.{} takes the logarithm of 1 + x, which ends a run; "
+                    "x must be above -1: take \"mean_std\", or mend the files",
+                    split.part, of, numbers.name, least, of));
+  };
+  look(split.samples, config.data.normalise_samples, "samples");
+  look(split.labels, config.data.normalise_labels, "labels");
+}
+
+// Labels from which nothing can be learnt, or by which nothing can be told.
+void advise_on_constant_labels(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  const std::string what = fmt::format("the {} labels '{}'", split.part, split.labels.name);
+  const auto no_label = [&] {
+    advice.push_back(no_label_text(split.spec, config.training, split.part) + "; give it labels, or correct that");
+  };
+  if (!split.class_counts.empty()) {
+    const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
+    if (present == 0) return no_label();
+    const auto only = std::ranges::find_if(split.class_counts, [](Index count) { return count > 0; });
+    if (present == 1)
+      advice.push_back(fmt::format("{} are all of class {}: there is nothing to tell apart", what,
+                                   only - split.class_counts.begin()));
+  }
+  if (!split.labels.facts || split.shape.samples < 2) return;  // a single label is always the same
+  const ChannelFacts& facts = *split.labels.facts;
+  const bool yes_or_no = split.spec.form.kind == LabelKind::probabilities;
+  if (yes_or_no && std::ranges::all_of(facts.most, [](double most) { return most < 0; })) return no_label();
+  for (std::size_t c = 0; c < facts.least.size(); ++c)
+    if (facts.least[c] == facts.most[c])
+      advice.push_back(fmt::format("{} are all {:g}{}: there is nothing to learn from them, and their R^2 has no value",
+                                   what, facts.least[c],
+                                   facts.least.size() > 1 ? fmt::format(" in channel {}", c) : ""));
+}
+
+void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice) {
+  const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
+  if (present < 2) return;  // told already
+  const auto [least, most] = std::ranges::minmax_element(split.class_counts);
+  if (*least == 0)
+    advice.push_back(fmt::format("class {} never occurs in the {} labels '{}'", least - split.class_counts.begin(),
+                                 split.part, split.labels.name));
+  else if (*most > 20 * *least)
+    advice.push_back(
+        fmt::format("class {} occurs {} times and class {} {} times; consider training.class_weights, and "
+                    "training.metric = \"iou\"",
+                    most - split.class_counts.begin(), *most, least - split.class_counts.begin(), *least));
+}
+
+void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
+  if (!split.samples.unpacked) return;
+  const RowSources sources(split.spec, split.shape, split.spec.sample_names());
+  const std::string& path = sources.path(*split.samples.unpacked);
+  const auto open = sources.at(*split.samples.unpacked);
+  const auto rows = std::ranges::find_if(*open, [](const auto& one) { return !one->way().direct; });
+  if (rows == open->end()) return;
+  const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
+  advice.push_back(
+      fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every epoch: "
+                  "`h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
+                  sources.names()[static_cast<std::size_t>(rows - open->begin())], (*rows)->way().text, path, more));
+}
+
+}  // namespace
+
+DataFound survey(const Config& config, bool headers_only, Comm& comm) {
+  DataFound found;
+  found.splits.push_back(inspect(config.data.train, nullptr, comm));
+  found.splits.push_back(inspect(config.data.validation, &found.splits.front(), comm));
+  require_distinct_rows(config.data, found.splits.front().shape, found.splits.back().shape, comm);
+  for (SplitFound& split : found.splits) inspect_split(split, config, headers_only, comm);
+  const SplitFound& train = found.splits.front();
+  found.advice = sample_warnings(config, train.shape.sample);
+  const SplitFound& held = found.splits.back();
+  for (const std::string& line : row_warnings(train.shape.samples, held.shape.samples)) found.advice.push_back(line);
+  if (train.rows && held.rows)
+    for (const std::string& line :
+         row_advice({train.spec, train.shape, *train.rows}, {held.spec, held.shape, *held.rows}))
+      found.advice.push_back(line);
+  for (const SplitFound& split : found.splits) {
+    advise_on_constant_labels(config, split, found.advice);
+    advise_on_classes(split, found.advice);
+    advise_on_logarithms(config, split, found.advice);
+    if (&split == &train) advise_on_numbers(config, split, found.advice);
+  }
+  collective_try(comm, [&] {
+    if (comm.root()) advise_on_storage(train, found.advice);
+  });
+  return found;
+}
+
+}  // namespace mrmf

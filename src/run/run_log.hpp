@@ -1,0 +1,88 @@
+// Output of a run: its messages to people, and the records in its folder (src/run/run_folder.hpp lists them).
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/config/config.hpp"
+#include "src/plan/plan.hpp"
+#include "src/run/records.hpp"
+#include "src/run/time_left.hpp"
+#include "src/run/train_state.hpp"
+
+namespace mrmf {
+
+struct RunLogSettings {
+  std::string folder;
+  std::ostream* out = nullptr;  ///< for lines to people; must outlive the report
+  bool terminal = false;        ///< `out` is a terminal: show a live progress line
+  bool tensorboard = false;     ///< also write the epochs as an event file (src/run/event_file.hpp)
+  TimeEstimate estimate{};      ///< estimate of the run's phases, for the time left; by default nothing is said of it
+};
+
+/// An epoch's progress after each of its steps.
+struct Progress {
+  const Phase* training = nullptr;
+  int epoch = 0;  ///< 0-based
+  Index step = 0, steps = 0;
+  double loss = 0;  ///< loss of this step's batch
+  Index rows = 0;   ///< rows of this step, over all ranks
+  int ranks = 1;    ///< that train
+};
+
+/// The report of a run. Movable. The root rank opens one; the others hold an empty one, whose calls do nothing.
+class RunLog {
+ public:
+  RunLog();
+  /// An empty report, for a rank that is not the root but may be the root of a team.
+  explicit RunLog(const RunLogSettings& settings);
+  /// Writes config.toml (unless its text is empty) and plan.json into the folder, a RunFolder's. Replaces earlier
+  /// records there by those of `earlier`. If that has any, the run continues and its log.txt is appended to. DataError
+  /// when the folder cannot be written.
+  RunLog(const RunLogSettings& settings, const std::string& config_toml, const std::string& plan_json,
+         const std::vector<PhaseHistory>& earlier = {});
+  RunLog(RunLog&&) noexcept;
+  RunLog& operator=(RunLog&&) noexcept;
+  ~RunLog();
+
+  /// Prints a line for people and keeps it in log.txt.
+  void line(const std::string& text);
+  void progress(const Progress& progress);
+  /// `ends`: the phase ends with this epoch.
+  void epoch(const EpochRecord& record, bool ends = false);
+  void phase(const PhaseRecord& record);
+  /// A report beside the run's, for a team whose root is this rank. It prints lines too, but keeps its records in
+  /// run.folder/team until the run's report has taken them over. Empty if this report was made without settings.
+  RunLog of_team(bool continued) const;
+  /// What line() has kept in log.txt so far, to be handed to take_over().
+  std::string log_text() const;
+
+  /// Takes over what other ranks have reported. Puts a team's trained phases among this report's own in the plan's
+  /// order, and appends that team's lines to log.txt. Removes the team's folder.
+  void take_over(const std::vector<PhaseHistory>& phases, const std::string& log);
+
+  /// Prints the final table and writes result.json, which appears whole. DataError when a record cannot be written.
+  void finish(const RunResult& result);
+
+ private:
+  struct State;
+  std::optional<RunLogSettings> settings_;  // none: silent
+  std::unique_ptr<State> state_;
+};
+
+/// A result from the configuration and the phases; versions, machine and ranks are the caller's.
+RunResult make_result(const Config& config, const std::vector<PhaseRecord>& phases, double total_seconds);
+
+/// Whether a person is looking: false in files, pipes and under mpirun.
+bool stdout_is_terminal();
+
+// The texts alone, wherever they go.
+std::string epoch_line(const EpochRecord& record);
+std::string progress_line(const Progress& progress, double samples_per_second, double seconds_left,
+                          const std::optional<TimeLeft>& left);
+std::string result_table(const RunResult& result);
+std::string duration_text(double seconds);  ///< "45 s", "3 min 05 s", "2 h 07 min"
+
+}  // namespace mrmf
