@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "io/packing.hpp"
+
 namespace mrmf {
 
 std::optional<double> class_number(const std::string& value) {
@@ -23,21 +25,37 @@ std::optional<std::size_t> one_hot_place(ConstSpan row) {
 }
 
 ClassValues::ClassValues(const LabelForm& form) : form_(form) {
-  if (form.ignore) ignore_ = static_cast<float>(*form.ignore);
-  for (std::size_t c = 0; c < form.values.size(); ++c)
-    if (const std::optional<double> value = class_number(form.values[c]))
-      values_.emplace(static_cast<float>(*value), static_cast<float>(c));
+  if (form.ignore) ignore_ = static_cast<double>(*form.ignore);
+  for (std::size_t c = 0; c < form.values.size(); ++c) {
+    const auto number = static_cast<float>(c);
+    words_.emplace(form.values[c], number);
+    const std::optional<double> value = class_number(form.values[c]);
+    if (!value) continue;
+    for (const ElementType type : kKinds)
+      if (const auto stored = as_stored(*value, type))
+        values_[kind(type)].emplace(static_cast<double>(*stored), number);
+  }
 }
 
 std::optional<float> ClassValues::of(const std::string& word) const {
-  const auto found = std::ranges::find(form_.values, word);
-  if (found != form_.values.end()) return static_cast<float>(found - form_.values.begin());
-  const std::optional<double> number = class_number(word);
-  return number && !values_.empty() ? of(static_cast<float>(*number)) : std::nullopt;
+  const auto found = words_.find(word);
+  if (found != words_.end()) return found->second;
+  const std::optional<double> number = form_.values.empty() ? std::nullopt : class_number(word);
+  return number ? of(*number, ElementType::float64) : std::nullopt;
+}
+
+std::optional<std::pair<std::string, std::string>> ClassValues::same_in(ElementType type) const {
+  std::unordered_map<double, std::string> seen;
+  for (const std::string& value : form_.values)
+    if (const std::optional<double> number = class_number(value))
+      if (const auto stored = as_stored(*number, is_float(type) ? type : ElementType::float64))
+        if (const auto [known, fresh] = seen.emplace(static_cast<double>(*stored), value); !fresh)
+          return std::pair(known->second, value);
+  return {};
 }
 
 std::optional<float> ClassValues::of_one_hot(ConstSpan row) const {
-  if (ignore_ && std::ranges::all_of(row, [&](float v) { return v == *ignore_; })) return kIgnoredLabel;
+  if (ignore_ && std::ranges::all_of(row, [&](float v) { return double{v} == *ignore_; })) return kIgnoredLabel;
   const std::optional<std::size_t> place = one_hot_place(row);
   return place ? std::optional(static_cast<float>(*place)) : std::nullopt;
 }

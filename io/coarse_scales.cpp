@@ -19,18 +19,20 @@ std::vector<double> means_of(const RowReader& reader, Index factor) {
   return means;
 }
 
-/// By name, how many positions become one along the axes that a dimension scale numbers; 0 where these differ.
-std::map<std::string, Index> factors_of_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
-                                               const std::vector<std::string>& all) {
-  std::map<std::string, Index> factors;
+/// By scale, how many positions become one along the axes that it numbers; 0 where these differ.
+std::map<ObjectIdentity, Index> factors_of_scales(const CoarseCopy& copy, const AxisOrder& order,
+                                                  const Hdf5File& source, const std::vector<std::string>& all) {
+  std::map<ObjectIdentity, Index> factors;
   const int rows = copy.rows == RowForm::axis ? 1 : 0;  // axes that count samples
   for (const std::string& samples : all) {
-    const std::vector<std::vector<std::string>> scales = source.scales_of_axes(samples);
+    const std::vector<std::vector<ObjectIdentity>> scales = source.scales_of_axes(samples);
     auto factor = copy.factor.end() - copy.axes;
     for (int axis = 0; axis < order.axes; ++axis) {
       const Index here = axis == order.channel ? 1 : *factor++;
-      for (const std::string& name : scales[static_cast<std::size_t>(axis + rows)]) {
-        const auto known = factors.emplace(name, here).first;
+      const auto place = static_cast<std::size_t>(axis + rows);
+      if (place >= scales.size()) break;  // the last axes may be those of complex numbers
+      for (const ObjectIdentity& scale : scales[place]) {
+        const auto known = factors.emplace(scale, here).first;
         if (known->second != here) known->second = 0;
       }
     }
@@ -41,10 +43,13 @@ std::map<std::string, Index> factors_of_scales(const CoarseCopy& copy, const Axi
 }  // namespace
 
 std::vector<CoarseScale> averaged_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
-                                         CoarseFile& made, std::vector<std::string>& others) {
+                                         const FileNames& names, CoarseFile& made, std::vector<std::string>& others) {
   std::vector<CoarseScale> scales;
-  for (const auto& [name, factor] : factors_of_scales(copy, order, source, made.samples)) {
-    if (factor == 1 || std::erase(others, name) == 0) continue;
+  for (const auto& [scale, factor] : factors_of_scales(copy, order, source, made.samples)) {
+    const auto known = names.first.find(scale);
+    if (factor == 1 || known == names.first.end()) continue;
+    const std::string& name = known->second;
+    if (std::erase(others, name) == 0) continue;
     const DatasetInfo info = source.info(name);
     const bool numbers = info.type != ElementType::other && !info.unclear && info.shape.size() == 1;
     if (factor > 1 && numbers && info.rows() % factor == 0) {

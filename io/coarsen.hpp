@@ -62,11 +62,11 @@ struct CoarseFile {
 /// and its attributes except references, and except those of packing where this was applied: then a copy's missing
 /// numbers are NaN, which its _FillValue says. A further name of a data set is a link, as in the source; what lies
 /// behind a link to another file is copied. The root group's attribute "coarsened" is JSON with the source's name, size
-/// and shapes, the factor, the names of the axes if given, and the program. The bytes are the same for any number of
-/// ranks, and the target appears whole or not at all. DataError or ConfigError on every rank: nothing to average, a
-/// factor that does not divide, channels between positions, a shape that looks channels first without names of its
-/// axes, missing rows of a data set to average, infinity, NaN where no attribute says that numbers may be missing, a
-/// mean that uint16 cannot hold.
+/// and shapes (of the first data sets, where they are very many), the factor, the names of the axes if given, and the
+/// program. The bytes are the same for any number of ranks, and the target appears whole or not at all. DataError or
+/// ConfigError on every rank: nothing to average, a factor that does not divide, channels between positions, a shape
+/// that looks channels first without names of its axes, missing rows of a data set to average, infinity, NaN where no
+/// attribute says that numbers may be missing, a mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
 
 }  // namespace mrmf

@@ -46,6 +46,7 @@ void record_arrays(const UsedFile& used, Index position, const h5::Glance& glanc
   spec.rows = used.rows;
   spec.groups = used.groups;
   spec.packing = used.packing;
+  spec.missing = MissingRule::fill;  // whoever reads the rows says what is missing
   const auto open = RowSources(spec, nullptr, used.datasets, {.words = true}).open(0);
   for (std::size_t i = 0; i < used.datasets.size(); ++i) {
     const RowSource& rows = *(*open)[i];

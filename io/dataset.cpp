@@ -13,6 +13,7 @@
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/root_try.hpp"
 
 namespace mrmf {
 namespace {
@@ -42,8 +43,7 @@ std::string why_no_row(const RowChoice& choice, const std::string& part) {
 void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   if (spec.choice.part == RowPart::all) return;
   std::vector<Index> rows;
-  collective_try(comm, [&] {
-    if (!comm.root()) return;
+  collective_try_on_root(comm, [&] {
     SplitColumn column;
     if (!spec.choice.column.empty()) {
       const RowSources sources(spec, &shape, {spec.choice.column}, {.words = true});

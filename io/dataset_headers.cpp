@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -100,17 +100,14 @@ void inspect_labels(const RowSource& labels, const DatasetSpec& spec, DatasetSha
 }
 
 /// One of a file's data sets of samples, without labels.
-DatasetShape inspect_samples(const RowSource& samples, const DatasetSpec& spec) {
+DatasetShape inspect_samples(const RowSource& samples, const RowSource::Common& common, const DatasetSpec& spec) {
   DatasetShape shape;
   if (samples.holds_words()) throw DataError(samples.where() + " holds string elements; " + readable_types());
   shape.sample = require_sample_shape(samples, spec);
   shape.samples = samples.shape().front();
   shape.type = kept_as(samples.type());
-  if (samples.type() != shape.type)
-    shape.converted = size_of(samples.type());
-  else if (!samples.packing().in_place())
-    shape.converted = size_of(samples.packing().stored);
-  shape.chunks = samples.chunk_memory();
+  shape.converted = common.converted;
+  shape.chunks = common.chunk_memory;
   if (shape.samples == 0) throw DataError(samples.where() + " is empty (0 samples); leave that file out");
   return shape;
 }
@@ -159,11 +156,16 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
   FileFacts facts;
   const auto open = sources.open(file, facts.groups);
   const std::size_t of_samples = spec.sample_names().size();
+  std::vector<RowSource::Common> common;
+  for (const auto& rows : *open) {
+    common.push_back(rows->require_alike(spec.missing == MissingRule::refuse));
+    facts.units.push_back(common.back().units);
+  }
   DatasetShape& shape = facts.shape;
-  for (std::size_t i = 0; i < of_samples; ++i) facts.elsewhere = facts.elsewhere || (*open)[i]->elsewhere();
-  shape = inspect_samples(*open->front(), spec);
+  for (std::size_t i = 0; i < of_samples; ++i) facts.elsewhere = facts.elsewhere || common[i].elsewhere;
+  shape = inspect_samples(*open->front(), common.front(), spec);
   for (std::size_t i = 1; i < of_samples; ++i)
-    join_channels(shape, inspect_samples(*(*open)[i], spec), *(*open)[i], spec);
+    join_channels(shape, inspect_samples(*(*open)[i], common[i], spec), *(*open)[i], spec);
   if (spec.mask) ++shape.sample.channels;
   for (std::size_t i = of_samples; i < open->size(); ++i) {
     const RowSource& rows = *(*open)[i];
@@ -174,18 +176,19 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
     else
       shape.label = more.label, shape.one_hot = more.one_hot;
   }
-  for (const auto& rows : *open) {
-    rows->require_alike(spec.missing == MissingRule::refuse);
-    facts.units.push_back(rows->units());
-  }
   return facts;
 }
 
-/// DataError where a file is unlike the first. Arrays without units have any.
+[[noreturn]] void refuse_file(const RowSources& sources, std::size_t file, std::size_t name, const std::string& here,
+                              std::size_t other, const std::string& there) {
+  throw DataError(sources.path(file) + ": data set '" + sources.names()[name] + "' has " + here + ", but " +
+                  sources.path(other) + " has " + there + "; leave one of them out");
+}
+
+/// DataError where a file is unlike the first, but for units.
 void require_alike(const RowSources& sources, std::size_t file, const FileFacts& one, const FileFacts& first) {
   const auto differ = [&](std::size_t name, const std::string& here, const std::string& there) {
-    throw DataError(sources.path(file) + ": data set '" + sources.names()[name] + "' has " + here + ", but " +
-                    sources.path(0) + " has " + there + "; leave one of them out");
+    refuse_file(sources, file, name, here, 0, there);
   };
   const DatasetShape &here = one.shape, &there = first.shape;
   if (here.sample != there.sample) differ(0, "samples of " + to_string(here.sample), to_string(there.sample));
@@ -197,9 +200,44 @@ void require_alike(const RowSources& sources, std::size_t file, const FileFacts&
                     ", and " + sources.path(0) + " " + classes(there.one_hot) + "; leave one of them out");
   if (here.label != there.label)
     differ(sources.names().size() - 1, to_string(here.label) + " labels per sample", to_string(there.label));
-  for (std::size_t name = 0; name < one.units.size(); ++name)
-    if (const std::string& a = one.units[name], &b = first.units[name]; a != b && !a.empty() && !b.empty())
-      differ(name, "units of " + a, b);
+}
+
+/// The units of one name in this rank's files.
+struct UnitsSeen {
+  std::string units;  ///< units of the first file that has some
+  std::size_t file = 0;
+  std::vector<std::pair<std::size_t, std::string>> others{};  ///< the first that has them, for each other ones
+
+  void add(std::size_t here, const std::string& text) {
+    if (text.empty() || text == units) return;
+    if (units.empty()) {
+      units = text, file = here;
+      return;
+    }
+    const auto known = [&](const auto& other) { return other.second == text; };
+    if (std::ranges::none_of(others, known)) others.emplace_back(here, text);
+  }
+};
+
+/// DataError where files have other units than the first that has some: arrays without have any. Collective.
+void require_units(const RowSources& sources, const std::vector<UnitsSeen>& seen, Comm& comm) {
+  constexpr double none = std::numeric_limits<double>::max();
+  for (std::size_t name = 0; name < seen.size(); ++name) {
+    const UnitsSeen& own = seen[name];
+    const double here = own.units.empty() ? none : static_cast<double>(own.file), first = comm.min(here);
+    if (first == none) continue;
+    std::string units = own.units;
+    comm.broadcast(units, static_cast<int>(comm.min(here == first ? comm.rank() : comm.size())));
+    std::vector<std::pair<std::size_t, std::string>> mine = own.others;
+    if (!own.units.empty()) mine.emplace_back(own.file, own.units);
+    std::erase_if(mine, [&](const auto& one) { return one.second == units; });
+    std::ranges::sort(mine);
+    const Index bad = mine.empty() ? 0 : static_cast<Index>(mine.front().first);
+    collective_try_each(comm, bad, mine.empty() ? 0 : 1, [&](Index file) {
+      refuse_file(sources, static_cast<std::size_t>(file), name, "units of " + mine.front().second,
+                  static_cast<std::size_t>(first), units);
+    });
+  }
 }
 
 void require_files(const DatasetSpec& spec, Comm& comm) {
@@ -214,33 +252,25 @@ void require_files(const DatasetSpec& spec, Comm& comm) {
       throw ConfigError("data.files: no file matches " + path + "; correct the pattern, or the folder to start from");
 }
 
-/// Lines of the text, and as many empty ones as are missing.
-std::vector<std::string> lines_of(const std::string& text, std::size_t count) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  lines.resize(count);
-  return lines;
+/// Texts, whatever they hold, as one: each after its length.
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += std::to_string(text.size()) + ':' + text;
+  return all;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (std::string line : lines) {
-    std::ranges::replace(line, '\n', ' ');
-    text += line + "\n";
+std::vector<std::string> parted(const std::string& all) {
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t colon = all.find(':', at), size = std::stoull(all.substr(at, colon - at));
+    texts.push_back(all.substr(colon + 1, size));
+    at = colon + 1 + size;
   }
-  return text;
+  return texts;
 }
 
-/// What the root found, on all ranks, but for the groups.
-void broadcast(FileFacts& facts, std::size_t names, Comm& comm) {
-  std::string units = joined(facts.units);
-  comm.broadcast(units, 0);
-  facts.units = lines_of(units, names);
-  DatasetShape& shape = facts.shape;
+/// The shape that the root found, on all ranks.
+void broadcast(DatasetShape& shape, Comm& comm) {
   Extent &spatial = shape.sample.spatial, &labels = shape.label.spatial;
   std::int64_t axes = shape.sample.axes, label_axes = shape.label.axes, type = static_cast<std::int64_t>(shape.type);
   const std::vector<std::int64_t*> numbers{&shape.samples,
@@ -293,12 +323,11 @@ std::vector<RowGroups> share(const std::vector<RowGroups>& groups, Comm& comm) {
     }
     comm.broadcast(std::span(counts), rank);
     comm.broadcast(names, rank);
-    const std::int64_t count = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-    const std::vector<std::string> lines = lines_of(names, static_cast<std::size_t>(count));
-    auto line = lines.begin();
-    for (std::size_t i = 0; i < counts.size(); ++i, line += counts[i - 1])
+    const std::vector<std::string> found = parted(names);
+    auto next = found.begin();
+    for (std::size_t i = 0; i < counts.size(); ++i, next += counts[i - 1])
       all[static_cast<std::size_t>(files.first) + i].names =
-          std::make_shared<const std::vector<std::string>>(line, line + counts[i]);
+          std::make_shared<const std::vector<std::string>>(next, next + counts[i]);
   }
   return all;
 }
@@ -314,10 +343,11 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
   const RowSources sources(spec, &unknown, names, {.words = true});
   FileFacts first;
   collective_try_each(comm, 0, comm.root() ? 1 : 0, [&](Index) { first = inspect_file(sources, 0, spec); });
-  broadcast(first, names.size(), comm);
+  broadcast(first.shape, comm);
   DatasetShape all = first.shape;
   all.file_samples.assign(spec.files.size(), 0);
   std::vector<std::int64_t> elsewhere(spec.files.size());
+  std::vector<UnitsSeen> units(names.size());
   std::vector<RowGroups> groups(spec.rows == RowForm::groups ? spec.files.size() : 0);
   const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
   collective_try_each(comm, mine.first, mine.count, [&](Index i) {
@@ -328,7 +358,9 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
     all.file_samples[file] = one.shape.samples;
     elsewhere[file] = one.elsewhere ? 1 : 0;
     if (!groups.empty()) groups[file] = one.groups;
+    for (std::size_t name = 0; name < units.size(); ++name) units[name].add(file, one.units[name]);
   });
+  require_units(sources, units, comm);
   join(all, comm);
   all.groups = share(groups, comm);
   comm.sum(std::span(elsewhere));

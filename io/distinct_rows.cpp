@@ -14,6 +14,7 @@
 #include "io/same_rows.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
+#include "mpi/root_try.hpp"
 
 namespace mrmf {
 namespace {
@@ -98,8 +99,7 @@ std::string place_text(const Listed& listed, const RowLocation& place) {
 }  // namespace
 
 void require_distinct_rows(const FoundDataset& train, const FoundDataset& validation, Comm& comm) {
-  collective_try(comm, [&] {
-    if (!comm.root()) return;
+  collective_try_on_root(comm, [&] {
     std::vector<Listed> all;
     for (std::size_t i = 0; i < train.spec.files.size(); ++i) all.push_back({train, i, false});
     if (!are_parts(train.spec, validation.spec))

@@ -66,4 +66,10 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return best.empty() ? "" : std::string("; did you mean ") + quote + best + quote + "?";
 }
 
+std::string in_small_letters(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
 }  // namespace mrmf

@@ -1,7 +1,6 @@
 #include "io/hdf5_file.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -19,18 +18,6 @@
 
 namespace mrmf {
 namespace {
-
-/// Takes `reason` at once: the library's next call clears its errors.
-h5::File open_here(const std::string& path, std::string& reason) {
-  return h5::open_to_read(path, h5::file_access(), reason);
-}
-
-h5::File open_here(const std::string& path) {
-  std::string reason;
-  h5::File file = open_here(path, reason);
-  if (!file) throw DataError(path + ": cannot be opened; " + reason);
-  return file;
-}
 
 /// "truncated: ..." from the library's "truncated file: eof = A, sblock->base_addr = B, stored_eof = C"; else "".
 std::string truncation(const std::string& reason) {
@@ -53,7 +40,7 @@ void h5::check_readable(const std::string& path) {
     throw DataError(path + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
   }
   std::string reason;
-  if (open_here(path, reason)) return;
+  if (open_to_read(path, file_access(), reason)) return;
   const std::string cut = truncation(reason);
   throw DataError(path + ": " + (cut.empty() ? "cannot be opened; " + reason : cut));
 }
@@ -76,7 +63,7 @@ Hdf5File Hdf5File::open(const std::string& path, const Comm& comm, PackingRule p
     if (readers.root()) h5::check_readable(path);
   });
   h5::File file;
-  collective_try(readers, [&] { file = open_here(path); });
+  collective_try(readers, [&] { file = h5::open_to_read(path); });
   return Hdf5File(std::make_unique<State>(path, std::move(file), packing));
 }
 
@@ -126,29 +113,6 @@ namespace {
 constexpr Index largest_read = Index{1} << 30;
 constexpr Index largest_converted_read = Index{1} << 26;
 
-/// The string in a data set or attribute of one element. `read` fills a buffer, given the memory type.
-template <typename Read>
-std::string string_of(hid_t file_type, hid_t space, const std::string& what, Read&& read) {
-  if (H5Tget_class(file_type) != H5T_STRING || H5Sget_simple_extent_npoints(space) != 1)
-    throw DataError(what + " is not one string");
-  const h5::Type type(H5Tcopy(file_type));
-  if (H5Tis_variable_str(file_type) > 0) {
-    char* text = nullptr;
-    h5::require(read(type.get(), &text) >= 0, what + " cannot be read");
-    std::string result = text == nullptr ? "" : text;
-    H5Dvlen_reclaim(type.get(), space, H5P_DEFAULT, &text);
-    return result;
-  }
-  std::string text(H5Tget_size(file_type), '\0');
-  h5::require(read(type.get(), text.data()) >= 0, what + " cannot be read");
-  text.resize(std::strlen(text.c_str()));
-  return text;
-}
-
-}  // namespace
-
-namespace {
-
 /// Texts of a memory space. `read` fills a buffer, given the type.
 template <typename Read>
 std::vector<std::string> words_in(hid_t type, hid_t memory, const std::string& what, Read&& read) {
@@ -196,10 +160,40 @@ std::optional<h5::StoredWords> h5::words_of(const Attribute& attribute, const st
                    [&](hid_t memory, void* to) { return H5Aread(attribute.get(), memory, to); });
 }
 
+std::optional<std::vector<Index>> h5::shape_of_words(const Dataset& dataset) {
+  if (H5Tget_class(Type(H5Dget_type(dataset.get())).get()) != H5T_STRING) return {};
+  return shape_of(Space(H5Dget_space(dataset.get())).get(), {});
+}
+
+std::vector<std::string> h5::words_of_rows(const Dataset& dataset, Index first, Index count, const std::string& what) {
+  const std::optional<std::vector<Index>> shape = shape_of_words(dataset);
+  if (!shape || shape->empty()) throw DataError(what + " holds no words");
+  if (first < 0 || count < 0 || first + count > shape->front())
+    throw DataError(what + " has no rows " + std::to_string(first) + " to " + std::to_string(first + count - 1));
+  if (count == 0) return {};
+  Block rows{std::vector<Index>(shape->size()), *shape, 0};
+  rows.first.front() = first;
+  rows.count.front() = count;
+  const Space space(H5Dget_space(dataset.get())), memory = select(space.get(), rows);
+  const Type type(H5Dget_type(dataset.get()));
+  return words_in(type.get(), memory.get(), what, [&](hid_t in_memory, void* to) {
+    return H5Dread(dataset.get(), in_memory, memory.get(), space.get(), H5P_DEFAULT, to);
+  });
+}
+
 std::string h5::text_of(const Attribute& attribute) {
   const auto stored = words_of(attribute, "attribute");
   return stored && stored->words.size() == 1 ? stored->words.front() : "";
 }
+
+namespace {
+
+std::string one_text(const std::optional<h5::StoredWords>& stored, const std::string& what) {
+  if (!stored || stored->words.size() != 1) throw DataError(what + " is not one string");
+  return stored->words.front();
+}
+
+}  // namespace
 
 bool Hdf5File::has(const std::string& dataset) const {
   const h5::Lock lock;
@@ -238,7 +232,7 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   return info;
 }
 
-std::vector<std::vector<std::string>> Hdf5File::scales_of_axes(const std::string& name) const {
+std::vector<std::vector<ObjectIdentity>> Hdf5File::scales_of_axes(const std::string& name) const {
   const h5::Lock lock;
   return h5::scales_of_axes(h5::open_dataset(state_->path, state_->file.get(), name));
 }
@@ -273,8 +267,19 @@ void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span
   }
 }
 
-std::vector<std::string> all_inputs(const std::string& target, std::vector<std::string> files,
-                                    const std::vector<std::string>& datasets) {
+namespace h5 {
+
+void add_inputs(hid_t file, const std::string& path, const std::string& name, std::vector<std::string>& files) {
+  const Target place = follow(file, name);
+  files.insert(files.end(), place.files.begin(), place.files.end());
+  if (!is_dataset(place)) return;
+  const auto more = files_of(open_dataset(path, file, name), path + ": data set '" + name + "'");
+  files.insert(files.end(), more.begin(), more.end());
+}
+
+}  // namespace h5
+
+std::vector<std::string> all_inputs(const std::string& target, std::vector<std::string> files) {
   std::error_code unknown;
   if (!std::filesystem::exists(target, unknown)) return files;
   const h5::Lock lock;
@@ -282,13 +287,15 @@ std::vector<std::string> all_inputs(const std::string& target, std::vector<std::
   const std::vector<std::string> paths = files;
   for (const std::string& path : paths) {
     if (!std::filesystem::is_regular_file(path, unknown)) continue;  // told where it is opened
-    const h5::File file = open_here(path);
-    for (const std::string& name : datasets.empty() ? all_datasets(path) : datasets) {
-      const h5::Target place = h5::follow(file.get(), name);
-      files.insert(files.end(), place.files.begin(), place.files.end());
-      if (!h5::is_dataset(place)) continue;
-      const auto more = h5::files_of(h5::open_dataset(path, file.get(), name), path + ": data set '" + name + "'");
-      files.insert(files.end(), more.begin(), more.end());
+    const h5::File file = h5::open_to_read(path);
+    const FileNames names = names_of(path);
+    for (const std::vector<std::string>* list : {&names.datasets, &names.groups})
+      for (const std::string& name : *list) h5::add_inputs(file.get(), path, name, files);
+    for (const FurtherName& further : names.further) {
+      try {
+        h5::add_inputs(file.get(), path, further.name, files);
+      } catch (const DataError&) {  // it leads to what is no file, and is no data of this one
+      }
     }
   }
   return files;
@@ -296,42 +303,20 @@ std::vector<std::string> all_inputs(const std::string& target, std::vector<std::
 
 std::string Hdf5File::read_text(const std::string& name) const {
   const h5::Lock lock;
-  const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
-  const h5::Space space(H5Dget_space(dataset.get()));
-  const h5::Type type(H5Dget_type(dataset.get()));
-  return string_of(type.get(), space.get(), state_->at(name), [&](hid_t memory, void* to) {
-    return H5Dread(dataset.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
-  });
+  const std::string what = state_->at(name);
+  return one_text(h5::words_of(h5::open_dataset(state_->path, state_->file.get(), name), what), what);
 }
 
 std::vector<std::string> Hdf5File::read_words(const std::string& name, Index first, Index count) const {
   const h5::Lock lock;
-  const h5::Dataset dataset = h5::open_dataset(state_->path, state_->file.get(), name);
-  const h5::Space space(H5Dget_space(dataset.get()));
-  const h5::Type file_type(H5Dget_type(dataset.get()));
-  const std::string what = state_->at(name);
-  h5::Block rows{{}, h5::shape_of(space.get(), {}), 0};
-  if (H5Tget_class(file_type.get()) != H5T_STRING || rows.count.empty()) throw DataError(what + " holds no words");
-  rows.first.resize(rows.count.size());
-  if (first < 0 || count < 0 || first + count > rows.count.front())
-    throw DataError(what + " has no rows " + std::to_string(first) + " to " + std::to_string(first + count - 1));
-  rows.first.front() = first;
-  rows.count.front() = count;
-  if (count == 0) return {};
-  const h5::Space memory = h5::select(space.get(), rows);
-  return words_in(file_type.get(), memory.get(), what, [&](hid_t type, void* to) {
-    return H5Dread(dataset.get(), type, memory.get(), space.get(), H5P_DEFAULT, to);
-  });
+  return h5::words_of_rows(h5::open_dataset(state_->path, state_->file.get(), name), first, count, state_->at(name));
 }
 
 std::string h5::attribute_text(hid_t object, const std::string& name, const std::string& object_text) {
   const std::string what = object_text + ": attribute '" + name + "'";
   const h5::Attribute attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT));
   h5::require(bool(attribute), what + " cannot be opened");
-  const h5::Space space(H5Aget_space(attribute.get()));
-  const h5::Type type(H5Aget_type(attribute.get()));
-  return string_of(type.get(), space.get(), what,
-                   [&](hid_t memory, void* to) { return H5Aread(attribute.get(), memory, to); });
+  return one_text(words_of(attribute, what), what);
 }
 
 std::string Hdf5File::read_attribute(const std::string& name) const {

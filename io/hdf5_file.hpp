@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/element.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/packing.hpp"
 #include "mpi/comm.hpp"
 
@@ -46,8 +47,9 @@ class Hdf5File {
   std::vector<std::string> datasets() const;  ///< data sets of the root group, for "there is ... instead"
   /// DataError when there is none of that name (lists those there are, and the nearest), or when it is too large.
   DatasetInfo info(const std::string& dataset) const;
-  /// The names of the dimension scales of each axis of a data set; none where they are unknown.
-  std::vector<std::vector<std::string>> scales_of_axes(const std::string& dataset) const;
+  /// The dimension scales of each axis of a data set, as many lists as it has axes in the file; none where they are
+  /// unknown.
+  std::vector<std::vector<ObjectIdentity>> scales_of_axes(const std::string& dataset) const;
   /// DataError with the first row when rows were never written, or come from a missing file. HDF5 would return its fill
   /// value for them. Reads no rows.
   void require_written(const std::string& dataset) const;
@@ -68,11 +70,10 @@ class Hdf5File {
   std::unique_ptr<State> state_;
 };
 
-/// What a command reads that names these data sets of these files; none: all of them. To the files come those that
-/// virtual and external data sets, or links, take values from. For require_output(): while `target` does not exist,
-/// nothing is looked up.
-std::vector<std::string> all_inputs(const std::string& target, std::vector<std::string> files,
-                                    const std::vector<std::string>& datasets = {});
+/// What a command reads that reads all of these files. To the files come those that virtual and external data sets, or
+/// links, take values from. For require_output(): while `target` does not exist, nothing is looked up. Of the rows of a
+/// data set alone, RowSources::all_inputs() tells.
+std::vector<std::string> all_inputs(const std::string& target, std::vector<std::string> files);
 
 std::string hdf5_version();
 

@@ -52,6 +52,14 @@ File open_to_read(const std::string& path, const Properties& access, std::string
   return file;
 }
 
+File open_to_read(const std::string& path) {
+  silence();
+  std::string reason;
+  File file = open_to_read(path, file_access(), reason);
+  if (!file) throw DataError(path + ": cannot be opened; " + reason);
+  return file;
+}
+
 Properties write_access() {
   Properties access = file_access();
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V18);

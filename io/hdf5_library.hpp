@@ -93,6 +93,8 @@ Properties write_access();
 /// itself has open, as a source of a virtual data set, is opened with the locks that it has there: the library takes no
 /// others.
 File open_to_read(const std::string& path, const Properties& access, std::string& reason);
+/// The same with file_access(); DataError where it cannot be.
+File open_to_read(const std::string& path);
 
 }  // namespace mrmf::h5
 
@@ -131,6 +133,10 @@ struct StoredWords {
 /// None where it does not hold texts.
 std::optional<StoredWords> words_of(const Dataset& dataset, const std::string& what);
 std::optional<StoredWords> words_of(const Attribute& attribute, const std::string& what);
+/// The axes of a data set of texts; none where it does not hold texts. Reads none.
+std::optional<std::vector<Index>> shape_of_words(const Dataset& dataset);
+/// The texts of rows [first, first + count) along the first axis, row-major.
+std::vector<std::string> words_of_rows(const Dataset& dataset, Index first, Index count, const std::string& what);
 /// The text of an attribute; "" where it is not one text.
 std::string text_of(const Attribute& attribute);
 /// Selects a block in the file's space and returns the matching memory space.

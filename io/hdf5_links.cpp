@@ -51,6 +51,12 @@ std::string file_of(hid_t object) {
   return path;
 }
 
+ObjectIdentity identity_of(hid_t object) {
+  H5O_info_t facts{};
+  H5Oget_info2(object, &facts, H5O_INFO_BASIC);
+  return {file_identity(file_of(object)).value_or(FileIdentity{}), facts.addr};
+}
+
 std::unique_ptr<InputFile> plain_file_of(hid_t object) {
   const File file(H5Iget_file_id(object));
   void* number = nullptr;  // of the file that the library has open: an int, with the driver of file_access()

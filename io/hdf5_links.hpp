@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/input_file.hpp"
 
 namespace mrmf::h5 {
@@ -41,9 +42,15 @@ bool is_dataset(const Target& target);
 /// these name, are relative to it, whatever file the object was reached from.
 std::string file_of(hid_t object);
 
+/// Of an open object.
+ObjectIdentity identity_of(hid_t object);
+
 /// The file in which an object lies, to be read without the library, also after the library has closed it: the same
 /// open file, not another that has its name by now. Nothing where that cannot be had. For files that were opened with
 /// file_access().
 std::unique_ptr<InputFile> plain_file_of(hid_t object);
+
+/// Adds the other files that a name leads through, and those from which its data set, if it is one, takes values.
+void add_inputs(hid_t file, const std::string& path, const std::string& name, std::vector<std::string>& files);
 
 }  // namespace mrmf::h5

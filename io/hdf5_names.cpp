@@ -19,14 +19,6 @@ herr_t add_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
   return 0;
 }
 
-h5::File open_file(const std::string& path) {
-  h5::silence();
-  std::string reason;
-  h5::File file = h5::open_to_read(path, h5::file_access(), reason);
-  if (!file) throw DataError(path + ": cannot be opened; " + reason);
-  return file;
-}
-
 ObjectIdentity identity(const FileIdentity& file, const H5O_info_t& object) { return {file, object.addr}; }
 
 FileIdentity identity_of_file(hid_t file) { return file_identity(h5::file_of(file)).value_or(FileIdentity{}); }
@@ -157,13 +149,13 @@ class Listing {
 
 FileNames names_of(const std::string& path) {
   const h5::Lock lock;
-  const h5::File file = open_file(path);
+  const h5::File file = h5::open_to_read(path);
   return Listing(file.get()).take();
 }
 
 std::string first_name(const FileNames& names, const std::string& path, const std::string& name) {
   const h5::Lock lock;
-  const h5::File file = open_file(path);
+  const h5::File file = h5::open_to_read(path);
   const h5::Target found = h5::follow(file.get(), name);
   H5O_info_t object{};
   if (!found.there || H5Oget_info_by_name2(found.file, found.name.c_str(), &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0)

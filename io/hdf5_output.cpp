@@ -80,14 +80,6 @@ void add_attribute(hid_t file, const std::string& path, const std::string& name,
                   " bytes cannot be written (64 KiB is the most)");
 }
 
-h5::File open_source(const std::string& path) {
-  h5::silence();
-  const h5::Properties access = h5::file_access();
-  h5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
-  h5::require(bool(file), path + ": cannot be opened");
-  return file;
-}
-
 }  // namespace
 
 struct Hdf5Output::State {
@@ -198,7 +190,7 @@ void Hdf5Output::write_attribute(const std::string& name, const std::string& tex
 
 void Hdf5Output::copy_datasets(const std::string& source, const std::vector<std::string>& names) {
   state_->on_root([&] {
-    const h5::File from = open_source(source);
+    const h5::File from = h5::open_to_read(source);
     for (const std::string& name : names)
       h5::copy_dataset({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, name);
   });
@@ -206,7 +198,7 @@ void Hdf5Output::copy_datasets(const std::string& source, const std::vector<std:
 
 void Hdf5Output::copy_attributes(const std::string& source, const std::vector<std::string>& objects, bool unpacked) {
   state_->on_root([&] {
-    const h5::File from = open_source(source);
+    const h5::File from = h5::open_to_read(source);
     for (const std::string& object : objects)
       h5::copy_attributes({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, object,
                           unpacked ? h5::packing_attributes() : std::vector<std::string>{});
@@ -227,7 +219,7 @@ void Hdf5Output::mark_missing(const std::string& name) {
 
 void Hdf5Output::copy_names(const std::string& source, const FileNames& names) {
   state_->on_root([&] {
-    const h5::File from = open_source(source);
+    const h5::File from = h5::open_to_read(source);
     h5::copy_names({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, names);
   });
 }

@@ -5,13 +5,25 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
+#include "io/hdf5_links.hpp"
 #include "io/hdf5_types.hpp"
+#include "io/stored_limit.hpp"
 
 namespace mrmf::h5 {
 namespace {
 
 constexpr hssize_t kMostMissing = 64;  // numbers of one attribute
+
+/// Orders the types of attributes as netCDF does: every float is wider than every integer.
+int width_of(ElementType type) { return static_cast<int>(size_of(type)) + (is_float(type) ? 8 : 0); }
+
+/// What an attribute says, as exactly as any type has it.
+struct Stated {
+  std::vector<long double> numbers{};
+  int width = 0;  ///< width of its own type
+};
 
 /// An open data set and what to say of it.
 struct Attributes {
@@ -26,8 +38,8 @@ struct Attributes {
                     "a configuration: --packing ignore)");
   }
 
-  /// The numbers of an attribute, as exactly as any type has them; none where it is not there.
-  std::vector<long double> numbers(const char* name, hssize_t fewest, hssize_t most) const {
+  /// The numbers of an attribute; none where it is not there.
+  Stated stated(const char* name, hssize_t fewest, hssize_t most) const {
     if (!has(name)) return {};
     const Attribute attribute(H5Aopen(object, name, H5P_DEFAULT));
     require(bool(attribute), what + ": attribute '" + name + "' cannot be opened");
@@ -42,10 +54,13 @@ struct Attributes {
                         : fewest == 1 ? " is"
                                       : " are") +
                        " wanted");
-    std::vector<long double> values(static_cast<std::size_t>(count));
-    require(H5Aread(attribute.get(), H5T_NATIVE_LDOUBLE, values.data()) >= 0,
+    Stated found{std::vector<long double>(static_cast<std::size_t>(count)), width_of(element_of(type.get()).type)};
+    require(H5Aread(attribute.get(), H5T_NATIVE_LDOUBLE, found.numbers.data()) >= 0,
             what + ": attribute '" + name + "' cannot be read");
-    return values;
+    return found;
+  }
+  std::vector<long double> numbers(const char* name, hssize_t fewest, hssize_t most) const {
+    return stated(name, fewest, most).numbers;
   }
 
   std::string text(const char* name) const {
@@ -73,7 +88,7 @@ std::string shortest(long double number) {
 /// Numbers of attributes in the type that the file stores; of what this type cannot hold there is none in it.
 struct InStored {
   ElementType type;
-  bool wraps, scaled;
+  bool wraps;
 
   void add(const std::vector<long double>& from, std::vector<long double>& to) const {
     for (const long double number : from) {
@@ -82,31 +97,72 @@ struct InStored {
       if (says && std::ranges::find(to, *stored) == to.end()) to.push_back(*stored);
     }
   }
-  /// The nearest stored number that is still valid.
-  std::optional<long double> limit(const Attributes& from, const char* name, long double number, bool least) const {
-    if (std::isnan(number)) from.refuse(name, "holds NaN");
-    const bool between = !is_float(type) && std::isfinite(number) && number != std::floor(number);
-    if (between && scaled)
-      from.refuse(name, "is " + shortest(number) + ", and limits are of the stored numbers, which are of " +
-                            to_string(type) + " and scaled");
-    return as_stored(!between ? number : least ? std::ceil(number) : std::floor(number), type, wraps);
-  }
 };
 
-void read_range(const Attributes& from, const InStored& in, Packing& packing) {
-  if (const std::vector<long double> range = from.numbers("valid_range", 2, 2); !range.empty()) {
-    packing.least = in.limit(from, "valid_range", range[0], true);
-    packing.most = in.limit(from, "valid_range", range[1], false);
-    if (packing.least && packing.most && *packing.least > *packing.most)
-      from.refuse("valid_range", "goes from " + shortest(range[0]) + " to " + shortest(range[1]) +
-                                     ", so that no number is valid; the smaller comes first");
-    return;
+/// The attributes that say which numbers are valid. By the netCDF User's Guide, they are in the units of the unpacked
+/// numbers if they are of the wider type of scale_factor and add_offset, and this is wider than the array's; else in
+/// those of the stored ones.
+class ValidNumbers {
+ public:
+  ValidNumbers(const Attributes& from, const InStored& in)
+      : from_(from),
+        in_(in),
+        scales_(std::max(from.stated("scale_factor", 1, 1).width, from.stated("add_offset", 1, 1).width)) {}
+
+  void read(Packing& packing) const {
+    if (const Stated range = from_.stated("valid_range", 2, 2); !range.numbers.empty()) {
+      set("valid_range", {range.numbers[0], range.width}, LimitSide::least, packing);
+      set("valid_range", {range.numbers[1], range.width}, LimitSide::most, packing);
+      require_some("valid_range", packing);
+      return;
+    }
+    const Stated least = from_.stated("valid_min", 1, 1), most = from_.stated("valid_max", 1, 1);
+    if (!least.numbers.empty()) set("valid_min", {least.numbers.front(), least.width}, LimitSide::least, packing);
+    if (!most.numbers.empty()) set("valid_max", {most.numbers.front(), most.width}, LimitSide::most, packing);
+    require_some("valid_max", packing);
   }
-  for (const long double least : from.numbers("valid_min", 1, 1))
-    packing.least = in.limit(from, "valid_min", least, true);
-  for (const long double most : from.numbers("valid_max", 1, 1))
-    packing.most = in.limit(from, "valid_max", most, false);
-}
+
+ private:
+  struct Limit {
+    long double number;
+    int width;
+  };
+
+  void set(const char* name, Limit limit, LimitSide side, Packing& packing) const {
+    if (std::isnan(limit.number)) from_.refuse(name, "holds NaN");
+    long double number = limit.number;
+    if (limit.width == scales_ && limit.width > width_of(in_.type)) {
+      number = packed(limit, packing);
+      if (packing.scale < 0) side = side == LimitSide::least ? LimitSide::most : LimitSide::least;
+    } else if (in_.wraps) {
+      number = as_stored(number, in_.type, true).value_or(number);
+    }
+    const StoredLimit stored = stored_limit(number, side, in_.type);
+    if (stored.none_within)
+      from_.refuse(name, "is " + shortest(limit.number) + ", which leaves no number of " + to_string(in_.type));
+    (side == LimitSide::least ? packing.least : packing.most) = stored.number;
+  }
+
+  /// A limit of unpacked numbers as one of stored ones. One that is a stored number, but for the rounding of its own
+  /// type, is that number.
+  static long double packed(const Limit& limit, const Packing& packing) {
+    const long double number = (limit.number - packing.offset) / packing.scale, whole = std::nearbyint(number);
+    const long double digits = limit.width == width_of(ElementType::float32) ? std::numeric_limits<float>::epsilon()
+                                                                             : std::numeric_limits<double>::epsilon();
+    const long double size = std::abs(limit.number) + std::abs(static_cast<long double>(packing.offset));
+    const long double slack = std::max(1e-6L, digits * size / std::abs(static_cast<long double>(packing.scale)));
+    return !is_float(packing.stored) && std::abs(number - whole) <= slack ? whole : number;
+  }
+
+  void require_some(const char* name, const Packing& packing) const {
+    if (packing.least && packing.most && *packing.least > *packing.most)
+      from_.refuse(name, "leaves no number of " + to_string(in_.type) + " between the least and the largest");
+  }
+
+  const Attributes& from_;
+  const InStored& in_;
+  int scales_;  // 0: there is neither
+};
 
 /// What netCDF fills arrays of a type with that say nothing else; none for integers of one byte, of which it masks
 /// none.
@@ -153,12 +209,12 @@ Packing packing_of(const Dataset& dataset, ElementType file_type, const std::str
   packing.scale = from.finite("scale_factor", 1);
   if (packing.scale == 0) from.refuse("scale_factor", "is 0");
   packing.offset = from.finite("add_offset", 0);
-  const InStored in{packing.stored, packing.stored != file_type, packing.scaled()};
+  const InStored in{packing.stored, packing.stored != file_type};
   in.add(from.numbers("missing_value", 1, kMostMissing), packing.missing);
   in.add(from.numbers("_FillValue", 1, 1), packing.missing);
   if (!from.has("_FillValue") && !in.wraps && (packing.scaled() || is_float(packing.stored)))
     in.add(default_missing(dataset, file_type), packing.missing);
-  read_range(from, in, packing);
+  ValidNumbers(from, in).read(packing);
   packing.declared =
       packing.marks() || (is_float(packing.stored) && (from.has("_FillValue") || from.has("missing_value")));
   return packing;
@@ -183,28 +239,21 @@ bool is_dimension_scale(const Dataset& dataset, const std::string& what) {
 
 namespace {
 
-std::string name_of(hid_t object) {
-  std::string name(static_cast<std::size_t>(std::max<ssize_t>(H5Iget_name(object, nullptr, 0), 0)) + 1, '\0');
-  H5Iget_name(object, name.data(), name.size());
-  name.resize(name.size() - 1);
-  return name.starts_with('/') ? name.substr(1) : name;
-}
-
-std::vector<std::string> names_of(const Dataset& dataset, const hvl_t& references) {
-  std::vector<std::string> names;
+std::vector<ObjectIdentity> objects_of(const Dataset& dataset, const hvl_t& references) {
+  std::vector<ObjectIdentity> objects;
   for (std::size_t i = 0; i < references.len; ++i) {
     const auto* reference = static_cast<const hobj_ref_t*>(references.p) + i;
     const Object object(H5Rdereference2(dataset.get(), H5P_DEFAULT, H5R_OBJECT, reference));
-    if (object) names.push_back(name_of(object.get()));
+    if (object) objects.push_back(identity_of(object.get()));
   }
-  return names;
+  return objects;
 }
 
 }  // namespace
 
-std::vector<std::vector<std::string>> scales_of_axes(const Dataset& dataset) {
+std::vector<std::vector<ObjectIdentity>> scales_of_axes(const Dataset& dataset) {
   const Space shape(H5Dget_space(dataset.get()));
-  std::vector<std::vector<std::string>> scales(
+  std::vector<std::vector<ObjectIdentity>> scales(
       static_cast<std::size_t>(std::max(H5Sget_simple_extent_ndims(shape.get()), 0)));
   if (H5Aexists(dataset.get(), "DIMENSION_LIST") <= 0) return scales;
   const Attribute attribute(H5Aopen(dataset.get(), "DIMENSION_LIST", H5P_DEFAULT));
@@ -214,7 +263,7 @@ std::vector<std::vector<std::string>> scales_of_axes(const Dataset& dataset) {
   if (!is_list || H5Sget_simple_extent_npoints(space.get()) != std::ssize(scales)) return scales;
   std::vector<hvl_t> lists(scales.size());
   if (H5Aread(attribute.get(), type.get(), lists.data()) < 0) return scales;
-  for (std::size_t axis = 0; axis < scales.size(); ++axis) scales[axis] = names_of(dataset, lists[axis]);
+  for (std::size_t axis = 0; axis < scales.size(); ++axis) scales[axis] = objects_of(dataset, lists[axis]);
   H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, lists.data());
   return scales;
 }

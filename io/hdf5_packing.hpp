@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/packing.hpp"
 
 namespace mrmf::h5 {
@@ -13,8 +14,8 @@ namespace mrmf::h5 {
 /// data set '<name>'". Where there is no _FillValue, netCDF's own default counts as missing if it is the data set's
 /// fill value, as in the files that netCDF writes: in floats and scaled numbers, not in plain integers, which are often
 /// classes or names of things, nor in bytes and _Unsigned integers, of which netCDF4 for Python masks none. DataError
-/// for attributes that are no numbers, or NaN, infinite or zero where that means nothing, or as many numbers as are not
-/// wanted.
+/// for attributes that are no numbers, or limits that leave none, or NaN, infinite or zero where that means nothing, or
+/// as many numbers as are not wanted.
 Packing packing_of(const Dataset& dataset, ElementType stored, const std::string& what);
 
 /// The names of these attributes.
@@ -24,8 +25,7 @@ const std::vector<std::string>& packing_attributes();
 /// positions of other arrays, and holds no data.
 bool is_dimension_scale(const Dataset& dataset, const std::string& what);
 
-/// The names of the dimension scales of each axis of a data set, in the file that it is in; none where they are
-/// unknown.
-std::vector<std::vector<std::string>> scales_of_axes(const Dataset& dataset);
+/// The dimension scales of each axis of a data set; none where they are unknown. They lie in the data set's own file.
+std::vector<std::vector<ObjectIdentity>> scales_of_axes(const Dataset& dataset);
 
 }  // namespace mrmf::h5

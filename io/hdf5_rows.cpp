@@ -274,17 +274,16 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, const R
 
 void Rows::require_written() const { h5::require_written(dataset_, what_); }
 
-std::uint64_t Rows::address() const {
-  H5O_info_t object{};
-  H5Oget_info2(dataset_.get(), &object, H5O_INFO_BASIC);
-  return object.addr;
-}
-
 std::string Rows::units() const {
   if (H5Aexists(dataset_.get(), "units") <= 0) return "";
   const Attribute attribute(H5Aopen(dataset_.get(), "units", H5P_DEFAULT));
-  return attribute ? text_of(attribute) : "";
+  std::string text = attribute ? text_of(attribute) : "";
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
 }
+
+ObjectIdentity Rows::object() const { return identity_of(dataset_.get()); }
 
 std::unique_ptr<InputFile> Rows::plain_file() const {
   return storage_.offset ? plain_file_of(dataset_.get()) : nullptr;

@@ -10,6 +10,7 @@
 #include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/hdf5_types.hpp"
 #include "io/input_file.hpp"
 #include "kernels/tensor.hpp"
@@ -72,10 +73,9 @@ class Rows {
   void require_written() const;
   /// DataError when rows [first, first + count) do not all exist.
   void require(Index first, Index count) const;
-  /// Where it stands in the file in which it lies, which tells it from all others there.
-  std::uint64_t address() const;
-  /// The text of its attribute "units"; "" where it has none.
+  /// The text of its attribute "units", in one line; "" where it has none.
   std::string units() const;
+  ObjectIdentity object() const;
   /// The file in which `storage().offset` is, for reading without the library; nothing where that is not to be done.
   std::unique_ptr<InputFile> plain_file() const;
   /// Reads a block, unpacked, in this machine's own format. Where numbers cannot be unpacked in place, as many as the

@@ -24,7 +24,7 @@ bool has_shares(const LabelForm& form, const Extent& resolution) {
   return form.kind == LabelKind::classes && form.coarse == CoarseLabels::shares && resolution != kOriginal;
 }
 
-std::string number(float value) {
+std::string number(double value) {
   std::string text = std::to_string(value);
   text.erase(text.find_last_not_of('0') + 1);
   if (text.ends_with('.')) text.pop_back();
@@ -125,16 +125,21 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
 
 namespace {
 
-/// Numbers of some rows as float32, with their channels last.
+/// Numbers of some rows in their own type, with their channels last.
+std::vector<std::byte> read_stored(const RowSource& source, Range rows, const Shape& label, const AxisOrder* order) {
+  std::vector<std::byte> stored(static_cast<std::size_t>(rows.count * source.row_bytes()));
+  source.read(rows.first, rows.count, stored.data());
+  if (order == nullptr) return stored;
+  std::vector<std::byte> moved(stored.size());
+  move_channels_last(channel_box(label, *order), rows.count, size_of(source.type()), stored.data(), moved.data());
+  return moved;
+}
+
+/// The same as float32.
 void read_numbers(const RowSource& source, Range rows, const Shape& label, const AxisOrder* order, Span values) {
-  std::vector<std::byte> raw(static_cast<std::size_t>(rows.count * source.row_bytes()));
-  MRMF_CHECK(raw.size() == values.size() * static_cast<std::size_t>(size_of(source.type())), source.where());
-  source.read(rows.first, rows.count, raw.data());
-  if (order == nullptr) return to_float32(source.type(), raw.data(), values);
-  std::vector<float> stored(values.size());
-  to_float32(source.type(), raw.data(), stored);
-  move_channels_last(channel_box(label, *order), rows.count, size_of(ElementType::float32),
-                     reinterpret_cast<const std::byte*>(stored.data()), reinterpret_cast<std::byte*>(values.data()));
+  const std::vector<std::byte> stored = read_stored(source, rows, label, order);
+  MRMF_CHECK(stored.size() == values.size() * static_cast<std::size_t>(size_of(source.type())), source.where());
+  to_float32(source.type(), stored.data(), values);
 }
 
 // Whether labels of this shape are one-hot in most of a file's first rows: one that is not is then named when it is
@@ -220,12 +225,13 @@ void Labels::read(const OpenRows& open, Range rows, Index to) {
 void Labels::read_checked(const Rows& rows, std::vector<float>& values) const {
   if (rows.source.holds_words()) return read_words(rows, values);
   const Index width = rows.label.per_sample();
-  values.resize(static_cast<std::size_t>(rows.count * width));
   const bool moves = label_.axes > 0 && rows.moves;
-  read_numbers(rows.source, {rows.first, rows.count}, rows.label, moves ? &order_ : nullptr, values);
+  const auto stored = read_stored(rows.source, {rows.first, rows.count}, rows.label, moves ? &order_ : nullptr);
+  values.resize(stored.size() / static_cast<std::size_t>(size_of(rows.source.type())));
+  to_float32(rows.source.type(), stored.data(), values);
   const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
   if (bad < std::ssize(values)) throw DataError(not_finite_text(rows.source, rows.first + bad / width));
-  if (form_.kind == LabelKind::classes) to_classes(rows, values);
+  if (form_.kind == LabelKind::classes) to_classes(rows, stored.data(), values);
   if (form_.kind == LabelKind::probabilities) take_probabilities(rows, values);
 }
 
@@ -241,26 +247,47 @@ void Labels::read_words(const Rows& rows, std::vector<float>& values) const {
   }
 }
 
-// From labels as the file has them to numbers of classes, kIgnoredLabel where there is none.
-void Labels::to_classes(const Rows& rows, std::vector<float>& values) const {
-  const std::size_t wide = static_cast<std::size_t>(std::max<Index>(1, one_hot_));
+// From labels as the file has them to numbers of classes, kIgnoredLabel where there is none. Single numbers are taken
+// as they are stored: float32 does not tell large ones apart.
+void Labels::to_classes(const Rows& rows, const std::byte* stored, std::vector<float>& values) const {
+  const ElementType type = rows.source.type();
+  const auto row_of = [&](Index label) { return rows.source.place(rows.first + label / label_.per_sample()); };
+  if (one_hot_ == 0) {
+    require_told_apart(rows.source);
+    for (Index i = 0; i < std::ssize(values); ++i) {
+      const double label = number_at(type, stored, i);
+      const std::optional<float> found = classes_.of(label, type);
+      if (!found) refuse_class(row_of(i), label);
+      values[static_cast<std::size_t>(i)] = *found;
+    }
+    return;
+  }
+  const auto wide = static_cast<std::size_t>(one_hot_);
   for (std::size_t i = 0; i * wide < values.size(); ++i) {
     const ConstSpan label = ConstSpan(values).subspan(i * wide, wide);
-    const std::optional<float> found = one_hot_ > 0 ? classes_.of_one_hot(label) : classes_.of(label[0]);
-    if (!found) refuse_class(rows.source.place(rows.first + static_cast<Index>(i) / label_.per_sample()), label);
+    const std::optional<float> found = classes_.of_one_hot(label);
+    if (!found) refuse_one_hot(row_of(static_cast<Index>(i)), label);
     values[i] = *found;
   }
   values.resize(values.size() / wide);
 }
 
-void Labels::refuse_class(const std::string& where, ConstSpan label) const {
-  if (one_hot_ > 0)
-    throw DataError(where + " is not one-hot, as the first rows are: it has " +
-                    std::to_string(std::ranges::count_if(label, [](float v) { return v != 0; })) +
-                    " numbers other than 0, and one that is 1 is wanted; correct it, name a value without label in "
-                    "training.ignore, or take binary_cross_entropy where several may hold");
+void Labels::require_told_apart(const RowSource& source) const {
+  if (const auto same = classes_.same_in(source.type()))
+    throw DataError(source.where() + " holds " + to_string(source.type()) + " elements, in which " + same->first +
+                    " and " + same->second + " of training.class_values are the same; store the labels as integers");
+}
+
+void Labels::refuse_one_hot(const std::string& where, ConstSpan label) {
+  throw DataError(where + " is not one-hot, as the first rows are: it has " +
+                  std::to_string(std::ranges::count_if(label, [](float v) { return v != 0; })) +
+                  " numbers other than 0, and one that is 1 is wanted; correct it, name a value without label in "
+                  "training.ignore, or take binary_cross_entropy where several may hold");
+}
+
+void Labels::refuse_class(const std::string& where, double label) const {
   throw DataError(
-      where + " holds " + number(label[0]) + ", and " + classes_.expected() +
+      where + " holds " + number(label) + ", and " + classes_.expected() +
       "; correct the label, name its value in training.ignore, or " +
       (form_.values.empty() ? "give the network's last layer as many outputs as there are classes" : "name it there"));
 }

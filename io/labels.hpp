@@ -59,11 +59,13 @@ class Labels {
   /// Reads and checks them. Classes become numbers from 0 on, in `values`, of which there may be fewer then.
   void read_checked(const Rows& rows, std::vector<float>& values) const;
   void read_words(const Rows& rows, std::vector<float>& values) const;
-  void to_classes(const Rows& rows, std::vector<float>& values) const;
+  void to_classes(const Rows& rows, const std::byte* stored, std::vector<float>& values) const;
+  void require_told_apart(const RowSource& source) const;
   void keep(ConstSpan values, std::byte* to);
   void keep_classes(ConstSpan values, std::byte* to);
   void take_probabilities(const Rows& rows, Span values) const;
-  [[noreturn]] void refuse_class(const std::string& where, ConstSpan label) const;
+  [[noreturn]] void refuse_class(const std::string& where, double label) const;
+  [[noreturn]] static void refuse_one_hot(const std::string& where, ConstSpan label);
 
   Shape label_, sample_;
   Index one_hot_;  // numbers of each label in the file; 0: one

@@ -220,7 +220,11 @@ std::optional<long double> as_stored(long double number, ElementType type, bool 
   return {};
 }
 
-ElementType Packing::type() const { return plain() || stored == ElementType::float64 ? stored : ElementType::float32; }
+ElementType Packing::type() const {
+  if (plain() || stored == ElementType::float64) return stored;
+  // float32 would not tell large whole numbers apart, which may be classes.
+  return whole() && size_of(stored) >= 4 ? ElementType::float64 : ElementType::float32;
+}
 
 void Packing::unpack(const void* from, Index count, void* to) const {
   MRMF_CHECK(!plain(), "numbers that are not packed");

@@ -123,17 +123,27 @@ std::optional<RowSelection> rows_of(hid_t space, const std::vector<Index>& shape
   return H5Sis_regular_hyperslab(space) > 0 ? regular(space, shape, blocks) : irregular(space, shape);
 }
 
-ObjectIdentity identity_of(const Dataset& dataset) {
-  H5O_info_t object{};
-  H5Oget_info2(dataset.get(), &object, H5O_INFO_BASIC);
-  return {file_identity(file_of(dataset.get())).value_or(FileIdentity{}), object.addr};
-}
+/// Where all rows of a source lie.
+struct SourceOrigins {
+  std::vector<RowOrigin> all;  ///< ascending
+  Index longest = 0;           ///< rows of one
+  bool whole = true;           ///< none is a part of rows
+
+  explicit SourceOrigins(std::vector<RowOrigin> origins) : all(std::move(origins)) {
+    for (const RowOrigin& origin : all) {
+      longest = std::max(longest, origin.count);
+      whole = whole && origin.part.empty();
+    }
+  }
+  /// The first that may have this row, or a later one.
+  auto from(Index row) const { return std::ranges::upper_bound(all, row - longest, {}, &RowOrigin::first); }
+};
 
 /// One mapping of a virtual data set.
 struct Mapping {
-  const RowSelection& to;                 ///< rows of the virtual data set
-  const RowSelection& from;               ///< of the source
-  const std::vector<RowOrigin>& origins;  ///< origins of all the source's rows
+  const RowSelection& to;        ///< rows of the virtual data set
+  const RowSelection& from;      ///< of the source
+  const SourceOrigins& origins;  ///< origins of all the source's rows
   ObjectIdentity source;
 };
 
@@ -147,7 +157,7 @@ class Follower {
     if (H5Pget_layout(creation.get()) == H5D_VIRTUAL)
       if (auto found = virtual_origins(dataset, creation, shape)) return *found;
     if (auto found = external_origins(dataset, creation, shape)) return *found;
-    return {{0, shape.front(), identity_of(dataset), 0}};
+    return {{0, shape.front(), identity_of(dataset.get()), 0}};
   }
 
  private:
@@ -221,7 +231,7 @@ class Follower {
     const Dataset dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));
     if (!dataset) return nullptr;
     auto source = std::make_shared<const Source>(
-        Source{path, name, shape_of(Space(H5Dget_space(dataset.get())).get(), {}), identity_of(dataset)});
+        Source{path, name, shape_of(Space(H5Dget_space(dataset.get())).get(), {}), identity_of(dataset.get())});
     if (!known_.contains(source->identity)) known_.emplace(source->identity, origins(dataset));
     last_ = source;
     return source;
@@ -247,12 +257,13 @@ class Follower {
     part.push_back(-1);  // between the two
     part.insert(part.end(), mapping.from.part.begin(), mapping.from.part.end());
     if (part.size() == 1) part.clear();
-    const auto whole = [](const RowOrigin& origin) { return origin.part.empty(); };
-    if (!part.empty() && !std::ranges::all_of(mapping.origins, whole)) {  // a part of a part: no further
+    if (!part.empty() && !mapping.origins.whole) {  // a part of a part: no further
       all.push_back({to.first, to.count, mapping.source, row, part});
       return;
     }
-    for (const RowOrigin& origin : mapping.origins) {
+    for (auto next = mapping.origins.from(row); next != mapping.origins.all.end() && next->first < row + to.count;
+         ++next) {
+      const RowOrigin& origin = *next;
       const Index first = std::max(origin.first, row), end = std::min(origin.first + origin.count, row + to.count);
       if (first >= end) continue;
       all.push_back({to.first + first - row, end - first, origin.array, origin.row + first - origin.first,
@@ -260,7 +271,7 @@ class Follower {
     }
   }
 
-  std::map<ObjectIdentity, std::vector<RowOrigin>> known_;
+  std::map<ObjectIdentity, SourceOrigins> known_;
   std::shared_ptr<const Source> last_;
 };
 

@@ -58,12 +58,12 @@ struct RowReader::State {
   Index row = 0;     // elements of one
   Index stored = 0;  // bytes of an element in the file
   Index offset = 0;  // of the first in the file
-  std::uint64_t address = 0;
   std::string what, units;
   bool whole;
   ReadingWay way;
   ChunkMemory chunk_memory;
   bool elsewhere = false;
+  ObjectIdentity object;
 
   State(std::shared_ptr<const DataFile> of, const std::string& name, const RowsOpening& opening)
       : file(std::move(of)), whole(opening.whole) {
@@ -75,11 +75,11 @@ struct RowReader::State {
     units = rows->units();
     chunk_memory = rows->storage().memory;
     elsewhere = rows->storage().elsewhere;
+    object = rows->object();
     plain = rows->plain_file();
     way = {plain != nullptr, way_text(rows->storage(), whole)};
     if (!plain) return;
     offset = *rows->storage().offset;
-    address = rows->address();
     rows.reset();
     file.reset();
   }
@@ -88,11 +88,11 @@ struct RowReader::State {
         packing(known.form->packing),
         shape(known.form->shape),
         offset(known.offset),
-        address(known.address),
         what(path + ": data set '" + name + "'"),
         units(known.form->units),
         whole(known.form->whole),
         way(known.form->way) {
+    object = {known.state.file, known.address};
     set_sizes();
   }
   State(const State&) = delete;
@@ -226,13 +226,15 @@ Index RowReader::row_bytes() const { return state_->row * state_->bytes(); }
 ReadingWay RowReader::way() const { return state_->way; }
 ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
 bool RowReader::elsewhere() const { return state_->elsewhere; }
+const ObjectIdentity& RowReader::object() const { return state_->object; }
 
 std::optional<PlainRows> RowReader::plain() const {
   if (!state_->plain || state_->elsewhere) return {};
   const std::optional<FileState> state = file_state(state_->plain->number());
   if (!state) return {};
   PlainRows::Form form{state_->packing, state_->shape, state_->units, state_->way, state_->whole};
-  return PlainRows{std::make_shared<const PlainRows::Form>(std::move(form)), *state, state_->offset, state_->address};
+  return PlainRows{std::make_shared<const PlainRows::Form>(std::move(form)), *state, state_->offset,
+                   state_->object.second};
 }
 
 void RowReader::require_written() const {

@@ -11,6 +11,7 @@
 #include "io/dataset.hpp"
 #include "io/element.hpp"
 #include "io/file_identity.hpp"
+#include "io/hdf5_names.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
@@ -77,7 +78,8 @@ class RowReader {
   Index row_bytes() const;
   ReadingWay way() const;
   ChunkMemory chunk_memory() const;
-  bool elsewhere() const;  ///< as Storage's (io/hdf5_rows.hpp)
+  bool elsewhere() const;                ///< as Storage's (io/hdf5_rows.hpp)
+  const ObjectIdentity& object() const;  ///< the data set
   /// With which they can be read again(); nothing where they cannot, as those that the library reads.
   std::optional<PlainRows> plain() const;
 

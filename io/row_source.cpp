@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "io/data_file.hpp"
@@ -16,8 +18,10 @@
 #include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
 #include "io/row_memory.hpp"
+#include "io/row_names.hpp"
 #include "io/row_origins.hpp"
 #include "io/sample_groups.hpp"
+#include "io/word_rows.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -35,6 +39,7 @@ class ArrayRows final : public RowSource {
               reader_.chunk_memory(), reader_.where(), reader_.units(),     false,
               reader_.packing()};
     facts_.elsewhere = reader_.elsewhere();
+    if (whole_) facts_.object = reader_.object();
   }
   std::vector<RowOrigin> origins() const override {
     const std::size_t axis = whole_ ? 1 : 0;  // the first in the file
@@ -63,28 +68,11 @@ herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* names) {
   return 0;
 }
 
-/// "of the file", "of 'density'".
-std::string owner_text(const std::string& object) { return object.empty() ? "of the file" : "of '" + object + "'"; }
-
-std::string attribute_text(const std::string& path, const RowName& name) {
-  return path + ": attribute '" + name.attribute + "' " + owner_text(name.object);
-}
-
-/// The object of an attribute. DataError when there is none of its name.
-h5::Object owner_of(const DataFile& file, const RowName& name) {
-  if (name.object.empty()) return h5::Object(H5Oopen(file.id(), "/", H5P_DEFAULT));
-  const h5::Target target = h5::follow(file.id(), name.object);
-  if (!target.there)
-    throw DataError(file.path() + ": no '" + name.object + "' that could have an attribute '" + name.attribute + "'" +
-                    (target.broken.empty() ? "" : "; it " + target.broken));
-  return h5::Object(H5Oopen(target.file, target.name.c_str(), H5P_DEFAULT));
-}
-
 [[noreturn]] void no_attribute(const std::string& path, const RowName& name, hid_t object) {
   std::vector<std::string> there;
   H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_name, &there);
   const std::string meant = nearest(name.attribute, there);
-  throw DataError(path + ": no attribute '" + name.attribute + "' " + owner_text(name.object) + "; " +
+  throw DataError(path + ": no attribute '" + name.attribute + "' " + owner_text(name) + "; " +
                   (there.empty() ? "it has none" : "there are " + list_near(name.attribute, there)) +
                   (meant.empty() ? "" : "; do you mean '" + meant + "'?"));
 }
@@ -159,70 +147,16 @@ class AttributeRows final : public RowSource {
   std::vector<std::byte> values_;
 };
 
-/// Texts, read when they are opened.
-class WordRows final : public RowSource {
- public:
-  WordRows(h5::StoredWords stored, const std::string& where, bool whole)
-      : whole_(whole), words_(std::move(stored.words)) {
-    facts_.where = where;
-    facts_.words = true;
-    facts_.shape = std::move(stored.shape);
-    if (whole_) facts_.shape.insert(facts_.shape.begin(), 1);
-    if (facts_.shape.empty()) throw DataError(where + " is a single text; rows of them are wanted");
-    facts_.way = {true, "words"};
-  }
-  std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
-  void require_written() const override {}
-  void read(Index, Index, std::byte*) const override { refuse(); }
-  void read(Index, Index, const RowBox&, std::byte*) const override { refuse(); }
-  std::vector<std::string> words(Index first, Index count) const override {
-    const auto at = words_.begin() + static_cast<std::ptrdiff_t>(first * row_elements());
-    return {at, at + static_cast<std::ptrdiff_t>(count * row_elements())};
-  }
-
- private:
-  [[noreturn]] void refuse() const { throw DataError(where() + " holds words; " + readable_types()); }
-
-  bool whole_;
-  std::vector<std::string> words_;
-};
-
-/// Texts of that name; null where it has none.
-std::unique_ptr<const RowSource> open_words(const DataFile& file, const RowName& name, bool whole) {
-  const h5::Lock lock;
-  const h5::Target target = h5::follow(file.id(), name.object.empty() ? "/" : name.object);
-  if (name.attribute.empty()) {
-    if (!h5::is_dataset(target)) return nullptr;
-    const std::string where = file.path() + ": data set '" + name.object + "'";
-    auto stored = h5::words_of(h5::Dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT)), where);
-    return stored ? std::make_unique<WordRows>(std::move(*stored), where, whole) : nullptr;
-  }
-  const h5::Object owner = owner_of(file, name);
-  if (!owner || H5Aexists(owner.get(), name.attribute.c_str()) <= 0) return nullptr;
-  const std::string where = attribute_text(file.path(), name);
-  auto stored = h5::words_of(h5::Attribute(H5Aopen(owner.get(), name.attribute.c_str(), H5P_DEFAULT)), where);
-  return stored ? std::make_unique<WordRows>(std::move(*stored), where, whole) : nullptr;
-}
-
-/// How rows are opened, and whether texts may be.
+/// How rows are opened, whether texts may be, and whether a group's rows must have been written.
 struct Opening : RowsOpening {
-  bool words = false;
+  bool words = false, written = false;
 };
 
 std::unique_ptr<const RowSource> open_name(const File& file, const RowName& name, const Opening& opening) {
   if (opening.words)
-    if (auto words = open_words(*file, name, opening.whole)) return words;
+    if (auto words = open_words(file, name, opening.whole)) return words;
   if (name.attribute.empty()) return std::make_unique<ArrayRows>(file, name.object, opening);
   return std::make_unique<AttributeRows>(file, name, opening.whole);
-}
-
-/// What `name` is, seen from a group ("": from the file's root).
-RowName name_in(const DataFile& file, const std::string& group, const std::string& name) {
-  const std::string path = group.empty() ? name : group + (name.starts_with('@') ? "" : "/") + name;
-  if (name.find('@') == std::string::npos) return {path, ""};
-  const h5::Lock lock;
-  if (h5::is_dataset(h5::follow(file.id(), path))) return {path, ""};
-  return RowName::of(name.starts_with("/@") ? name.substr(1) : path);
 }
 
 /// A row for each group: what the name is there, opened when it is read.
@@ -234,7 +168,6 @@ class GroupRows final : public RowSource {
     facts_ = {first->type(),  first->shape(), first->row_bytes(),   first->way(),    first->chunk_memory(),
               first->where(), first->units(), first->holds_words(), first->packing()};
     facts_.shape.front() = std::ssize(*groups_.names);
-    facts_.elsewhere = true;  // where the others lie is not known yet
   }
   std::vector<RowOrigin> origins() const override {
     const h5::Lock lock;
@@ -251,13 +184,23 @@ class GroupRows final : public RowSource {
   }
   std::string place(Index row) const override { return open_alike(row)->where(); }
   void require_written() const override {}  // each is when it is opened
-  void require_alike(bool written) const override {
+  Common require_alike(bool written) const override {
+    Common all{units(), false, 0, {}};
+    std::string having = all.units.empty() ? "" : group(0);
+    std::set<ObjectIdentity> arrays;  // links may lead to one array twice
     for (Index row = 0; row < shape().front(); ++row) {
       const auto rows = open_alike(row);
-      if (rows->units() != units() && !rows->units().empty() && !units().empty())
-        refuse(*rows, rows->units(), units(), "units of ");
-      if (written) rows->require_written();
+      const Common one = rows->require_alike(written && !opening_.written);
+      if (all.units.empty() && !one.units.empty()) all.units = one.units, having = group(row);
+      if (!one.units.empty() && one.units != all.units)
+        refuse(*rows, "units of " + one.units, "that of '" + having + "' " + all.units);
+      const auto array = rows->object();
+      all.elsewhere = all.elsewhere || one.elsewhere || (array && !arrays.insert(*array).second);
+      all.converted = std::max(all.converted, one.converted);
+      all.chunk_memory.cache = std::max(all.chunk_memory.cache, one.chunk_memory.cache);
+      all.chunk_memory.unpacking = std::max(all.chunk_memory.unpacking, one.chunk_memory.unpacking);
     }
+    return all;
   }
   void read(Index first, Index count, std::byte* to) const override {
     for (Index row = first; row < first + count; ++row, to += row_bytes()) open_alike(row)->read(0, 1, to);
@@ -285,14 +228,16 @@ class GroupRows final : public RowSource {
     auto rows = open(row);
     const auto shape_of = [](const RowSource& of) { return shape_text({of.shape().begin() + 1, of.shape().end()}); };
     if (!std::equal(shape().begin() + 1, shape().end(), rows->shape().begin() + 1, rows->shape().end()))
-      refuse(*rows, shape_of(*rows), shape_of(*this), "shape ");
-    if (rows->holds_words() != holds_words()) refuse(*rows, kind(*rows), kind(*this), "");
-    if (rows->type() != type()) refuse(*rows, to_string(rows->type()), to_string(type()), "elements of ");
+      refuse(*rows, "shape " + shape_of(*rows), first_text() + shape_of(*this));
+    if (rows->holds_words() != holds_words()) refuse(*rows, kind(*rows), first_text() + kind(*this));
+    if (rows->type() != type())
+      refuse(*rows, "elements of " + to_string(rows->type()), first_text() + to_string(type()));
+    if (opening_.written) rows->require_written();
     return rows;
   }
-  [[noreturn]] void refuse(const RowSource& rows, const std::string& here, const std::string& first,
-                           const std::string& what) const {
-    throw DataError(rows.where() + " has " + what + here + ", and that of '" + group(0) + "' " + first +
+  std::string first_text() const { return "that of '" + group(0) + "' "; }
+  [[noreturn]] static void refuse(const RowSource& rows, const std::string& here, const std::string& there) {
+    throw DataError(rows.where() + " has " + here + ", and " + there +
                     "; all samples are alike: correct the group, or leave it out by data.groups");
   }
 
@@ -304,6 +249,18 @@ class GroupRows final : public RowSource {
 
 }  // namespace
 
+RowSource::Common RowSource::require_alike(bool written) const {
+  if (written) require_written();
+  Index converted = 0;
+  if (holds_words())
+    converted = 0;
+  else if (type() != kept_as(type()))
+    converted = size_of(type());
+  else if (!packing().in_place())
+    converted = size_of(packing().stored);
+  return {units(), facts_.elsewhere, converted, chunk_memory()};
+}
+
 Index RowSource::row_elements() const {
   return std::accumulate(shape().begin() + 1, shape().end(), Index{1}, std::multiplies<>());
 }
@@ -311,12 +268,6 @@ Index RowSource::row_elements() const {
 std::vector<std::string> RowSource::words(Index, Index) const {
   MRMF_CHECK(false, where() + ": words of numbers");
   return {};
-}
-
-RowName RowName::of(const std::string& name) {
-  const std::size_t at = name.rfind('@');
-  if (at == std::string::npos) return {name, ""};
-  return {name.substr(0, at), name.substr(at + 1)};
 }
 
 RowSources::RowSources(const DatasetSpec& spec, const DatasetShape* shape, std::vector<std::string> names,
@@ -369,7 +320,9 @@ std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, RowGroups& gr
     groups = groups_.at(file);
   else if (spec_.rows == RowForm::groups)
     groups = {std::make_shared<const std::vector<std::string>>(groups_of(*opened, spec_))};
-  const Opening opening{{limits_.most_cached, spec_.rows != RowForm::axis, spec_.packing}, limits_.words};
+  const Opening opening{{limits_.most_cached, spec_.rows != RowForm::axis, spec_.packing},
+                        limits_.words,
+                        spec_.missing == MissingRule::refuse};
   auto rows = std::make_shared<OpenRows>();
   for (const std::string& name : names_)
     if (spec_.rows == RowForm::groups)
@@ -380,6 +333,26 @@ std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, RowGroups& gr
     if (std::optional<PlainRows> plain = (*rows)[i]->plain())
       memory_->keep(in_memory(file, names_[i]), std::move(*plain));
   return rows;
+}
+
+std::vector<std::string> RowSources::all_inputs(const std::string& target) const {
+  std::vector<std::string> files = spec_.files;
+  std::error_code unknown;
+  if (!std::filesystem::exists(target, unknown)) return files;
+  const h5::Lock lock;
+  for (const std::string& path : spec_.files) {
+    if (!std::filesystem::is_regular_file(path, unknown)) continue;  // told where it is opened
+    const DataFile file(path);
+    std::vector<std::string> groups{""};
+    if (spec_.rows == RowForm::groups) groups = groups_of(file, spec_);
+    for (const std::string& group : groups)
+      for (const std::string& name : names_)
+        if (const RowName row = name_in(file, group, name); !row.object.empty())
+          h5::add_inputs(file.id(), path, row.object, files);
+  }
+  std::ranges::sort(files);
+  files.erase(std::ranges::unique(files).begin(), files.end());
+  return files;
 }
 
 std::size_t most_open_files() {

@@ -44,7 +44,7 @@ class RowSource {
   /// Whether these are texts: then type() is other, and only words() reads them.
   bool holds_words() const { return facts_.words; }
   const ReadingWay& way() const { return facts_.way; }
-  const ChunkMemory& chunk_memory() const { return facts_.chunk_memory; }
+  const ChunkMemory& chunk_memory() const { return facts_.chunk_memory; }  ///< chunk memory of the first
   const Packing& packing() const { return facts_.packing; }  ///< how these numbers come from those in the file
   const std::string& units() const { return facts_.units; }  ///< the array's attribute of that name; "": it has none
   const std::string& where() const { return facts_.where; }  ///< "<path>: data set '<name>'", for messages
@@ -53,13 +53,20 @@ class RowSource {
 
   /// DataError when rows were never written, or come from a missing file. Reads none of them.
   virtual void require_written() const = 0;
+  /// What rows have in common, and the most that any of them needs.
+  struct Common {
+    std::string units;  ///< units of the first that has some
+    bool elsewhere;     ///< rows may lie in another file than the one that was named, or be the same: origins() tells
+    Index converted;  ///< bytes of an element in the file, where it is converted on the way to kept_as(type()); else 0
+    ChunkMemory chunk_memory;
+  };
   /// DataError where rows are not alike in shape, type and units, which those of groups need not be, or where they were
   /// never written (`written`). Opens them all.
-  virtual void require_alike(bool written) const {
-    if (written) require_written();
-  }
-  /// Whether rows may lie in another file than the one that was named: origins() tells.
+  virtual Common require_alike(bool written) const;
+  /// Whether rows may lie in another file than the one that was named; of groups, require_alike() tells.
   bool elsewhere() const { return facts_.elsewhere; }
+  /// The array that is a row, where all of one is; none of attributes and words.
+  const std::optional<ObjectIdentity>& object() const { return facts_.object; }
   /// Where the rows truly lie, ascending (io/row_origins.hpp); nowhere where they are attributes. Opens files.
   virtual std::vector<RowOrigin> origins() const { return {}; }
   /// With what they can be opened again without a look at the file's headers; nothing where that is not to be had, as
@@ -82,6 +89,7 @@ class RowSource {
     bool words = false;
     Packing packing{};
     bool elsewhere = false;
+    std::optional<ObjectIdentity> object{};
   };
   Facts facts_;
 };
@@ -116,6 +124,9 @@ class RowSources {
   std::shared_ptr<const OpenRows> open(std::size_t file, RowGroups& groups) const;
   /// What is remembered of these files, for a shape that others will use.
   RememberedRows remembered() const { return {memory_}; }
+  /// All files that rows under these names are read from, or in which links on the way to them lie. For
+  /// require_output(): while `target` does not exist, they are only those of the list.
+  std::vector<std::string> all_inputs(const std::string& target) const;
 
  private:
   std::shared_ptr<const OpenRows> open_again(std::size_t file) const;

@@ -19,23 +19,36 @@ struct Stretch {
   RowLocation place;
 };
 
-bool covers(const RowOrigin& origin, Index row) { return origin.first <= row && row < origin.first + origin.count; }
+/// The origins of one name, along rows that continue.
+class Cursor {
+ public:
+  explicit Cursor(const std::vector<RowOrigin>& origins) : origins_(origins) {}
+
+  /// Those of a row that is not before the last one asked for: of overlapping ones (parts of a row) all.
+  const std::vector<const RowOrigin*>& at(Index row) {
+    const auto is_past = [&](const RowOrigin* origin) { return origin->first + origin->count <= row; };
+    std::erase_if(here_, is_past);
+    for (; next_ < origins_.size() && origins_[next_].first <= row; ++next_)
+      if (!is_past(&origins_[next_])) here_.push_back(&origins_[next_]);
+    return here_;
+  }
+
+ private:
+  const std::vector<RowOrigin>& origins_;
+  std::size_t next_ = 0;
+  std::vector<const RowOrigin*> here_;
+};
 
 // What the rows from `row` on are made of, and where.
-std::pair<Make, Index> make_of(const FileRows& file, Index row) {
+std::pair<Make, Index> make_of(std::vector<Cursor>& names, Index row) {
   Make make;
   Index start = 0;
-  for (std::size_t name = 0; name < file.names.size(); ++name) {
-    const std::vector<RowOrigin>& origins = file.names[name];
-    // Those that begin at or before the row; of overlapping ones (parts of a row) all.
-    for (const RowOrigin& origin : origins) {
-      if (origin.first > row) break;
-      if (!covers(origin, row)) continue;
-      const Index at = origin.row + row - origin.first;
+  for (std::size_t name = 0; name < names.size(); ++name)
+    for (const RowOrigin* const origin : names[name].at(row)) {
+      const Index at = origin->row + row - origin->first;
       if (make.empty()) start = at;
-      make.emplace_back(name, origin.array, at - start, origin.part);
+      make.emplace_back(name, origin->array, at - start, origin->part);
     }
-  }
   return {std::move(make), start};
 }
 
@@ -63,9 +76,10 @@ void add_file(const FileRows& file, std::size_t number, Makes& makes) {
   std::set<Index> cuts{0, file.rows};
   for (const std::vector<RowOrigin>& origins : file.names)
     for (const RowOrigin& origin : origins) cuts.insert(origin.first), cuts.insert(origin.first + origin.count);
+  std::vector<Cursor> cursors(file.names.begin(), file.names.end());
   for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
     const Index count = *std::next(cut) - *cut;
-    auto [make, start] = make_of(file, *cut);
+    auto [make, start] = make_of(cursors, *cut);
     if (has_all_names(make, file.names.size())) makes[std::move(make)].push_back({start, count, {number, *cut, count}});
   }
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "io/edit_distance.hpp"
 #include "io/element.hpp"
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
@@ -73,6 +74,13 @@ void add_numbers(const RowSource& column, Distinct<double>& distinct) {
   }
 }
 
+void add_words(const RowSource& column, Distinct<std::string>& distinct) {
+  const Index rows = column.shape().front(), step = Index{1} << 16;
+  for (Index first = 0; first < rows; first += step)
+    for (const std::string& word : column.words(first, std::min(step, rows - first)))
+      distinct.add(word, column.where());
+}
+
 bool same(const std::string& named, const std::string& value, bool words) {
   if (words) return named == value;
   const std::optional<double> a = number_of(named), b = number_of(value);
@@ -104,12 +112,6 @@ std::vector<std::size_t> training_values(const SplitColumn& column, const std::v
     return column.words ? is_training_word(column.values[i]) : number_of(column.values[i]).value_or(1) == 0;
   });
   return found;
-}
-
-std::string in_small_letters(std::string word) {
-  for (char& c : word)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return word;
 }
 
 bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
@@ -145,7 +147,7 @@ SplitColumn read_split_column(const RowSources& sources, const std::vector<Index
     if (!column.words)
       add_numbers(rows, numbers);
     else
-      for (const std::string& word : rows.words(0, shape.front())) words.add(word, rows.where());
+      add_words(rows, words);
   }
   if (column.words)
     words.finish(column, [](const std::string& word) { return word; });

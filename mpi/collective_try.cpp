@@ -5,6 +5,7 @@
 
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/root_try.hpp"
 
 namespace mrmf {
 namespace {
@@ -48,6 +49,14 @@ void collective_try(Comm& comm, const std::function<void()>& action) {
   // What the root alone looked at is everybody's matter.
   if (failures < comm.size() && first > 0) failure.what = "rank " + std::to_string(first) + ": " + failure.what;
   raise(failure);
+}
+
+void collective_try_on_root(Comm& comm, const std::function<void()>& action) {
+  Comm unlimited = comm.duplicate();
+  unlimited.limit(0);
+  collective_try(unlimited, [&] {
+    if (unlimited.root()) action();
+  });
 }
 
 void collective_try_each(Comm& comm, Index first, Index count, const std::function<void(Index)>& action) {

@@ -161,8 +161,8 @@ class AllToAll {
 };
 
 /// Collective. Runs `action` on every rank. When it throws on some, every rank throws the error of the lowest of them:
-/// the same class and text (prefixed with "rank r: " unless all ranks failed). Without this, the other ranks would wait
-/// forever in their next collective call. `action` must not leave collective calls half done when it throws.
+/// the same class and text (prefixed with "rank r: " unless all ranks failed, or the root did). Without this, others
+/// would wait forever in their next collective call. `action` must not leave collective calls half done when it throws.
 void collective_try(Comm& comm, const std::function<void()>& action);
 
 /// The same for numbered pieces of work, of which each rank has some: calls action(i) for i from `first` on, `count`

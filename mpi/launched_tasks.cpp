@@ -51,6 +51,15 @@ bool in_step(const Variable& variable) {
   return step != nullptr && number(step).value_or(kLargest) < kLargest && variable("SLURM_PTY_PORT") == nullptr;
 }
 
+/// What makes a task of a step one that was started by itself: all variables that tell of others.
+std::string apart(const Variable& variable) {
+  std::string settings = std::string(kSrun.count) + "=1";
+  for (const Launcher& launcher : kMpiLaunchers)
+    if (number(variable(launcher.count)).value_or(1) > 1) settings += std::string(" ") + launcher.count + "=1";
+  if (number(variable("PMIX_RANK")).value_or(0) > 0) settings += " PMIX_RANK=0";
+  return settings;
+}
+
 }  // namespace
 
 bool mpi_is_told(const Variable& variable) {
@@ -73,6 +82,7 @@ std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
     if (slurm && slurm->count == told->count && slurm->rank == told->rank) break;  // srun itself
     return told->count > 1 ? told : std::nullopt;
   }
+  if (slurm) slurm->apart = apart(variable);
   if (slurm) return slurm->count > 1 ? slurm : std::nullopt;
   // PMIx tells no number of ranks before MPI is asked for it.
   if (const int rank = number(variable("PMIX_RANK")).value_or(0); rank > 0)
@@ -85,8 +95,8 @@ std::string LaunchedTasks::text(const std::string& mpi) const {
   if (launcher == "srun")
     return fmt::format(
         "srun started {} tasks and MPI sees 1 of them, so {}; start them with srun --mpi=pmix (srun --mpi=list names "
-        "the choices) or with mpirun; tasks that are to work apart get SLURM_STEP_NUM_TASKS=1",
-        count, end);
+        "the choices) or with mpirun; tasks that are to work apart get {}",
+        count, end, apart);
   return fmt::format(
       "{} says that {}{} ranks were started and MPI sees 1 of them, so {}; start them with the mpirun of {}", launcher,
       lowest > 0 ? "at least " : "", count, end, mpi);

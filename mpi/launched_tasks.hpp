@@ -12,7 +12,8 @@ struct LaunchedTasks {
   std::string launcher;  ///< "srun", "mpirun", or the variable that tells
   int count = 1;         ///< at least
   int rank = 0;
-  int lowest = 0;  ///< rank of those that know of it
+  int lowest = 0;       ///< rank of those that know of it
+  std::string apart{};  ///< apart of srun: settings of variables with which each task works by itself
   bool first() const { return rank == lowest; }
 
   /// What is wrong and what to do, where MPI sees one rank: one line. `mpi` is the program's own MPI, as a user knows

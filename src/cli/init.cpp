@@ -9,6 +9,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "io/coarsen.hpp"
 #include "io/distinct_rows.hpp"
@@ -175,14 +176,15 @@ std::string normalisation(DatasetGuess& guess, const DraftSplit& train, const st
   require_digits(train.spec, train.shape, NumbersOf::samples, samples, world);
   bool logarithm = over_orders(samples);
   for (const DraftSplit& part : parts)
-    if (logarithm) logarithm = std::ranges::min(facts_in(part, NumbersOf::samples).least) >= 0;
+    if (logarithm) logarithm = facts_in(part, NumbersOf::samples).least_of_all() >= 0;
   const std::string text = units("sample", logarithm ? "log1p_" : "", samples, few,
                                  [&] { return facts_in(parts.front(), NumbersOf::samples); });
   if (guess.kind != LabelKind::numbers) return text;
   const ChannelFacts labels = facts_in(train, NumbersOf::labels);
   require_digits(train.spec, train.shape, NumbersOf::labels, labels, world);
-  if (const auto numbered = like_identifiers(train.spec, NumbersOf::labels, labels))
-    guess.reasons.push_back(*numbered + "; name others with --labels");
+  std::optional<std::string> numbered;
+  collective_try(world, [&] { numbered = like_identifiers(train.spec, train.shape, NumbersOf::labels, labels); });
+  if (numbered) guess.reasons.push_back(*numbered + "; name others with --labels");
   return text + units("label", "", labels, few, [&] { return facts_in(parts.front(), NumbersOf::labels); });
 }
 

@@ -40,7 +40,7 @@ void add_predict(Subcommands& commands) {
           "models or passes")
       ->required();
   predict->add_option(
-      "--append", options->append,
+      "--append", options->model.append,
       "data sets of the input files with a row per sample (coordinates, ids, masks) to copy beside them");
   CLI::Option* dropout =
       predict

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "io/class_values.hpp"
@@ -139,6 +140,9 @@ void check_class_values(const TrainingConfig& training, const Require& require) 
   const auto words = std::ranges::count_if(values, [](const std::string& value) { return !class_number(value); });
   require(words == 0 || words == std::ssize(values), key,
           key + " mixes words and numbers; the labels are one or the other");
+  for (const std::string& value : values)
+    require(std::abs(class_number(value).value_or(0)) < kMostClassValue, key,
+            fmt::format("{} has {}, and takes numbers below 2^53 (9e15); store smaller ones", key, value));
   for (std::size_t i = 0; i < values.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       const bool same = words == 0 ? class_number(values[i]) == class_number(values[j]) : values[i] == values[j];

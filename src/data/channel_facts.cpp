@@ -64,9 +64,11 @@ class Sums {
         bits.push_back(sum.count > 0 ? std::bit_cast<std::int64_t>(number) : 0);
     comm.sum(bits);
     auto from = bits.begin();
-    for (Sum& sum : sums_)
+    for (Sum& sum : sums_) {
       for (double* const to : {&sum.count, &sum.x, &sum.xx, &sum.least, &sum.most})
         *to = std::bit_cast<double>(*from++);
+      if (sum.count == 0) sum = {};  // nothing but missing numbers: 0 is not the least of them
+    }
   }
 
   ChannelFacts facts() const {
@@ -213,6 +215,18 @@ Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf
             product(shape.sample.spatial)};
   return {"data set '" + spec.labels_text() + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape),
           product(shape.label.spatial)};
+}
+
+double ChannelFacts::least_of_all() const {
+  double found = std::numeric_limits<double>::quiet_NaN();
+  for (const double of_channel : least) found = std::fmin(found, of_channel);  // of NaN and a number, the number
+  return found;
+}
+
+double ChannelFacts::most_of_all() const {
+  double found = std::numeric_limits<double>::quiet_NaN();
+  for (const double of_channel : most) found = std::fmax(found, of_channel);
+  return found;
 }
 
 ChannelFacts channel_facts(const Numbers& numbers, bool log1p, Comm& comm, RowFacts* rows) {

@@ -41,6 +41,10 @@ struct ChannelFacts {
     for (const double of_channel : count) sum += all - of_channel;
     return sum;
   }
+  double of_all_channels() const { return all * static_cast<double>(count.size()); }
+  /// Over all channels; NaN where nothing is there.
+  double least_of_all() const;
+  double most_of_all() const;
   void drop_last() {
     for (std::vector<double>* of : {&least, &most, &mean, &deviation, &count}) of->pop_back();
   }

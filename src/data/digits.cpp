@@ -33,10 +33,6 @@ bool may_lose(const ChannelFacts& facts, std::size_t c) {
   return largest > 0 && facts.deviation[c] < step_at(largest) / kMostError;
 }
 
-bool is_whole(ElementType type) {
-  return type != ElementType::float16 && type != ElementType::float32 && type != ElementType::float64;
-}
-
 /// Nothing is counted, and few things are measured in whole numbers, so far.
 bool is_like_identifier(double value) {
   constexpr double kFar = 9007199254740992;  // 2^53
@@ -100,7 +96,7 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
     const ChannelBox box = channel_box(own, moves ? order : AxisOrder{});
     values.resize(static_cast<std::size_t>(reader->row_bytes()));
     reader->read(run.rows.first, 1, values.data());
-    const bool whole = is_whole(reader->type());
+    const bool whole = reader->packing().whole();
     for (Index i = 0; i < width; ++i) {
       Sums& channel = sums[first + static_cast<std::size_t>(i / box.after % box.channels)];
       channel.add(exact_number(reader->type(), values.data(), i));
@@ -155,16 +151,28 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
   return {};
 }
 
-std::optional<std::string> like_identifiers(const DatasetSpec& spec, NumbersOf of, const ChannelFacts& facts) {
-  if (!is_like_identifier(std::max(std::ranges::max(facts.most), -std::ranges::min(facts.least)))) return {};
+std::optional<std::string> like_identifiers(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
+                                            const ChannelFacts& facts) {
+  if (!is_like_identifier(std::fmax(facts.most_of_all(), -facts.least_of_all()))) return {};
   const auto names = of == NumbersOf::labels ? spec.label_names() : spec.sample_names();
-  const auto open = RowSources(spec, nullptr, names, {}).open(0);
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (is_whole((*open)[i]->type()))
-      return fmt::format(
-          "{} '{}' are whole numbers from {:g} to {:g}, as identifiers are; if they are, there is nothing to learn in "
-          "them",
-          to_string(of), names[i], std::ranges::min(facts.least), std::ranges::max(facts.most));
+  const Index positions = product((of == NumbersOf::labels ? shape.label : shape.sample).spatial);
+  const auto open = RowSources(spec, &shape, names, {}).open(0);
+  auto least = facts.least.begin(), most = facts.most.begin();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const RowSource& rows = *(*open)[i];
+    const Index channels = rows.row_elements() / positions;
+    ChannelFacts own;
+    own.least.assign(least, least + channels);
+    own.most.assign(most, most + channels);
+    least += channels, most += channels;
+    const double from = own.least_of_all(), to = own.most_of_all();
+    if (is_float(rows.packing().stored) || rows.packing().scaled() || !is_like_identifier(std::fmax(to, -from)))
+      continue;
+    return fmt::format(
+        "{} '{}' are whole numbers from {:g} to {:g}, as identifiers are; if they are, there is nothing to learn in "
+        "them",
+        to_string(of), names[i], from, to);
+  }
   return {};
 }
 

@@ -14,9 +14,10 @@ namespace mrmf {
 std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
                                        const ChannelFacts& facts);
 
-/// Says so where the numbers are integers, and so far from 0 that they are rather identifiers than anything counted or
-/// measured. `facts` are of these numbers. Not collective.
-std::optional<std::string> like_identifiers(const DatasetSpec& spec, NumbersOf of, const ChannelFacts& facts);
+/// Says so of the first data set whose numbers are integers, and so far from 0 that they are rather identifiers than
+/// anything counted or measured. `facts` are of these numbers. Not collective.
+std::optional<std::string> like_identifiers(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
+                                            const ChannelFacts& facts);
 
 /// DataError where digits are lost. Collective.
 void require_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of, const ChannelFacts& facts,

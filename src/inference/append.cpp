@@ -51,10 +51,20 @@ DatasetSpec packed_as(DatasetSpec spec, PackingRule packing) {
   return spec;
 }
 
-// Whole numbers are copied as they are stored: they may be the names of things, of which float32 knows too few.
+// Whole numbers of which some are missing are copied as they are stored: they may be the names of things, of which
+// float32 knows too few. All files must say alike that nothing else is to be done to them.
 PackingRule packing_of(const DatasetSpec& spec, const DatasetShape& shape, const std::string& name) {
-  const auto open = RowSources(spec, &shape, {name}, {1, kCached}).open(0);
-  return open->front()->packing().whole() ? PackingRule::ignore : spec.packing;
+  const RowSources packed(spec, &shape, {name}, {1, kCached});
+  const RowSources stored(packed_as(spec, PackingRule::ignore), &shape, {name}, {1, kCached});
+  bool marked = false;
+  for (std::size_t f = 0; f < spec.files.size(); ++f) {
+    const auto open = packed.at(f);
+    const Packing& packing = open->front()->packing();
+    if (!packing.whole()) return spec.packing;
+    marked = marked || !packing.plain();
+    if (packing.stored != stored.at(f)->front()->type()) return spec.packing;  // _Unsigned says what they mean
+  }
+  return marked ? PackingRule::ignore : spec.packing;
 }
 
 std::string shape_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
@@ -100,7 +110,7 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
       throw DataError(where + " has " + std::to_string(reader.shape().front()) + " rows, and '" + spec_.samples +
                       "' has " + std::to_string(stored_.rows_of_file(f)) +
                       "; --append copies data sets with a row per sample");
-    if (spec_.missing == MissingRule::refuse) reader.require_written();
+    reader.require_alike(spec_.missing == MissingRule::refuse);
     std::vector<Index> all = reader.shape();
     all.front() = shape.samples;
     if (f == 0) {

@@ -180,7 +180,7 @@ std::string spread_text(const PredictOptions& options, std::size_t models) {
 std::string predict(const PredictOptions& options, Comm& world) {
   Trained t = open_trained(options.model, LabelUse::unread, world);
   require_dropout(options, t);
-  AppendedData appended(options.append, kOwnNames, t.spec, t.shape, world);
+  AppendedData appended(options.model.append, kOwnNames, t.spec, t.shape, world);
   Hdf5Output file(options.model.output, options.model.replace, world);
   Predictions predictions(options, t, appended, file);
   collective_try(world,

@@ -9,8 +9,7 @@
 namespace mrmf {
 
 struct PredictOptions {
-  ModelOptions model;               ///< several models of one kind are averaged; `output` is the HDF5 file to write
-  std::vector<std::string> append;  ///< data sets of the input files, with a row per sample, to copy beside them
+  ModelOptions model;  ///< several models of one kind are averaged; `output` is the HDF5 file to write
   Passes passes;
 };
 

@@ -9,7 +9,6 @@
 #include <ostream>
 
 #include "io/file_patterns.hpp"
-#include "io/hdf5_file.hpp"
 #include "io/row_source.hpp"
 #include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
@@ -59,7 +58,9 @@ void require_free(const ModelOptions& options, const DatasetSpec& spec, const st
                         "the sample files (ids, coordinates, masks) that are to be copied beside the predictions");
   std::vector<std::string> names = spec.sample_names();
   std::ranges::copy(spec.label_names(), std::back_inserter(names));
-  std::vector<std::string> inputs = all_inputs(options.output, spec.files, names);
+  std::ranges::copy(options.append, std::back_inserter(names));
+  if (!spec.choice.column.empty()) names.push_back(spec.choice.column);
+  std::vector<std::string> inputs = RowSources(spec, nullptr, names, {}).all_inputs(options.output);
   for (const ModelChoice& choice : choices)
     for (const std::string& input : choice.inputs()) inputs.push_back(input);
   require_output(options.output, options.replace, inputs);

@@ -35,6 +35,7 @@ struct ModelOptions {
   std::optional<NotFiniteRule> not_finite;  ///< the same of data.not_finite
   std::optional<PackingRule> packing;       ///< the same of data.packing
   std::string output;                       ///< HDF5 file that will be written; empty: none
+  std::vector<std::string> append{};        ///< data sets of the sample files to copy into it
   Replace replace = Replace::nothing;
   WantedModel wanted{};
   std::ostream* notes = nullptr;  ///< gets lines for people, such as of which epoch a model is; null: nobody does

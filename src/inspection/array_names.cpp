@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "io/edit_distance.hpp"
+
 namespace mrmf {
 namespace {
 
@@ -62,11 +64,6 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 }
 
 }  // namespace
-
-std::string in_small_letters(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 bool is_for_training(const std::string& name) { return has_any(name, kTrain); }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "io/edit_distance.hpp"  // in_small_letters()
+
 namespace mrmf {
 
 /// By the name, as one of its words.
@@ -24,7 +26,5 @@ bool is_like_row_numbers(const std::string& name);
 /// Names with `word` in place of "train" or "training", in small letters: in all places, then in the first alone. None
 /// where there is no such word.
 std::vector<std::string> partner_names(const std::string& name, const std::string& word);
-
-std::string in_small_letters(std::string text);
 
 }  // namespace mrmf

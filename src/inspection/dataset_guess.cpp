@@ -11,6 +11,7 @@
 
 #include "io/axis_order.hpp"
 #include "io/channels_first.hpp"
+#include "io/edit_distance.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/row_source.hpp"

@@ -15,6 +15,7 @@
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "layers/network.hpp"
+#include "mpi/root_try.hpp"
 #include "src/data/logarithms.hpp"
 #include "src/inspection/haar_energies.hpp"
 #include "src/inspection/linear_fit.hpp"
@@ -303,11 +304,7 @@ bool DetailMeasurement::loses() const {
 DetailMeasurement measure_detail(const Config& config, const DatasetShape& train, Comm& comm,
                                  const Extent& resolution) {
   DetailMeasurement found;
-  Comm unlimited = comm.duplicate();
-  unlimited.limit(0);  // the root may read for long
-  collective_try(unlimited, [&] {
-    if (comm.root()) found = measured(config, train, resolution);
-  });
+  collective_try_on_root(comm, [&] { found = measured(config, train, resolution); });
   std::vector<std::int64_t> bits{found.samples, std::bit_cast<std::int64_t>(found.without_finest),
                                  std::bit_cast<std::int64_t>(found.with_finest)};
   comm.broadcast(bits, 0);

@@ -325,6 +325,7 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
   spec.files = paths;
   spec.samples = samples.name;
   spec.packing = guesses.packing;
+  spec.missing = MissingRule::fill;
   spec.rows = guesses.rows;
   spec.groups = guesses.groups;
   std::vector<std::string> names{guesses.labels};

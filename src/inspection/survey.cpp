@@ -14,6 +14,7 @@
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/root_try.hpp"
 #include "src/data/data.hpp"
 #include "src/data/digits.hpp"
 #include "src/inspection/packing_count.hpp"
@@ -55,6 +56,7 @@ NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, con
     for (const auto& rows : *open) {
       found.row_bytes[static_cast<std::size_t>(file)] += rows->row_bytes();
       add_once(found.types, rows->holds_words() ? "words" : to_string(rows->packing().stored));
+      found.limited = found.limited || rows->packing().least || rows->packing().most;
       if (rows->holds_words()) continue;
       add_once(found.storage, rows->way().text);
       if (!rows->way().direct) unpacked = std::min(unpacked, static_cast<double>(file));
@@ -62,6 +64,7 @@ NumbersFound numbers_found(const DatasetSpec& spec, const DatasetShape& all, con
   });
   for (std::vector<std::string>* texts : {&found.types, &found.storage}) share(*texts, comm);
   comm.sum(found.row_bytes);
+  found.limited = comm.any(found.limited);
   unpacked = comm.min(unpacked);
   if (unpacked < files) found.unpacked = static_cast<std::size_t>(unpacked);
   return found;
@@ -171,7 +174,8 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
       advice.push_back(*lost);
       return;
     }
-    if (const auto numbered = like_identifiers(split.spec, which, *numbers.facts)) advice.push_back(*numbered);
+    if (const auto numbered = like_identifiers(split.spec, split.shape, which, *numbers.facts))
+      advice.push_back(*numbered);
     if (units.mean_std || units.log1p) return;
     ChannelFacts facts = *numbers.facts;
     if (which == NumbersOf::samples && config.data.train.mask) facts.drop_last();
@@ -207,8 +211,8 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
 void advise_on_logarithms(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
   const auto look = [&](const NumbersFound& numbers, const Normalisation& units, const std::string& of) {
     if (!numbers.facts || !units.log1p) return;
-    const double least = std::ranges::min(numbers.facts->least);
-    if (least > -1) return;
+    const double least = numbers.facts->least_of_all();
+    if (!(least <= -1)) return;
     advice.push_back(
         fmt::format("{} {} '{}' go down to {:g}, and data.normalise.{} takes the logarithm of 1 + x, which ends a run; "
                     "x must be above -1: take \"mean_std\", or mend the files",
@@ -216,6 +220,17 @@ void advise_on_logarithms(const Config& config, const SplitFound& split, std::ve
   };
   look(split.samples, config.data.normalise_samples, "samples");
   look(split.labels, config.data.normalise_labels, "labels");
+}
+
+// Attributes by which most numbers are missing often have limits in other units than these are read in.
+void advise_on_limits(const SplitFound& split, std::vector<std::string>& advice) {
+  for (const NumbersFound* const numbers : {&split.samples, &split.labels})
+    if (numbers->limited && numbers->facts && 2 * numbers->facts->missing() > numbers->facts->of_all_channels())
+      advice.push_back(fmt::format(
+          "most {} numbers of '{}' are missing ({:.0f} of {:.0f}), because they lie outside of valid_min, valid_max or "
+          "valid_range, or are fill values; are these attributes in the units of the stored numbers? correct them, or "
+          "set data.packing = \"ignore\"",
+          split.part, numbers->name, numbers->facts->missing(), numbers->facts->of_all_channels()));
 }
 
 // Labels from which nothing can be learnt, or by which nothing can be told.
@@ -271,6 +286,23 @@ void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice
                   sources.names()[static_cast<std::size_t>(rows - open->begin())], (*rows)->way().text, path, more));
 }
 
+// What is advised after a look at the numbers, on one rank: it may open files again.
+void advise(const Config& config, DataFound& found) {
+  const SplitFound &train = found.splits.front(), &held = found.splits.back();
+  if (train.rows && held.rows)
+    for (const std::string& line :
+         row_advice({train.spec, train.shape, *train.rows}, {held.spec, held.shape, *held.rows}))
+      found.advice.push_back(line);
+  for (const SplitFound& split : found.splits) {
+    advise_on_constant_labels(config, split, found.advice);
+    advise_on_classes(split, found.advice);
+    advise_on_logarithms(config, split, found.advice);
+    advise_on_limits(split, found.advice);
+    if (&split == &train) advise_on_numbers(config, split, found.advice);
+  }
+  advise_on_storage(train, found.advice);
+}
+
 }  // namespace
 
 DataFound survey(const Config& config, bool headers_only, Comm& comm) {
@@ -283,19 +315,7 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   found.advice = sample_warnings(config, train.shape.sample);
   const SplitFound& held = found.splits.back();
   for (const std::string& line : row_warnings(train.shape.samples, held.shape.samples)) found.advice.push_back(line);
-  if (train.rows && held.rows)
-    for (const std::string& line :
-         row_advice({train.spec, train.shape, *train.rows}, {held.spec, held.shape, *held.rows}))
-      found.advice.push_back(line);
-  for (const SplitFound& split : found.splits) {
-    advise_on_constant_labels(config, split, found.advice);
-    advise_on_classes(split, found.advice);
-    advise_on_logarithms(config, split, found.advice);
-    if (&split == &train) advise_on_numbers(config, split, found.advice);
-  }
-  collective_try(comm, [&] {
-    if (comm.root()) advise_on_storage(train, found.advice);
-  });
+  collective_try_on_root(comm, [&] { advise(config, found); });
   return found;
 }
 

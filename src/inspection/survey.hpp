@@ -21,6 +21,7 @@ struct NumbersFound {
   std::vector<Index> row_bytes{};         ///< in each file, unpacked
   std::optional<std::size_t> unpacked{};  ///< the first file with numbers that HDF5 must read; none: no file has such
   std::optional<ChannelFacts> facts;      ///< of numbers; missing where labels are classes, or nothing was read
+  bool limited = false;                   ///< attributes say that numbers beyond a limit are missing
 };
 
 struct SplitFound {
@@ -36,7 +37,8 @@ struct SplitFound {
 
 struct DataFound {
   std::vector<SplitFound> splits;
-  std::vector<std::string> advice;  ///< what will be slow or go wrong, each with what to do about it
+  /// What will be slow or go wrong, each with what to do about it; the root knows all.
+  std::vector<std::string> advice;
 };
 
 /// Reads all headers and, unless `headers_only`, every sample and label once, by all ranks together. Rows that are not

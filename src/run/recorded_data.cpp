@@ -8,6 +8,7 @@
 
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
+#include "mpi/root_try.hpp"
 #include "src/run/records.hpp"
 
 namespace mrmf {
@@ -35,9 +36,7 @@ std::string times_text(const RecordedData& was, const RecordedData& is, std::siz
 
 DataRecord record_data(const DataConfig& data, Comm& world) {
   std::string text;
-  collective_try(world, [&] {
-    if (world.root()) text = to_json(record_of(used_files(data.train, data.validation)));
-  });
+  collective_try_on_root(world, [&] { text = to_json(record_of(used_files(data.train, data.validation))); });
   world.broadcast(text, 0);
   return data_record_from_json(text, "data.files");
 }

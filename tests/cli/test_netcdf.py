@@ -31,13 +31,31 @@ def physical(raw, attributes):
         for number in np.atleast_1d(attributes.get(name, [])):
             if stored(number) is not None:
                 missing |= raw == stored(number)
-    least, most = attributes.get("valid_range", (attributes.get("valid_min"), attributes.get("valid_max")))
-    if least is not None and stored(least) is not None:
-        missing |= raw < stored(least)
-    if most is not None and stored(most) is not None:
-        missing |= raw > stored(most)
     real = raw.astype("f8") * float(np.ravel(attributes.get("scale_factor", 1))[0])
-    return np.where(missing, np.nan, real + float(np.ravel(attributes.get("add_offset", 0))[0]))
+    real += float(np.ravel(attributes.get("add_offset", 0))[0])
+    least, most = attributes.get("valid_range", (attributes.get("valid_min"), attributes.get("valid_max")))
+    for limit, sign in ((least, -1), (most, 1)):
+        if limit is not None:
+            missing |= beyond(limit, sign, raw, real, attributes)
+    return np.where(missing, np.nan, real)
+
+
+def beyond(limit, sign, raw, real, attributes):
+    """Where numbers lie below (-1) or above (1) a limit. netCDF User's Guide, attribute conventions: a limit "of the same
+    type as scale_factor (actually the wider of scale_factor and add_offset)", if that is wider than the array's, is one of
+    unpacked numbers; else of those in the file."""
+    def width(dtype):
+        return dtype.kind == "f", dtype.itemsize
+
+    types = [np.asarray(attributes[name]).dtype for name in ("scale_factor", "add_offset") if name in attributes]
+    own = np.asarray(limit).dtype
+    if types and width(own) == max(map(width, types)) > width(raw.dtype):
+        return sign * real > sign * float(limit)
+    if raw.dtype.kind == "f":
+        return sign * raw > sign * raw.dtype.type(limit)
+    if raw.dtype.kind == "u" and attributes.get("_Unsigned") and own.kind == "i" and limit < 0:
+        limit = int(limit) + 2 ** (8 * raw.dtype.itemsize)
+    return sign * raw.astype("f8") > sign * float(limit)
 
 
 def scale(file, name, values):
@@ -97,6 +115,56 @@ class Packed(support.MrmfTest):
         self.check(arrays, self.read_back(arrays))
         self.check(arrays, self.read_back(arrays, chunks=(2, 130, 1), compression="gzip"))
         self.check(arrays, self.read_back(arrays, ranks=2))
+
+    def test_limits_of_other_types_than_the_array(self):
+        raw = np.arange(-120, 120, 3).reshape(2, 40, 1)
+        packed = {"scale_factor": 0.5, "add_offset": np.float32(20)}
+        arrays = {f"a{number}": (raw.astype(dtype), own) for number, (dtype, own) in enumerate((
+            ("i2", {"valid_range": [9.5, 90.5]}),
+            ("i2", {"valid_min": -9.5, "valid_max": np.float32(33.25)}),
+            ("i2", {"valid_range": [-np.inf, 50.0]}),
+            ("i1", {"valid_range": np.array([-300, 40], "i2")}),
+            ("i1", {"_Unsigned": "true", "valid_range": np.array([10, -10], "i1")}),
+            ("i2", {**packed, "valid_range": [10.2, 60.7]}),                        # unpacked: of the wider type
+            ("i2", {**packed, "valid_range": [5.0, 62.0]}),
+            ("i2", {**packed, "scale_factor": -0.5, "valid_range": [10.2, 60.7]}),
+            ("i2", {**packed, "valid_range": np.array([10.2, 60.7], "f4")}),        # stored: of the narrower
+            ("i2", {**packed, "valid_min": 10.2, "valid_max": np.int16(70)}),
+            ("i4", {**packed, "scale_factor": np.float32(0.5), "valid_max": np.float32(60.7)}),
+            ("f4", {**packed, "valid_range": [10.2, 60.7]}),
+            ("f8", {**packed, "valid_range": [10.2, 60.7]}),
+            ("f4", {"valid_max": 1e300})))}
+        for name, (stored, own) in arrays.items():
+            if own.get("valid_max") != 1e300:
+                gone = np.isnan(physical(stored, own))
+                self.assertTrue(gone.any() and not gone.all(), own)
+        self.check(arrays, self.read_back(arrays))
+
+    def test_a_temperature_with_its_range_in_kelvin(self):
+        raw = np.arange(-9400, 5800, 5, dtype="i2").reshape(2, -1, 1)
+        own = {"scale_factor": 0.01, "add_offset": 273.15, "valid_range": [180.0, 330.0]}
+        got, _ = self.read_back({"t": (raw, own)})["t"]
+        kelvin = raw * 0.01 + 273.15
+        np.testing.assert_array_equal(np.isnan(got), (raw < -9315) | (raw > 5685))
+        np.testing.assert_allclose(got[~np.isnan(got)], kelvin[~np.isnan(got)], rtol=1e-6)
+
+    def test_limits_that_leave_nothing(self):
+        for dtype, own, word in (("u1", {"valid_min": 300}, "valid_min"), ("i2", {"valid_max": -1e9}, "valid_max"),
+                                 ("i2", {"valid_range": [9.2, 9.8]}, "valid_range"),
+                                 ("f4", {"valid_range": [5.0, -5.0]}, "valid_range")):
+            with h5py.File(self.path("none.h5"), "w") as file:
+                file["x"] = np.ones((4, 8, 1), dtype)
+                file["x"].attrs.update(own)
+            self.fails(3, "coarsen", "none.h5", "--factor", "2", "--samples", "x", "-o", "none", "--overwrite",
+                       message=f"attribute '{word}'")
+            self.mrmf("coarsen", "none.h5", "--factor", "2", "--samples", "x", "-o", "none", "--packing", "ignore",
+                      "--overwrite")
+
+    def test_missing_halves(self):
+        raw = np.array([-10000, -9999, 1, 2.5], "f2").reshape(1, 4, 1)  # -9999 is stored as -10000
+        for fill in (np.float32(-9999), -9999.0, np.float32(-10000)):
+            got, _ = self.read_back({"h": (raw, {"_FillValue": fill})})["h"]
+            np.testing.assert_array_equal(got.ravel(), np.array([np.nan, np.nan, 1, 2.5], "f4"))
 
     def test_what_is_left_in_a_copy(self):
         raw = np.arange(24, dtype="i2").reshape(2, 12, 1)
@@ -325,6 +393,70 @@ class Missing(PeopleTest):
         got = self.predict("run", "--files", "a.nc", "b.nc", "--append", "t2m", "--append", "id")
         np.testing.assert_array_equal(got["t2m"], self.real.astype("f4"))
         np.testing.assert_array_equal(got["id"], number)
+
+    def test_appended_whole_numbers_that_only_some_files_scale(self):
+        """What one file scales is not copied as it is stored, whichever of them comes first."""
+        self.train(TEMPERATURES, run__folder="run")
+        plain, packed = {"_FillValue": np.int16(-1)}, {"scale_factor": 0.1, "_FillValue": np.int16(-1)}
+        stored = np.arange(48, dtype="i2") - 1
+        for first, second in ((plain, packed), (packed, plain)):
+            for name, rows, own in (("a.nc", slice(0, 30), first), ("b.nc", slice(30, 48), second)):
+                with h5py.File(self.path(name), "a") as file:
+                    file.pop("t", None)
+                    file["t"] = stored[rows]
+                    file["t"].attrs.update(own)
+            got = self.predict("run", "--files", "a.nc", "b.nc", "--append", "t")["t"]
+            expected = np.concatenate([physical(stored[:30], first), physical(stored[30:], second)])
+            np.testing.assert_array_equal(got, expected.astype("f4"))
+        for name in ("a.nc", "b.nc"):
+            with h5py.File(self.path(name), "a") as file:
+                file["bare"] = stored[:len(file["t2m"])]
+                if name == "b.nc":
+                    file["bare"].attrs["scale_factor"] = 0.1
+        self.fails(3, "predict", "run", "--files", "a.nc", "b.nc", "--append", "bare", "-o", "refused.h5",
+                   message="b.nc: data set 'bare' holds float32, and that in a.nc int16")
+
+    def test_appended_unsigned_numbers(self):
+        self.train(TEMPERATURES, run__folder="run")
+        for name, rows in (("a.nc", 30), ("b.nc", 18)):
+            with h5py.File(self.path(name), "a") as file:
+                file["u"] = (np.arange(rows) - 9).astype("i1")
+                file["u"].attrs.update({"_Unsigned": "true", "_FillValue": np.int8(-1)})
+        got = self.predict("run", "--files", "a.nc", "b.nc", "--append", "u")["u"]
+        one = [physical((np.arange(rows) - 9).astype("i1"), {"_Unsigned": "true", "_FillValue": np.int8(-1)}) for rows in (30, 18)]
+        np.testing.assert_array_equal(got, np.concatenate(one))
+
+    def test_a_row_of_missing_numbers_alone(self):
+        """It takes part in no range: 0 is neither the least nor the most of numbers that are far from it."""
+        for sign in (1, -1):
+            x = sign * np.random.default_rng(1).uniform(270, 300, (40, 16, 16))
+            x[3] = np.nan
+            with h5py.File(self.path("x.h5"), "w") as file:
+                file["t2m"], file["target"] = x.astype("f4"), self.y[:40]
+            text = TEMPERATURES.replace('"a.nc", "b.nc"', '"x.h5"').replace("seed = 4", "seed = 5")
+            found = self.data(text)
+            for what, of in (("least", np.nanmin), ("most", np.nanmax)):
+                both = [found[part]["sample"]["channels"][what][0] for part in ("training", "validation")]
+                self.assertIn(float(of(x.astype("f4"))), both)
+                self.assertTrue(all(270 <= abs(value) <= 300 for value in both), both)
+
+    def test_limits_that_most_numbers_lie_beyond(self):
+        for name in ("a.nc", "b.nc"):
+            with h5py.File(self.path(name), "a") as file:
+                file["t2m"].attrs["valid_max"] = np.int16(-20000)
+        advice = " ".join(self.data()["advice"])
+        self.assertIn("most training numbers of 't2m' are missing", advice)
+        self.assertIn("valid_range", advice)
+
+    def test_a_logarithm_where_a_channel_is_nowhere(self):
+        """What is missing has no least number to go down to."""
+        with h5py.File(self.path("x.h5"), "w") as file:
+            x = np.stack([np.full((40, 16, 16), np.nan), self.values[:40]], -1)
+            file["t2m"], file["target"] = x.astype("f4"), self.y[:40]
+        text = TEMPERATURES.replace('"a.nc", "b.nc"', '"x.h5"').replace("n y x", "n y x c")
+        found = self.data(text.replace("split =", 'normalise.samples = "log1p"\nsplit ='))
+        self.assertNotIn("nan", " ".join(found["advice"]).replace("nan_", ""))
+        self.assertIn("channel 0 of 't2m' holds nothing but missing numbers", " ".join(found["advice"]))
 
     def test_augmentation_goes_on(self):
         normal = 'normalise.samples = "mean_std"\nmask = true\naugment.flip = [0, 1]\naugment.turn = [0, 1]\nsplit ='

@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import re
 import resource
 import subprocess
 
@@ -285,8 +286,9 @@ class RowForms(support.MrmfTest):
         """What init writes for these files, and that it trains."""
         self.mrmf("init", *words, "-o", "init.toml", "--folder", "init_run", "--overwrite")
         text = self.read("init.toml")
-        self.assertIn(f"{N} samples", self.mrmf("data", "init.toml", "--set", 'data.split.validation=0.5').replace(
-            f"{N // 2} samples", f"{N} samples"))
+        said = self.mrmf("data", "init.toml", "--set", 'data.split.validation=0.5')
+        self.assertEqual(re.findall(r"^(\w+): (\d+) samples", said, re.M),
+                         [("training", str(N // 2)), ("validation", str(N // 2))])
         self.mrmf("train", "init.toml", "--set", "training.epochs=1", "--set", 'method.name="baseline"', "--overwrite")
         return text
 

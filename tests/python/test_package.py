@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "jobs/packaging/python"))
 import mrmf  # noqa: E402
 from mrmf.errors import error_of  # noqa: E402
-from mrmf.progress import Progress  # noqa: E402
 
 
 def recordings(rows=200, seed=0):
@@ -213,40 +212,6 @@ class Training(InFolder):
         x, y = recordings()
         run = mrmf.train(x, y, epochs=2, folder="a", ranks=2, progress=False)
         self.assertEqual(run.result["ranks"], 2)
-
-    def test_progress_is_of_the_run_under_way(self):
-        x, y = recordings()
-        mrmf.train(x, y, epochs=3, folder="a", progress=False)
-        records = Path("a/epochs.jsonl")
-        shown = Progress(Path("a"), True, anew=True)
-        shown._show = lambda text, done, planned: epochs.append(done)
-        epochs = []
-        shown()
-        self.assertEqual(epochs, [])
-        records.write_text(records.read_text().splitlines(keepends=True)[0])
-        shown()
-        self.assertEqual(epochs, [1])
-
-    def test_several_inputs(self):
-        x, y = recordings()
-        run = mrmf.train({"voltage": x, "current": 2 * x}, y, epochs=1, folder="a", progress=False)
-        self.assertEqual(run.config.data.train.samples, ["voltage", "current"])
-        self.assertEqual(run.predict({"voltage": x, "current": 2 * x}).shape, y.shape)
-        with self.assertRaisesRegex(mrmf.DataError, "the model reads voltage, current"):
-            run.predict(x)
-
-    def test_damaged_files_of_a_run_are_one_line(self):
-        x, y = recordings()
-        run = mrmf.train(x, y, epochs=1, folder="a", progress=False)
-        lines = len(run.epochs) + 1
-        with (run.folder / "epochs.jsonl").open("a") as file:
-            file.write('{"stage":\n')
-        with self.assertRaises(mrmf.DataError) as caught:
-            run.epochs
-        self.assertEqual((caught.exception.file, caught.exception.number), ("a/epochs.jsonl", lines))
-        os.truncate(run.model_file, 1000)
-        with self.assertRaisesRegex(mrmf.DataError, "cannot be read as HDF5"):
-            run.parameters
 
     def test_arrays_of_another_kind_are_the_programs_line(self):
         x, y = recordings()

@@ -36,3 +36,23 @@ TEST_CASE("channel facts: files are opened for the first sample and for all, how
   CHECK(facts.mean[1] == doctest::Approx(1000 - (kSamples - 1) / 2.0));
   CHECK(facts.deviation[1] == doctest::Approx(std::sqrt((kSamples * kSamples - 1) / 12.0)));
 }
+
+TEST_CASE("channel facts: numbers that are missing throughout a block, or a channel, take part in nothing") {
+  constexpr Index kSamples = 64;  // a block each
+  std::vector<float> values(2);
+  const Numbers numbers{"numbers", kSamples, 2, [&](Range) -> NumberReader {
+                          return [&](Index row) -> ConstSpan {
+                            const float nothing = std::nanf("");
+                            values = {row == 3 ? nothing : 280.0F + static_cast<float>(row), nothing};
+                            return values;
+                          };
+                        }};
+  Comm comm = Comm::self();
+  const ChannelFacts facts = channel_facts(numbers, false, comm);
+  CHECK(facts.least[0] == 280);
+  CHECK(facts.most[0] == 280 + kSamples - 1);
+  CHECK(facts.count == std::vector<double>{kSamples - 1, 0});
+  CHECK(std::isnan(facts.least[1]));
+  CHECK(facts.least_of_all() == 280);
+  CHECK(facts.most_of_all() == 280 + kSamples - 1);
+}

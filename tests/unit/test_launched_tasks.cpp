@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <sstream>
 
 #include "mpi/launched_tasks.hpp"
 
@@ -87,6 +88,25 @@ TEST_CASE("launched tasks: srun that tells of them by PMI-1 or 2 alone") {
   CHECK_FALSE(told(step(2, 1) + pmi2(2, 0)));                                    // the same, started by srun
   CHECK_FALSE(told(step(2, 1) + pmi2(2, 1) + Environment{{"PMIX_RANK", "1"}}));  // by PMIx, too
   CHECK_FALSE(told(step(2, 1) + pmi2(2, 1) + mpirun(2, 1)));
+}
+
+TEST_CASE("launched tasks: what the text names for tasks that are to work apart makes them so") {
+  for (const Environment& more : {Environment{}, pmi2(4, 3), Environment{{"PMIX_RANK", "3"}},
+                                  pmi2(4, 3) + Environment{{"PMIX_RANK", "3"}}, Environment{{"PMI_FD", "3"}}})
+    for (const bool batch : {false, true}) {
+      const Environment environment = (batch ? kBatch : Environment{}) + step(4, 3) + more;
+      const auto tasks = tasks_of(environment);
+      REQUIRE(tasks);
+      const std::string text = tasks->text("Open MPI v4.1.4"), before = "work apart get ";
+      REQUIRE(text.find(before) != std::string::npos);
+      std::istringstream settings(text.substr(text.find(before) + before.size()));
+      Environment apart = environment;
+      for (std::string word; settings >> word;) {
+        REQUIRE(word.find('=') != std::string::npos);
+        apart[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+      }
+      CHECK_FALSE(tasks_of(apart));
+    }
 }
 
 TEST_CASE("launched tasks: launchers of another MPI") {

@@ -9,6 +9,7 @@
 #include "io/hdf5_names.hpp"
 #include "io/output_file.hpp"
 #include "io/row_reader.hpp"
+#include "io/row_source.hpp"
 #include "io/sample_store.hpp"
 #include "tests/support/linked_files.hpp"
 
@@ -164,16 +165,18 @@ TEST_CASE("links: an output takes the place of no file that a link leads to or t
       {"link", {"run.h5"}},
       {"chain", {"far/run.h5", "far/farther/c.h5"}},
       {"group/virtual", {"far/run.h5", "far/source.h5"}}};
+  const auto inputs = [&](const std::string& target, const std::string& name) {
+    return RowSources({.files = {files.master}, .samples = name, .labels = ""}, nullptr, {name}, {}).all_inputs(target);
+  };
   for (const auto& [name, read] : cases)
     for (const std::string& file : read) {
       CAPTURE(file);
       const std::string target = files.folder.file(file);
-      CHECK(contains(message<ConfigError>([&, &name = name] {
-                       require_output(target, Replace::file, all_inputs(target, {files.master}, {name}));
-                     }),
-                     "is read by this very command"));
+      CHECK(contains(
+          message<ConfigError>([&, &name = name] { require_output(target, Replace::file, inputs(target, name)); }),
+          "is read by this very command"));
       CHECK_THROWS_AS(require_output(target, Replace::file, all_inputs(target, {files.master})), ConfigError);
     }
   const std::string beside = files.folder.file("source.h5");  // not read
-  require_output(beside, Replace::file, all_inputs(beside, {files.master}, {"group/virtual"}));
+  require_output(beside, Replace::file, inputs(beside, "group/virtual"));
 }

@@ -16,6 +16,7 @@
 #include "io/coarsen.hpp"
 #include "io/mask.hpp"
 #include "io/row_reader.hpp"
+#include "io/stored_limit.hpp"
 #include "kernels/random.hpp"
 #include "tests/support/data_files.hpp"
 
@@ -37,10 +38,9 @@ std::vector<Element> some_numbers(Index count, Rng& random) {
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-/// Every number by the rules, in double.
-template <typename Element>
-void check(const Packing& packing, const std::vector<Element>& stored) {
-  using Number = std::conditional_t<std::is_same_v<Element, double>, double, float>;
+/// Every number by the rules, in double, as `Number`.
+template <typename Number, typename Element>
+void check_as(const Packing& packing, const std::vector<Element>& stored) {
   const auto count = static_cast<Index>(stored.size());
   std::vector<Number> unpacked(stored.size());
   packing.unpack(stored.data(), count, unpacked.data());
@@ -59,6 +59,14 @@ void check(const Packing& packing, const std::vector<Element>& stored) {
     packing.unpack(here.data(), count, here.data());
     CHECK(std::memcmp(here.data(), unpacked.data(), here.size() * sizeof(Element)) == 0);
   }
+}
+
+template <typename Element>
+void check(const Packing& packing, const std::vector<Element>& stored) {
+  if (packing.type() == ElementType::float64)
+    check_as<double>(packing, stored);
+  else
+    check_as<float>(packing, stored);
 }
 
 template <typename Element>
@@ -113,6 +121,55 @@ TEST_CASE("packing: numbers of attributes in the array's own type") {
   CHECK(as_stored(static_cast<long double>(Limits::min() + 2), ElementType::int64) ==
         static_cast<long double>(Limits::min() + 2));
   CHECK(as_stored(18446744073709551614.0L, ElementType::uint64) == 18446744073709551614.0L);
+}
+
+TEST_CASE("packing: numbers of attributes as binary16 rounds them") {
+  CHECK(as_stored(-9999, ElementType::float16) == -10000);
+  CHECK(as_stored(0.1L, ElementType::float16) == static_cast<long double>(half_to_float(0x2e66)));
+  CHECK(as_stored(65519, ElementType::float16) == 65504);
+  CHECK(!as_stored(65520, ElementType::float16));
+  CHECK(as_stored(2049, ElementType::float16) == 2048);  // of two, the even one
+  CHECK(as_stored(2051, ElementType::float16) == 2052);
+  CHECK(as_stored(6.1e-8L, ElementType::float16) == static_cast<long double>(half_to_float(1)));  // subnormal
+  CHECK(as_stored(0, ElementType::float16) == 0);
+  for (std::uint32_t bits = 0; bits < 0x7c00; bits += 7) {
+    const auto number = static_cast<long double>(half_to_float(static_cast<std::uint16_t>(bits)));
+    CHECK(as_stored(number, ElementType::float16) == number);
+  }
+}
+
+TEST_CASE("packing: limits in the array's own type") {
+  const auto limit = [](long double number, LimitSide side, ElementType type) {
+    const StoredLimit found = stored_limit(number, side, type);
+    CHECK(!found.none_within);
+    return found.number;
+  };
+  CHECK(limit(9.5L, LimitSide::least, ElementType::int16) == 10);
+  CHECK(limit(9.5L, LimitSide::most, ElementType::int16) == 9);
+  CHECK(limit(-9.5L, LimitSide::least, ElementType::int16) == -9);
+  CHECK(limit(-9.5L, LimitSide::most, ElementType::int16) == -10);
+  CHECK(!limit(-300, LimitSide::least, ElementType::uint8));
+  CHECK(!limit(-32768, LimitSide::least, ElementType::int16));
+  CHECK(!limit(1e300L, LimitSide::most, ElementType::float32));
+  CHECK(limit(0.1L, LimitSide::most, ElementType::float32) == static_cast<long double>(0.1F));
+  CHECK(limit(-9999, LimitSide::least, ElementType::float16) == -10000);
+  CHECK(stored_limit(300, LimitSide::least, ElementType::uint8).none_within);
+  CHECK(stored_limit(-1, LimitSide::most, ElementType::uint8).none_within);
+  CHECK(stored_limit(255.5L, LimitSide::least, ElementType::uint8).none_within);
+  CHECK(!stored_limit(255, LimitSide::least, ElementType::uint8).none_within);
+}
+
+TEST_CASE("packing: whole numbers of which some are missing stay apart") {
+  const Packing packing{.stored = ElementType::int32, .missing = {-1}};
+  CHECK(packing.type() == ElementType::float64);
+  const std::vector<std::int32_t> stored{20230103, 20230104, -1};
+  std::vector<double> numbers(3);
+  packing.unpack(stored.data(), 3, numbers.data());
+  CHECK(numbers[0] == 20230103);
+  CHECK(numbers[1] == 20230104);
+  CHECK(std::isnan(numbers[2]));
+  CHECK(Packing{.stored = ElementType::int16, .missing = {-1}}.type() == ElementType::float32);
+  CHECK(Packing{.stored = ElementType::int32, .scale = 2}.type() == ElementType::float32);
 }
 
 TEST_CASE("packing: in words") {

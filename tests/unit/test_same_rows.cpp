@@ -80,3 +80,15 @@ TEST_CASE("same rows: of one list, those that are also in another, where they ar
         std::vector<RowLocation>{{0, 0, 10}});
   CHECK(rows_also_in({}, {plain(40, kX)}, {all}).empty());
 }
+
+TEST_CASE("same rows: of very many pieces") {
+  constexpr Index kRows = 1 << 18;
+  FileRows one{kRows, {{}, {}}};
+  for (Index row = 0; row < kRows; ++row)  // each in a place of its own, so that the rows of no two are one stretch
+    for (std::size_t name = 0; name < 2; ++name)
+      one.names[name].push_back({row, 1, name == 0 ? kX : kY, 2 * row, {static_cast<Index>(name)}});
+  CHECK(!find_same_rows({one}));
+  FileRows again = one;
+  again.names[0].back().row = again.names[1].back().row = 6;
+  CHECK(find_same_rows({again}) == SameRows{{0, 3, 1}, {0, kRows - 1, 1}});
+}

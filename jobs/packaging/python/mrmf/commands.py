@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 
 from . import program
 from .config import Config
@@ -63,11 +63,7 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
         raise ConfigError("train wants a configuration, or samples and labels")
     where = Path(values.setdefault("run.folder", "runs/first"))
     with _data_of(where, source, labels, axes, overwrite) as data:
-        names = list(source) if isinstance(source, Mapping) else ["samples"]
-        config = init(data, folder=where, samples=names[0], labels="labels", axes=axes)
-        if len(names) > 1:
-            config["data.train.samples"] = names
-        return _train(config, values, ranks, overwrite, progress)
+        return _train(init(data, folder=where, axes=axes), values, ranks, overwrite, progress)
 
 
 def _train(config: Config, values: Dict[str, Any], ranks: int, overwrite: bool, progress: Optional[bool]) -> Run:
@@ -75,7 +71,7 @@ def _train(config: Config, values: Dict[str, Any], ranks: int, overwrite: bool, 
         config[key] = value
     where = Path(config["run.folder"])
     where.parent.mkdir(parents=True, exist_ok=True)
-    shown = Progress(where, progress, overwrite)
+    shown = Progress(where, progress)
     with _written(config) as path:
         try:
             program.run(["train", path, *(["--overwrite"] if overwrite else [])], ranks, shown)

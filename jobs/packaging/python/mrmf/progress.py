@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple, Union
-
-from .errors import DataError
+from typing import Any, Dict, List, Union
 
 
 def epochs_of(folder: Path) -> List[Dict[str, Any]]:
@@ -16,16 +14,7 @@ def epochs_of(folder: Path) -> List[Dict[str, Any]]:
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8")
-    lines = text[:text.rfind("\n") + 1].splitlines()
-    return [read_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
-
-
-def read_json(text: str, place: str) -> Dict[str, Any]:
-    """A record of a run. DataError, with its place, where it is damaged."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise DataError(f"{place}: is no JSON ({error}); copy the run folder again") from error
+    return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines() if line.strip()]
 
 
 def _planned(folder: Path) -> int:
@@ -37,29 +26,16 @@ def _planned(folder: Path) -> int:
         return 0
 
 
-def _state_of(folder: Path) -> Optional[Tuple[int, ...]]:
-    """What tells one state of a run's records from another; None where there are none."""
-    try:
-        state = (folder / "epochs.jsonl").stat()
-    except OSError:
-        return None
-    return state.st_ino, state.st_mtime_ns, state.st_size
-
-
 class Progress:
-    """Shows epochs as they end: a bar by tqdm where that is installed, else a line on a terminal, else nothing.
+    """Shows epochs as they end: a bar by tqdm where that is installed, else a line on a terminal, else nothing."""
 
-    Where a run is to be replaced (``anew``), the records that are there now are not shown.
-    """
-
-    def __init__(self, folder: Path, wanted: Union[bool, None], anew: bool = False):
+    def __init__(self, folder: Path, wanted: Union[bool, None]):
         self._folder, self._shown, self._bar = folder, 0, None
-        self._old = _state_of(folder) if anew else None
         self._wanted = wanted is not False
         self._line = wanted or sys.stderr.isatty()
 
     def __call__(self) -> None:
-        if not self._wanted or (self._old is not None and _state_of(self._folder) == self._old):
+        if not self._wanted:
             return
         epochs = epochs_of(self._folder)
         if len(epochs) <= self._shown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 from . import program
 from .config import Config
 from .errors import ConfigError, DataError, PathLike, called
-from .progress import epochs_of, read_json
+from .progress import epochs_of
 from .writing import write
 
 
@@ -40,8 +41,7 @@ class Run:
         """What the finished run came to (docs/guide/run-folder.md). ConfigError where it is not done."""
         if not self.done:
             raise ConfigError(f"{self.folder}: the run is not done; train again to continue it")
-        path = self.folder / "result.json"
-        return read_json(path.read_text(encoding="utf-8"), str(path))
+        return json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
 
     @property
     def epochs(self) -> List[Dict[str, Any]]:
@@ -62,15 +62,11 @@ class Run:
         """The parameters and running statistics of the model that is used: {"conv1/weight": array, ...}."""
         import h5py
         arrays: Dict[str, np.ndarray] = {}
-        path = self.model_file
-        try:
-            with h5py.File(path, "r") as file:
-                for group in ("parameters", "state"):
-                    if group in file:
-                        file[group].visititems(
-                            lambda name, item: arrays.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read as HDF5 ({error}); copy it again, or train again") from error
+        with h5py.File(self.model_file, "r") as file:
+            for group in ("parameters", "state"):
+                if group in file:
+                    file[group].visititems(
+                        lambda name, item: arrays.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
         return arrays
 
     @property

@@ -1,0 +1,382 @@
+// Coarse copies of whole files.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "io/axis_order.hpp"
+#include "io/channels_first.hpp"
+#include "io/coarse_scales.hpp"
+#include "io/coarsen.hpp"
+#include "io/data_file.hpp"
+#include "io/edit_distance.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_names.hpp"
+#include "io/hdf5_output.hpp"
+#include "io/limits.hpp"
+#include "io/row_reader.hpp"
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index block_bytes = Index{1} << 26;            // of rows that a rank has in memory at once
+constexpr std::size_t most_told = std::size_t{1} << 14;  // bytes that an attribute says of data sets, of 64 KiB
+
+/// A data set that is averaged, which is open only while its rows are read: each of many groups may have one. Channels
+/// before the positions are averaged as so many samples of one channel, one after the other.
+struct Samples {
+  std::string name;
+  std::vector<Index> shape;  ///< rows first
+  ElementType type;
+  bool may_miss, packed;  ///< attributes say what is missing; these or others say that it is packed
+  Index per_row;          ///< such samples in a row
+  Shape fine, coarse;     ///< of one of them
+};
+
+std::string counted(Index count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+/// Whether a data set is one sample.
+bool is_whole(const CoarseCopy& copy) { return copy.rows != RowForm::axis; }
+
+/// The axes of the data sets to average. ConfigError when they do not go with the rest of `copy`.
+AxisOrder order_of(const CoarseCopy& copy) {
+  if (copy.axis_names.empty()) return {copy.axes + 1, copy.axes};
+  const AxisOrder order = parse_axes(is_whole(copy) ? axes_with_rows(copy.axis_names) : copy.axis_names, "--axes");
+  const std::string given = "--axes \"" + copy.axis_names + "\"";
+  if (const int positions = order.axes - (order.channel < 0 ? 0 : 1); positions != copy.axes)
+    throw ConfigError(given + " names " + counted(positions, "position") + ", and --factor has " +
+                      counted(copy.axes, "number") + "; give --factor a number per position");
+  if (order.channel > 0 && order.moves())
+    throw ConfigError(given + ": channels lie between positions; store the data set with them first or last, such as " +
+                      "numpy.moveaxis(x, " + std::to_string(order.channel + 1) + ", -1)");
+  if (order.axes == 1 && copy.samples.empty())
+    throw ConfigError(given + " fits labels of shape (n, outputs), too; name the data sets to average with --samples");
+  return order;
+}
+
+/// The shape of a data set without the axis that stands for its single row.
+std::vector<Index> stored(std::vector<Index> shape, const CoarseCopy& copy) {
+  if (is_whole(copy)) shape.erase(shape.begin());
+  return shape;
+}
+
+/// The shape of the data set in the copy.
+std::vector<Index> averaged(std::vector<Index> shape, const AxisOrder& order, const CoarseCopy& copy) {
+  auto factor = copy.factor.end() - copy.axes;
+  for (int axis = 0; axis < order.axes; ++axis)
+    if (axis != order.channel) shape[static_cast<std::size_t>(axis + 1)] /= *factor++;
+  return stored(std::move(shape), copy);
+}
+
+std::string list(const std::vector<Index>& values) {
+  std::string text;
+  for (const Index value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return result + "\"";
+}
+
+/// Integers of other sizes than a detector's 16 bits may well be classes, whose means mean nothing.
+bool may_be_classes(ElementType type) {
+  return type != ElementType::float16 && type != ElementType::int16 && type != ElementType::uint16 &&
+         type != ElementType::float32 && type != ElementType::float64;
+}
+
+/// The data sets asked for have as many axes.
+void require_axes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source) {
+  if (copy.rows == RowForm::groups) return;  // they are names within the groups
+  const Index counted_axes = is_whole(copy) ? 0 : 1;
+  for (const std::string& name : copy.samples) {
+    const auto axes = std::ssize(source.info(name).shape);  // throws when there is no such data set
+    if (axes == order.axes + counted_axes) continue;
+    if (copy.axis_names.empty())
+      throw ConfigError(copy.source + ": the samples of '" + name + "' have " +
+                        std::to_string(axes - 1 - counted_axes) + " axes; give --factor as many numbers");
+    throw ConfigError(copy.source + ": data set '" + name + "' has " + std::to_string(axes) + " axes, and --axes \"" +
+                      copy.axis_names + "\" names " + std::to_string(order.axes + counted_axes) +
+                      "; name every axis of the data set");
+  }
+}
+
+/// Names of data sets within the groups, one level and more above them.
+std::vector<std::string> names_in_groups(const FileNames& names) {
+  std::set<std::string> within;
+  for (const std::string& name : names.datasets)
+    for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
+      within.insert(name.substr(slash + 1));
+  return {within.begin(), within.end()};
+}
+
+/// With RowForm::groups, names that no group has would be left out without a word.
+void require_in_groups(const CoarseCopy& copy, const FileNames& names) {
+  if (copy.rows != RowForm::groups) return;
+  for (const std::string& name : copy.samples) {
+    if (std::ranges::any_of(names.datasets, [&](const std::string& one) { return one.ends_with("/" + name); }))
+      continue;
+    const std::vector<std::string> there = names_in_groups(names);
+    const std::string meant = nearest(name, there);
+    throw ConfigError(copy.source + ": no group has a data set '" + name + "', which --samples names; " +
+                      (there.empty() ? "no group has any" : "groups have " + list_near(name, there)) +
+                      (meant.empty() ? "" : "; do you mean '" + meant + "'?"));
+  }
+}
+
+std::string none_fits(const CoarseCopy& copy, const AxisOrder& order) {
+  if (!copy.axis_names.empty())
+    return "no data set has " + std::to_string(order.axes + 1) + " axes, as --axes \"" + copy.axis_names +
+           "\" names; name every axis of the data sets to average";
+  return "no data set has samples of " + std::to_string(copy.axes) + (copy.axes == 1 ? " axis" : " axes") +
+         " and channels; give --factor a number per axis, and --axes if there is no axis of channels";
+}
+
+/// The data sets to average: those asked for, or those with the right number of axes. `others` gets the rest.
+std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                const FileNames& names, std::vector<std::string>& others) {
+  std::vector<std::string> chosen;
+  std::string unreadable;
+  require_axes(copy, order, source);
+  require_in_groups(copy, names);
+  std::set<std::string> asked;  // by their first names
+  for (const std::string& name : copy.samples)
+    if (copy.rows != RowForm::groups) asked.insert(first_name(names, copy.source, name));
+  const auto is_asked = [&](const std::string& name) {
+    if (copy.rows != RowForm::groups) return asked.contains(name);
+    return std::ranges::any_of(copy.samples, [&](const std::string& one) { return name.ends_with("/" + one); });
+  };
+  for (const std::string& name : names.datasets) {
+    const DatasetInfo info = source.info(name);
+    const bool shaped = std::ssize(info.shape) == order.axes + (is_whole(copy) ? 0 : 1);
+    const bool fits = shaped && !info.scale && !may_be_classes(info.whole ? info.stored : info.type);
+    if (shaped && !fits && !info.scale) unreadable = name;
+    const bool wanted = copy.samples.empty() ? fits : shaped && is_asked(name);
+    (wanted ? chosen : others).push_back(name);
+  }
+  if (chosen.empty() && !unreadable.empty() && source.info(unreadable).type != ElementType::other)
+    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
+                      " elements, which may be classes; if they are to be averaged, name them with --samples");
+  if (chosen.empty() && !unreadable.empty())
+    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
+                      " elements; " + readable_types());
+  if (chosen.empty()) throw ConfigError(copy.source + ": " + none_fits(copy, order));
+  return chosen;
+}
+
+void require_samples(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
+  if (shape.empty() || std::find(shape.begin() + 1, shape.end(), 0) != shape.end())
+    throw DataError(path + ": data set '" + name + "' has shape " + shape_text(shape) + ", which holds nothing");
+}
+
+/// Without names of the axes, channels that come first would be averaged, and positions taken for channels.
+void refuse_channels_first(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
+  if (!looks_channels_first(sample_shape(shape))) return;
+  const std::string names[] = {"x", "y x", "z y x"};
+  const std::string& positions = names[shape.size() - 3];
+  throw ConfigError(path + ": data set '" + name + "' of shape " + shape_text(shape) +
+                    " looks channels first, and its last axis would be taken for channels; give --axes \"n c " +
+                    positions + "\", or --axes \"n " + positions + " c\" if the last axis is of channels");
+}
+
+RowReader open_samples(const CoarseCopy& copy, const std::shared_ptr<const DataFile>& file, const std::string& name) {
+  return {file, name, {.whole = is_whole(copy), .packing = copy.packing}};
+}
+
+Samples inspect_samples(const CoarseCopy& copy, const AxisOrder& order, const RowReader& reader,
+                        const std::string& name) {
+  require_samples(copy.source, name, reader.shape());
+  if (copy.axis_names.empty()) refuse_channels_first(copy.source, name, reader.shape());
+  Shape fine = sample_shape(channels_last(reader.shape(), order, copy.source + ": data set '" + name + "'"));
+  Shape coarse = coarse_shape(fine, copy.factor);
+  const Index per_row = order.moves() ? fine.channels : 1;
+  if (order.moves()) fine.channels = coarse.channels = 1;
+  const Packing& packing = reader.packing();
+  return {name,    reader.shape(), reader.type(), packing.declared, packing.declared || packing.scaled(),
+          per_row, fine,           coarse};
+}
+
+std::string provenance(const CoarseCopy& copy, const Hdf5File& source, const std::vector<Samples>& all) {
+  std::error_code unknown;
+  const auto bytes = std::filesystem::file_size(copy.source, unknown);
+  std::ostringstream text;
+  text << "{\"program\": " << quoted(copy.program)
+       << ", \"source\": " << quoted(std::filesystem::path(copy.source).filename().string())
+       << ", \"source_bytes\": " << bytes
+       << ", \"factor\": " << list({copy.factor.end() - copy.axes, copy.factor.end()});
+  if (!copy.axis_names.empty()) text << ", \"axes\": " << quoted(copy.axis_names);
+  text << ", \"rounded\": " << (copy.type == ElementType::uint16 ? "true" : "false") << ", \"samples\": {";
+  std::size_t told = 0;
+  std::string samples;
+  for (; told < all.size() && samples.size() < most_told; ++told)
+    samples += (told == 0 ? "" : ", ") + quoted(all[told].name) +
+               ": {\"source_shape\": " + list(stored(all[told].shape, copy)) +
+               ", \"source_type\": " + quoted(to_string(all[told].type)) + "}";
+  text << samples << "}";
+  if (told < all.size()) text << ", \"further_samples\": " << (all.size() - told);
+  if (const std::string before = source.read_attribute("coarsened"); !before.empty())
+    text << ", \"source_coarsened\": " << before;
+  text << "}";
+  return text.str();
+}
+
+std::vector<std::uint16_t> rounded(ConstSpan means, const RowReader& reader, Index first, Index per_row) {
+  std::vector<std::uint16_t> result(means.size());
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    const float value = std::nearbyint(means[i]);
+    if (!(value >= 0 && value <= 65535))
+      throw DataError(reader.where() + ", row " + std::to_string(first + static_cast<Index>(i) / per_row) +
+                      " has a mean of " + std::to_string(means[i]) + ", which uint16 cannot hold; use --type float32");
+    result[i] = static_cast<std::uint16_t>(value);
+  }
+  return result;
+}
+
+/// This rank's rows of one data set.
+void copy_rows(const CoarseCopy& copy, const Samples& samples, const RowReader& reader, Range rows,
+               Hdf5Output& target) {
+  const Index step = std::max<Index>(1, block_bytes / reader.row_bytes());
+  const Index fine_width = samples.per_row * samples.fine.per_sample();  // elements of a row
+  const Index width = samples.per_row * samples.coarse.per_sample();
+  const Index lines = samples.per_row * samples.coarse.spatial[0] * samples.coarse.spatial[1];
+  std::vector<std::byte> fine;
+  std::vector<float> means;
+  for (Index done = 0; done < rows.count; done += step) {
+    const Range part{rows.first + done, std::min(step, rows.count - done)};
+    fine.resize(static_cast<std::size_t>(part.count * reader.row_bytes()));
+    reader.read(part.first, part.count, fine.data());
+    const StoredSamples stored{samples.type, samples.fine, fine.data()};
+    const Index elements = part.count * fine_width;
+    const auto first_bad = samples.may_miss ? first_infinite : first_beyond_float32;
+    if (const Index bad = first_bad(stored.type, fine.data(), elements); bad < elements) {
+      const double value = number_at(stored.type, fine.data(), bad);
+      const Index row = part.first + bad / fine_width;
+      throw DataError(copy.source + ": data set '" + samples.name + "', row " + std::to_string(row) + " holds " +
+                      not_finite_reason(value) +
+                      (std::isfinite(value)
+                           ? "; store the numbers in other units, or their logarithm"
+                           : ", of which there is no mean; remove or repair that sample, give the data set the "
+                             "attribute _FillValue = NaN if NaN says that a number is missing, or train on the "
+                             "original at this factor with data.not_finite = \"skip\""));
+    }
+    means.resize(static_cast<std::size_t>(part.count * width));
+#pragma omp parallel for schedule(static)
+    for (Index line = 0; line < part.count * lines; ++line)
+      coarsen_lines(stored, copy.factor, {line, 1}, means.data() + line * (width / lines));
+    if (copy.type == ElementType::uint16)
+      target.write_rows(samples.name, part.first, rounded(means, reader, part.first, width));
+    else
+      target.write_rows(samples.name, part.first, means);
+  }
+}
+
+/// What is copied, as every rank sees it.
+struct Contents {
+  FileNames names;
+  std::vector<Samples> samples;
+  std::vector<CoarseScale> scales;
+  std::vector<std::string> others;
+};
+
+Contents contents_of(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                     const std::shared_ptr<const DataFile>& file, CoarseFile& made) {
+  Contents found;
+  found.names = names_of(copy.source);
+  made.samples = choose(copy, order, source, found.names, found.others);
+  for (const std::string& name : made.samples) {
+    const RowReader reader = open_samples(copy, file, name);
+    if (copy.missing == MissingRule::refuse) reader.require_written();
+    found.samples.push_back(inspect_samples(copy, order, reader, name));
+    made.count += reader.shape().front();
+  }
+  found.scales = averaged_scales(copy, order, source, found.names, made, found.others);
+  return found;
+}
+
+/// Some at a time, which are open together.
+void require_same_samples(const CoarseCopy& copy, const std::vector<std::string>& names, Comm& world) {
+  constexpr std::size_t most = 64;
+  for (std::size_t first = 0; first < names.size(); first += most) {
+    const auto begin = names.begin() + static_cast<std::ptrdiff_t>(first);
+    DatasetSpec some;
+    some.files = {copy.source};
+    some.missing = MissingRule::fill;
+    some.packing = copy.packing;
+    some.name_samples({begin, begin + static_cast<std::ptrdiff_t>(std::min(most, names.size() - first))});
+    require_same_data(some, nullptr, world);
+  }
+}
+
+/// This rank's rows of all data sets.
+void copy_samples(const CoarseCopy& copy, const std::vector<Samples>& all, const std::shared_ptr<const DataFile>& file,
+                  const Comm& world, Hdf5Output& target) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Range rows = piece(all[i].shape.front(), world.rank(), world.size());
+    if (is_whole(copy)) rows = {0, static_cast<int>(i) % world.size() == world.rank() ? 1 : 0};
+    if (rows.count > 0) copy_rows(copy, all[i], open_samples(copy, file, all[i].name), rows, target);
+  }
+}
+
+/// The attributes of all that is averaged.
+void copy_attributes(const CoarseCopy& copy, const Contents& contents, Hdf5Output& target) {
+  std::vector<std::string> packed, plain;
+  for (const CoarseScale& scale : contents.scales) packed.push_back(scale.name);
+  for (const Samples& samples : contents.samples) {
+    (samples.packed ? packed : plain).push_back(samples.name);
+    if (samples.may_miss && copy.type == ElementType::float32) target.mark_missing(samples.name);
+  }
+  target.copy_attributes(copy.source, packed, true);
+  target.copy_attributes(copy.source, plain);
+}
+
+}  // namespace
+
+CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
+  const AxisOrder order = order_of(copy);
+  const Hdf5File source = Hdf5File::open(copy.source, world, copy.packing);
+  std::shared_ptr<const DataFile> file;
+  Contents contents;
+  CoarseFile made;
+  collective_try(world, [&] {
+    file = std::make_shared<const DataFile>(copy.source);
+    contents = contents_of(copy, order, source, file, made);
+  });
+  require_same_samples(copy, made.samples, world);
+  Hdf5Output target(copy.target, copy.replace, world);
+  for (const Samples& samples : contents.samples)
+    target.create_dataset(samples.name, averaged(samples.shape, order, copy), copy.type);
+  for (const CoarseScale& scale : contents.scales)
+    target.create_dataset(scale.name, {std::ssize(scale.means)}, ElementType::float64);
+  target.write_attribute("coarsened", provenance(copy, source, contents.samples));
+  collective_try(world, [&] {
+    copy_samples(copy, contents.samples, file, world, target);
+    for (const CoarseScale& scale : contents.scales)
+      if (world.root()) target.write_rows(scale.name, 0, std::as_bytes(std::span(scale.means)));
+  });
+  target.copy_datasets(copy.source, contents.others);
+  target.copy_attributes(copy.source, {"/"});
+  copy_attributes(copy, contents, target);
+  target.copy_names(copy.source, contents.names);
+  for (const std::string& text : target.left_out()) made.notes.push_back("not in the copy: " + text);
+  target.commit();
+  // The root's answer counts: on network file systems, other ranks may not see the new file yet.
+  collective_try(world, [&] {
+    if (world.root()) made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));
+  });
+  world.broadcast(std::span(&made.bytes, 1), 0);
+  return made;
+}
+
+}  // namespace mrmf
