@@ -35,7 +35,8 @@ class BiasBeforeNorm(support.MrmfTest):
 
     def trained(self, folder, *more, ranks=0):
         """Model file and predictions of a run."""
-        self.mrmf("train", "config.toml", "--set", f"run.folder={folder}", *more, ranks=ranks)
+        self.mrmf("train", "config.toml", "--set", f"run.folder={folder}", "--set", "run.device=cpu", *more,
+                  ranks=ranks)
         self.mrmf("predict", f"{folder}/checkpoints/final.h5", "--output", f"{folder}.h5")
         return self.path(f"{folder}/checkpoints/final.h5"), self.path(f"{folder}.h5")
 
