@@ -138,9 +138,9 @@ load() {
   config=$(dirname "$experiment")/$config
 }
 
-# shellcheck source=submit/checks.sh
+# shellcheck source=submission/checks.sh
 source "$jobs/submission/checks.sh"
-# shellcheck source=submit/write.sh
+# shellcheck source=submission/write.sh
 source "$jobs/submission/write.sh"
 
 dry_run=0 words=() given_overrides=() given_sbatch=()

@@ -1,6 +1,6 @@
 // What a backend provides: memory, steps, and the operations of kernels/operations.hpp.
 //
-// Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/onednn (the
+// Implemented by kernels/reference (naive loops, double accumulation: the oracle of every test), kernels/cpu (the
 // CPU default) and kernels/cuda, chosen at run time. Layers call these and nothing else.
 //
 // Conventions, for every function here:

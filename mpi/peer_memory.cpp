@@ -18,7 +18,7 @@
 namespace mrmf {
 namespace {
 
-// The name of a file without a place is random (kernels/host/shared_arena.hpp). So it also tells whether a process of
+// The name of a file without a place is random (kernels/cpu/arena.hpp). So it also tells whether a process of
 // this number is the one that was meant: another node or container has others.
 std::string file_behind(const std::string& link) {
   std::array<char, 256> name{};

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154
 # Shared by the tests that run a program in an empty chroot of the machine: set `name` (of the test, for its messages) and
 # `node` (the folder that is the chroot) and source this. Finds Debian's own python3: $python, $python_home.
 python=$(readlink -f "$(PATH=/usr/bin:$PATH command -v python3)")  # where there are several

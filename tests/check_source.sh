@@ -8,16 +8,17 @@ rule() {  # title, pattern, paths... : no line may match
   hits=$(grep -nE --include='*.cpp' --include='*.hpp' --include='*.inl' --include='*.cu' --include='*.cuh' -r "$pattern" "$@" 2>/dev/null)
   if [ -n "$hits" ]; then echo "RULE: $title"; echo "$hits"; failed=1; fi
 }
-rule "dnnl only under kernels/onednn"          '#include <(oneapi/dnnl/)?dnnl'   src layers io mpi kernels/reference kernels/*.?pp
-rule "CUDA only under kernels/cuda, mpi/nccl*" '#include <(cuda|cudnn|cublas|nccl)' src layers io kernels/reference kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
-rule "src sees of the CUDA module its entrance" '#include "kernels/cuda/[^m]'    src layers io kernels/reference kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
+rule "dnnl only under kernels/onednn"          '#include <(oneapi/dnnl/)?dnnl'   src layers io mpi kernels/reference kernels/cpu kernels/*.?pp
+rule "of kernels/onednn others see its operations" '#include "kernels/onednn/[^o]' src layers io mpi kernels/reference kernels/cpu kernels/*.?pp
+rule "CUDA only under kernels/cuda, mpi/nccl*" '#include <(cuda|cudnn|cublas|nccl)' src layers io kernels/reference kernels/cpu kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
+rule "src sees of the CUDA module its entrance" '#include "kernels/cuda/[^m]'    src layers io kernels/reference kernels/cpu kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
 rule "mpi.h only under mpi and io"             '#include <mpi\.h>'               src layers kernels
 rule "hdf5.h only under io"                    '#include <hdf5'                  src layers kernels mpi
 rule "kernels include kernels only"            '#include "(layers|src|io|mpi)/'  kernels
 rule "layers include kernels and layers only"  '#include "(src|io|mpi)/'         layers
 rule "mpi includes plain kernel headers only" '#include "(layers|src|io)/'      mpi
 rule "io includes mpi and kernels only"        '#include "(layers|src)/'         io
-rule "mpi and io use plain kernel headers only" '#include "kernels/(backend|formulas|geometry|arena|reference|onednn)' mpi io
+rule "mpi and io use plain kernel headers only" '#include "kernels/(backend|formulas|geometry|arena|reference|cpu|onednn)' mpi io
 rule "ONNX only in src/export/onnx_graph.cpp"  '#include <(onnx|google)/'       layers io mpi kernels src/[a-df-z]* src/export/[a-np-z]* src/export/*.hpp src/export/onnx.cpp src/export/onnx_layers.cpp
 rule "exit only in main"                       '(^|[^.[:alnum:]_])(std::)?(exit|_exit|quick_exit)\(' layers io mpi kernels src/[a-ln-z]* src/method
 rule "no printing outside src"                 'std::c(out|err)|printf\('        layers io mpi kernels

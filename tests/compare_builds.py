@@ -30,7 +30,7 @@ NETWORKS = {"neuron": ("jobs/experiments/neuron/workstation.toml", "[[2],[1]]", 
 def call(words, folder, ranks=1):
     mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks > 1 else []
     done = subprocess.run([*mpirun, *map(str, words)], cwd=folder, capture_output=True, text=True, check=False,
-                          env=dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                          env=dict({"MRMF_CPU_KERNELS": "fixed"} | os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
                                    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"))
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")

@@ -1,8 +1,8 @@
-#include "kernels/onednn/best_times.hpp"
-
+// Times that oneDNN itself reaches for one layer on this machine: the yardstick of `mrmf bench layers`.
 #include <algorithm>
 #include <chrono>
 
+#include "kernels/onednn/operations.hpp"
 #include "kernels/onednn/primitives.hpp"
 
 namespace mrmf::onednn {

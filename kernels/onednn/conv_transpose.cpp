@@ -1,6 +1,5 @@
-// Transposed convolutions. Where windows neither overlap nor leave gaps, each position of x makes a patch of y of its
-// own: a product of matrices, whose rows are then put where the patches lie. Any other is a convolution's data
-// gradient.
+// Transposed convolutions whose windows neither overlap nor leave gaps: each position of x makes a patch of y of its
+// own, a product of matrices, whose rows are then put where the patches lie.
 #include <dnnl.h>
 #include <omp.h>
 
@@ -8,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/host/conv_transpose.hpp"
-#include "kernels/onednn/backend.hpp"
-#include "kernels/onednn/instruction_set.hpp"
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/onednn/operations.hpp"
 
 namespace mrmf::onednn {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 class Patches {
  public:
   Patches(const ConvGeometry& g, Index positions)
-      : kernel_(g.kernel), of_(g.out()), channels_(g.in_channels), rows_(make_arena(positions * width())) {}
+      : kernel_(g.kernel), of_(g.out()), channels_(g.in_channels), rows_(cpu::make_arena(positions * width())) {}
 
   Index width() const { return product(kernel_) * channels_; }
   float* data() { return rows_.span().data(); }
@@ -50,7 +49,7 @@ class Patches {
   /// body(the patch's taps along the last axis, the first of their positions in y) for each such line of each patch.
   template <class Body>
   void for_lines(Index first, Index last, const Body& body) {
-    vectorised([&] {
+    cpu::vectorised([&] {
       float* row = data();
       for (Index p = first; p < last; ++p) {
         const Index k = p % of_[2], j = p / of_[2] % of_[1], i = p / (of_[2] * of_[1]);  // i: over all samples
@@ -143,7 +142,7 @@ class PatchConvTranspose final : public WeightedOp {
     std::vector<double> db;
     bool begun = false;  // it has a part of the gradients
     Thread(const ConvGeometry& g, Index positions, Index weights)
-        : patches(g, positions), dw(make_arena(weights)), db(static_cast<std::size_t>(g.in_channels)) {}
+        : patches(g, positions), dw(cpu::make_arena(weights)), db(static_cast<std::size_t>(g.in_channels)) {}
   };
 
   /// body(first, last, thread): positions of x, counted over all samples; false: it could not be done.
@@ -175,9 +174,9 @@ bool tiles(const ConvGeometry& g) {
 
 }  // namespace
 
-std::unique_ptr<WeightedOp> OnednnBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
-  if (tiles(geometry)) return std::make_unique<PatchConvTranspose>(geometry);
-  return make_host_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
+std::unique_ptr<WeightedOp> make_patch_conv_transpose(const ConvGeometry& geometry) {
+  if (!tiles(geometry)) return nullptr;
+  return std::make_unique<PatchConvTranspose>(geometry);
 }
 
 }  // namespace mrmf::onednn

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <string>
 
-namespace mrmf::onednn {
+#include "kernels/onednn/operations.hpp"
 
+namespace mrmf::onednn {
 namespace {
 
 // oneDNN 2.6.3's weight gradients of convolutions with one tap and strides write behind their scratchpad where there
@@ -19,6 +20,13 @@ dnnl::convolution_backward_weights::primitive_desc sound(dnnl::convolution_backw
 }
 
 }  // namespace
+
+std::string version() {
+  const dnnl_version_t* v = dnnl_version();
+  return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
+std::shared_ptr<const Context> make_context(int threads) { return std::make_shared<const Context>(threads); }
 
 ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
   std::size_t first = 0;

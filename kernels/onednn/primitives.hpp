@@ -17,14 +17,16 @@
 #include <vector>
 
 #include "kernels/check.hpp"
-#include "kernels/host/threads.hpp"
-#include "kernels/onednn/backend.hpp"
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/threads.hpp"
 
 namespace mrmf::onednn {
 
 using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 using Desc = dnnl::memory::desc;
+using cpu::make_arena;
+using cpu::ThreadScope;
 
 inline Desc f32(const Dims& dims, Tag tag) { return {dims, dnnl::memory::data_type::f32, tag}; }
 
@@ -83,7 +85,7 @@ class Bound {
   }
   /// Takes the addresses in the order of the constructor's arguments.
   void operator()(const Context& context, std::span<const float* const> addresses) {
-    MRMF_CHECK(omp_get_max_threads() == threads_ && granted_threads(threads_) == threads_,
+    MRMF_CHECK(omp_get_max_threads() == threads_ && cpu::granted_threads(threads_) == threads_,
                "a primitive made for " + std::to_string(threads_) + " threads would run with other ones");
     std::size_t i = 0;
     for (const float* address : addresses)  // the library has no const handles; inputs are only read

@@ -1,8 +1,6 @@
 // Below AVX-512 oneDNN's weight gradients go row by row: each adds its share to all weights, which then pass through
 // the caches once for every row. Where a row has few positions that takes most of the time. Here every tap of the
 // kernel has a matrix product of its own over all rows, and writes its weights once. Taps on padding cost nothing.
-#include "kernels/onednn/tap_gradients.hpp"
-
 #include <omp.h>
 
 #include <algorithm>
@@ -11,19 +9,22 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/host/threads.hpp"
-#include "kernels/onednn/backend.hpp"
-#include "kernels/onednn/instruction_set.hpp"
-#include "kernels/onednn/taps.hpp"
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/taps.hpp"
+#include "kernels/cpu/threads.hpp"
+#include "kernels/onednn/operations.hpp"
 
 namespace mrmf::onednn {
 namespace {
+
+using cpu::Tap;
+using cpu::TapPair;
 
 class TapGradients final : public WeightedOp {
  public:
   TapGradients(const ConvGeometry& g, Index max_rows, int threads, std::unique_ptr<WeightedOp> conv)
       : conv_(std::move(conv)),
-        taps_(taps_of(g)),
+        taps_(cpu::taps_of(g)),
         threads_(threads),
         in_(g.in_channels),
         out_(g.out_channels),
@@ -47,7 +48,7 @@ class TapGradients final : public WeightedOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     allocate();
     const Index taps = std::ssize(taps_), pieces = (out_ + kPiece - 1) / kPiece;
-    const ThreadScope scope(threads_);
+    const cpu::ThreadScope scope(threads_);
     std::atomic<dnnl_status_t> status = dnnl_success;
 #pragma omp parallel
     {
@@ -85,7 +86,7 @@ class TapGradients final : public WeightedOp {
   };
 
   void allocate() {
-    while (std::ssize(gathered_) < threads_) gathered_.push_back(make_arena(gathered_floats_));
+    while (std::ssize(gathered_) < threads_) gathered_.push_back(cpu::make_arena(gathered_floats_));
   }
 
   dnnl_status_t gradient_of(const Tap& tap, const Slice& channels, const Tensors& t, Span dw, float* gathered) const {
@@ -139,8 +140,6 @@ class TapGradients final : public WeightedOp {
 
 std::unique_ptr<WeightedOp> with_tap_gradients(std::unique_ptr<WeightedOp> conv, const ConvGeometry& geometry,
                                                Index max_rows, int threads) {
-  const bool few = product(geometry.out()) <= geometry.out_channels;
-  if (instruction_set() == InstructionSet::avx512 || !few) return conv;
   return std::make_unique<TapGradients>(geometry, max_rows, threads, std::move(conv));
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "kernels/backend.hpp"
-#include "kernels/host/shared_arena.hpp"
+#include "kernels/cpu/arena.hpp"
 
 namespace mrmf::reference {
 
@@ -16,7 +16,7 @@ class ReferenceBackend final : public Backend {
   std::string name() const override { return "reference"; }
   std::string description() const override { return "reference: naive loops, double accumulation, one thread"; }
   Arena allocate(Index count) override;
-  Arena allocate_shared(Index count) override { return host::allocate_shared(*this, count); }
+  Arena allocate_shared(Index count) override { return cpu::allocate_shared(*this, count); }
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
 };
 

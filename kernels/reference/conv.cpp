@@ -1,7 +1,7 @@
 // Convolution, transposed convolution, and convolution with max pooling and ReLU.
 #include <vector>
 
-#include "kernels/host/conv_transpose.hpp"
+#include "kernels/cpu/conv_transpose.hpp"
 #include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
@@ -97,7 +97,7 @@ std::unique_ptr<WeightedOp> ReferenceBackend::conv(const ConvGeometry& geometry,
 }
 
 std::unique_ptr<WeightedOp> ReferenceBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
-  return make_host_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
+  return cpu::make_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
 }
 
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/host/norm_conv.hpp"
+#include "kernels/cpu/norm_conv.hpp"
 #include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {
@@ -253,7 +253,7 @@ std::unique_ptr<NormOp> ReferenceBackend::norm_relu_pool(const NormReluPool& set
 
 std::unique_ptr<NormConvOp> ReferenceBackend::norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
                                                         Index max_rows) {
-  return make_host_norm_conv({norm(settings, max_rows), conv(geometry, max_rows)}, geometry);
+  return cpu::make_norm_conv({norm(settings, max_rows), conv(geometry, max_rows)}, geometry);
 }
 
 }  // namespace mrmf::reference

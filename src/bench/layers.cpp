@@ -3,12 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <ostream>
+#include <set>
 
-#include "kernels/onednn/best_times.hpp"
+#include "kernels/cpu/kernel_choice.hpp"
+#include "kernels/onednn/operations.hpp"
 #include "layers/geometry.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/timed_steps.hpp"
@@ -69,6 +72,28 @@ std::string unit_line(const Network& network, const std::vector<LayerSpec>& spec
   }
   return fmt::format("{:<20}{:>9}{:>15}{:>10.2f}{:>10.2f}{:>9}{:>9}\n", name, best_forward, best_backward,
                      1e3 * forward, 1e3 * backward, share, rate);
+}
+
+/// "conv 16 to 32 channels, 3x3x3 on 32x32x32": which kernels it has, and what they gain.
+std::string choice_line(const cpu::ConvProblem& problem, const cpu::KernelChoice& choice) {
+  const ConvGeometry& g = problem.geometry;
+  constexpr std::array<const char*, 3> kinds{"conv", "batch_norm+conv", "conv+max_pool+relu"};
+  const std::string gain =
+      choice.chosen > 0 ? fmt::format("{:6.2f} times as fast as usual", choice.fixed / choice.chosen) : "  none others";
+  const auto sizes = [](const Extent& extent) { return fmt::format("{}", fmt::join(extent, "x")); };
+  return fmt::format("{:<20}{:>4} to {:<4}{:>8} on {:<14}{:<26}{}\n", kinds.at(static_cast<std::size_t>(problem.kind)),
+                     g.in_channels, g.out_channels, sizes(g.kernel), sizes(g.in), choice.kernels, gain);
+}
+
+std::string choice_lines(Backend& backend) {
+  cpu::KernelChoices* const choices = cpu::kernel_choices(backend);
+  if (choices == nullptr) return "convolutions have the usual kernels\n";
+  std::string lines = "kernels of convolutions, by their times (of three names: forward, data and weight gradient):\n";
+  const std::set<std::string> asked = choices->asked();
+  for (const std::string& text : asked)
+    if (const auto problem = cpu::ConvProblem::parse(text))
+      if (const cpu::KernelChoice* choice = choices->find(*problem)) lines += choice_line(*problem, *choice);
+  return lines;
 }
 
 struct Times {
@@ -179,6 +204,7 @@ void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream&
   out << fmt::format("sum, ours of the whole step              {:8.1f} ms  ({:.0f} samples/s)\n", 1e3 * sums.ours,
                      settings.batch / sums.ours);
   out << fmt::format("whole step / oneDNN's sum                {:8.2f}\n", sums.ours / sums.best);
+  out << choice_lines(backend);
   const nlohmann::ordered_json json{{"layers", sums.layers},
                                     {"loss_us", 1e6 * loss},
                                     {"update_us", 1e6 * update},

@@ -18,6 +18,7 @@
 #include "src/planner/rank_grid_search.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
+#include "src/training/kernel_choices.hpp"
 #include "src/training/trainer.hpp"
 
 namespace mrmf {
@@ -132,6 +133,7 @@ ScalingPoint measure(const Config& config, Comm& team) {
   RunLog silent;
   const RunContext ctx{
       .backend = *backend, .team = team, .data = data, .log = silent, .grids = grids ? &*grids : nullptr};
+  choose_kernels(plan, config, ctx);
   ModelState model_state = make_model_state(plan, config, ctx, phase.resolution, phase.seed);
   Trainer trainer(ctx, config.training);
   trainer.autotune(config, plan, phase);

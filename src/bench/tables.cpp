@@ -23,6 +23,7 @@
 #include "src/planner/rank_grid_search.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/data_parallel.hpp"
+#include "src/training/kernel_choices.hpp"
 
 namespace mrmf {
 namespace {
@@ -122,6 +123,7 @@ class Measurement {
 
   /// What was run, for people.
   std::string run(const Job& job) {
+    choose_kernels(backend_, {job.model}, world_);  // predictions are of runs that do the same
     TimedSteps steps(backend_, job.model, job.optimizer, job.loss);
     const int timed = run_steps(steps);
     const Model& model = steps.model();

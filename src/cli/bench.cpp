@@ -19,6 +19,7 @@
 #include "src/config/presets.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
+#include "src/training/kernel_choices.hpp"
 
 namespace mrmf {
 namespace {
@@ -116,6 +117,9 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
   if (backend->immediate())
     if (const std::string wrong = too_little_memory(*backend, options.settings); !wrong.empty())
       throw ConfigError(wrong);
+  ModelSettings model;
+  model.network = {options.settings.sample, options.settings.batch, preset_layers(options.settings.preset), ""};
+  for (const std::string& line : choose_kernels(*backend, {model}, world)) std::cout << line << '\n';
   if (what == Benchmark::training)
     bench_training(*backend, options.settings, std::cout);
   else if (backend->immediate())

@@ -220,7 +220,8 @@ void add_run(Keys& keys) {
       "seconds that a rank waits for the others in training before it ends the run; while a rank is stopped "
       "(suspended), they do not count");
   add(keys, "run.plans", MRMF_FIELD(run.plans), {},
-      "GPU: file that keeps the fastest convolution plans; mrmf/plans.json in the user's cache folder unless set");
+      "file that keeps the fastest ways of convolutions; in the user's cache folder mrmf/plans.json (GPU) or "
+      "mrmf/kernels.txt (CPU) unless set");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "src/method/teams.hpp"
 #include "src/run/start_model.hpp"
 #include "src/system/timer.hpp"
+#include "src/training/kernel_choices.hpp"
 #include "src/training/trainer.hpp"
 
 namespace mrmf {
@@ -77,6 +78,7 @@ Next train_stage(const RunContext& ctx, const Plan& plan, const Config& config, 
 // dense one takes over the coarse one's bottom layers. The fused model is the coarse model of the next, finer stage;
 // the last one is finetuned.
 Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& ctx) {
+  choose_kernels(plan, config, ctx);
   const Timer start;
   const std::size_t begin = ctx.saving ? ctx.saving->checkpoints.stages_behind() : 0;
   std::vector<PhaseRecord> done = earlier_records(ctx, begin);

@@ -268,7 +268,8 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   const RunStart is{config_, samples_, ranks_, data_};
   require_continuable(was, is, epochs_, contents_);
   data_line_ = data_news(was, is);
-  automatic_ = automatic_ || json.value("automatic", false);  // earlier versions did not save it
+  automatic_ = automatic_ || json.value("automatic", false);  // earlier versions did not save it,
+  kernels_ = json.value("kernels", "");                       // nor this
   TrainState state = train_state_from_json(json.at("state").dump(), phase, origin);
   if (epochs_ == Epochs::more && phase.last()) go_further(state);
   if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
@@ -357,6 +358,7 @@ CheckpointTexts Checkpoints::texts(const MomentAges& ages, const Phase& phase, c
             {"samples", samples_},
             {"ranks", ranks_},
             {"automatic", automatic_},
+            {"kernels", kernels_},
             {"optimizer_steps", {ages.bottom, ages.top}},
             {"state", Json::parse(to_json(state))},
             {"history", history}};

@@ -100,6 +100,11 @@ class Checkpoints {
   void set_automatic(bool automatic) { automatic_ = automatic; }
   bool automatic() const { return automatic_; }
 
+  /// The kernels of the run's convolutions (cpu::KernelChoices::text()): what this start chose, or an earlier one did;
+  /// empty where they were the fixed ones.
+  void set_kernels(std::string kernels) { kernels_ = std::move(kernels); }
+  const std::string& kernels() const { return kernels_; }
+
   /// Adds a phase that other ranks have trained to its end: its history is saved from now on.
   void add(const Phase& phase, const PhaseHistory& history);
 
@@ -130,6 +135,7 @@ class Checkpoints {
   int ranks_;
   Epochs epochs_;
   bool automatic_ = false;
+  std::string kernels_;
   std::optional<DataRecord> data_;
   DataContents contents_ = DataContents::same;
   std::string data_line_;

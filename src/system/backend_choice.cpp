@@ -12,7 +12,8 @@
 #include <string_view>
 
 #include "io/output_file.hpp"
-#include "kernels/host/threads.hpp"
+#include "kernels/cpu/kernel_choice.hpp"
+#include "kernels/cpu/threads.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {
@@ -37,14 +38,14 @@ int default_threads(Comm& world) {
   return std::max(1, omp_get_num_procs() / sharing);
 }
 
-// The file that keeps the fastest plans from run to run; none without a home folder.
-std::string default_plans() {
+// The file of this name that keeps the fastest ways from run to run; none without a home folder.
+std::string in_cache(const std::string& name) {
   const auto folder = [](const char* variable) {
     const char* value = std::getenv(variable);
     return std::string(value != nullptr ? value : "");
   };
-  if (const std::string cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache + "/mrmf/plans.json";
-  if (const std::string home = folder("HOME"); !home.empty()) return home + "/.cache/mrmf/plans.json";
+  if (const std::string cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache + "/mrmf/" + name;
+  if (const std::string home = folder("HOME"); !home.empty()) return home + "/.cache/mrmf/" + name;
   return {};
 }
 
@@ -80,9 +81,26 @@ std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
   settings.share_device = run.ranks_share_gpu;
   settings.limit = world.wait_limit();
   settings.limit.seconds = run.timeout;
-  settings.plans = run.plans.empty() ? default_plans() : run.plans;
+  settings.plans = run.plans.empty() ? in_cache("plans.json") : run.plans;
   settings.replace_file = replace_plans;
   return make_cuda_backend(settings);
+}
+
+// Kernels whose choice by their times could differ from run to run are for runs that need not have the same bits.
+bool fixed_kernels(const RunConfig& run) {
+  constexpr const char* variable = "MRMF_CPU_KERNELS";
+  const char* const value = std::getenv(variable);
+  const std::string wanted = value != nullptr ? value : "";
+  if (!wanted.empty() && wanted != "fixed" && wanted != "timed")
+    throw ConfigError(std::string(variable) + "=" + wanted + ": there are fixed and timed");
+  return run.deterministic || wanted == "fixed";
+}
+
+std::unique_ptr<Backend> make_cpu_backend(const RunConfig& run, int threads) {
+  if (run.backend == CpuBackend::reference) return make_reference_backend();
+  if (fixed_kernels(run)) return make_onednn_backend(threads);
+  return cpu::make_choosing_backend(threads,
+                                    cpu::KernelChoices(run.plans.empty() ? in_cache("kernels.txt") : run.plans));
 }
 
 // Device::automatic takes the GPU only if every rank has one.
@@ -97,7 +115,7 @@ bool wants_cuda(const RunConfig& run, Comm& world) {
 
 int choose_threads(int wanted, Comm& world) {
   const int threads = wanted > 0 ? wanted : default_threads(world);
-  require_threads(threads);
+  cpu::require_threads(threads);
   return threads;
 }
 
@@ -105,7 +123,7 @@ std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
   if (wants_cuda(run, world)) return make_gpu_backend(run, world);
   const int threads = choose_threads(run.threads, world);
   omp_set_num_threads(threads);
-  return run.backend == CpuBackend::reference ? make_reference_backend() : make_onednn_backend(threads);
+  return make_cpu_backend(run, threads);
 }
 
 }  // namespace mrmf

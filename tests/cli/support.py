@@ -88,7 +88,8 @@ def command(words, ranks=0):
 
 
 def environment():
-    return dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    # Tests compare bits: a choice of kernels by their times is for tests/cli/test_kernel_choice.py.
+    return dict({"MRMF_CPU_KERNELS": "fixed"} | os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
 HANG = signal.SIGRTMIN  # to a process that was started with hangs_when_told()

@@ -81,7 +81,7 @@ class Running:
 
 
 def environment(command, scratch, tag):
-    own = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+    own = dict({"MRMF_CPU_KERNELS": "fixed"} | os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_btl_vader_backing_directory=scratch, TMPDIR=scratch,
                OMPI_MCA_orte_tmpdir_base=scratch, OMPI_MCA_orte_abort_print_stack="0", MPLCONFIGDIR=scratch, MRMF_FAULTS_TAG=tag)
     if command.fault is not None:

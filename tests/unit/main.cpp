@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/onednn/instruction_set.hpp"
+#include "kernels/cpu/instruction_set.hpp"
 #include "mpi/comm.hpp"
 #include "tests/unit/support/backends.hpp"
 
@@ -40,7 +40,7 @@ class CudaCount final : public doctest::IReporter {
 /// nothing.
 bool instruction_set_is_there() {
   const char* asked = std::getenv("MRMF_MAX_CPU_ISA");
-  const std::string used = mrmf::onednn::name(mrmf::onednn::instruction_set());
+  const std::string used = mrmf::cpu::name(mrmf::cpu::instruction_set());
   if (asked == nullptr || used == asked) return true;
   std::printf("unit: SKIPPED, nothing is tested: MRMF_MAX_CPU_ISA=%s, and the best set here is %s\n", asked,
               used.c_str());

@@ -3,7 +3,7 @@
 // says why its cases are well conditioned.
 #include <doctest/doctest.h>
 
-#include "kernels/onednn/instruction_set.hpp"
+#include "kernels/cpu/instruction_set.hpp"
 #include "tests/unit/support/peer_torch.hpp"
 
 namespace mrmf::test {
@@ -43,7 +43,7 @@ std::vector<LayerSpec> neuron_inverter(const Json& with) {
 
 // Sums in vectors of four, without FMA, have longer chains: the worst bias gradient is off by 36 roundings.
 double multiple_of(const Backend& backend) {
-  const bool short_vectors = onednn::instruction_set() == onednn::InstructionSet::generic;
+  const bool short_vectors = cpu::instruction_set() == cpu::InstructionSet::generic;
   return backend.name() == "onednn" && short_vectors ? 5 : 4;
 }
 

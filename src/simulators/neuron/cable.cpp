@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "kernels/check.hpp"
-#include "kernels/onednn/instruction_set.hpp"
+#include "kernels/cpu/instruction_set.hpp"
 
 namespace mrmf::neuron {
 namespace {
@@ -39,7 +39,7 @@ class Pieces {
 }  // namespace
 
 InstructionSet best_instruction_set() {
-  return onednn::instruction_set() == onednn::InstructionSet::generic ? InstructionSet::generic : InstructionSet::avx2;
+  return cpu::instruction_set() == cpu::InstructionSet::generic ? InstructionSet::generic : InstructionSet::avx2;
 }
 
 GateTables::GateTables(double dt)

@@ -1,0 +1,59 @@
+#include "kernels/cpu/arena.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "kernels/file_descriptor.hpp"
+
+namespace mrmf::cpu {
+namespace {
+
+std::string new_name() {
+  std::random_device random;
+  std::string name = "mrmf";
+  for (int i = 0; i < 4; ++i) name += "-" + std::to_string(random());
+  return name;
+}
+
+// All at once: without them, a full memory would be a signal where they are first written.
+bool take_pages(const FileDescriptor& file, std::size_t bytes) {
+  while (::fallocate(file.number(), 0, 0, static_cast<off_t>(bytes)) != 0)
+    if (errno != EINTR) return false;
+  return true;
+}
+
+}  // namespace
+
+Arena make_arena(Index count) {
+  const auto floats = static_cast<std::size_t>(count);
+  const std::size_t bytes = (floats * sizeof(float) + 63) / 64 * 64;
+  auto* data = static_cast<float*>(std::aligned_alloc(64, std::max<std::size_t>(bytes, 64)));
+  if (data == nullptr) throw std::bad_alloc();
+    // The thread that first writes a page decides which memory it lies in: share the pages out as the loops do.
+#pragma omp parallel for schedule(static)
+  for (std::size_t i = 0; i < floats; ++i) data[i] = 0.0F;
+  return {data, floats, +[](float* p) { std::free(p); }};
+}
+
+Arena allocate_shared(Backend& backend, Index count) {
+  const auto floats = static_cast<std::size_t>(count);
+  const std::size_t bytes = std::max<std::size_t>(floats, 1) * sizeof(float);
+  FileDescriptor file(::memfd_create(new_name().c_str(), MFD_CLOEXEC));
+  if (!file || !take_pages(file, bytes)) return backend.allocate(count);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+  if (memory == MAP_FAILED) return backend.allocate(count);
+  const int number = file.number();
+  const auto owner = std::make_shared<FileDescriptor>(std::move(file));
+  return {static_cast<float*>(memory), floats, [bytes, owner](float* data) { ::munmap(data, bytes); }, number};
+}
+
+}  // namespace mrmf::cpu

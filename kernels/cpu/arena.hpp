@@ -1,0 +1,16 @@
+// Memory of the host for backends: their own, and some that other processes of the same user can map.
+#pragma once
+
+#include "kernels/backend.hpp"
+
+namespace mrmf::cpu {
+
+/// Zeroed, 64-byte aligned floats.
+Arena make_arena(Index count);
+
+/// Zeroed floats in a file that is in no file system, with a name that no other has: "mrmf" and random numbers. Only
+/// readers of /proc/PID/fd find it. It ends with the arena and its mappings. Where the system makes no such file, or
+/// has no room for it, memory of the backend without one.
+Arena allocate_shared(Backend& backend, Index count);
+
+}  // namespace mrmf::cpu

@@ -1,0 +1,124 @@
+// The fused convolution + max pool + ReLU for one sample, written with GCC's vector extensions and included once per
+// instruction set. The including file defines VECTOR_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
+// and, in its own anonymous namespace, fused_compress() and fused_select(). Everything here has internal linkage.
+//
+// Forward. In channels-last layout the inputs under output position p are the contiguous run x + p * in_channels of
+// length row = kernel * in_channels: a matrix product whose left operand needs no im2col. The positions of one
+// pooling window times several vectors of output channels are accumulated in registers, the maximum over the window
+// is taken there, and only the pooled value and its position are stored.
+//
+// Backward. Only the winner of a window has a gradient, and ReLU silences about half of them, so the gradient is a
+// list of (position, channel, value): an eighth of the dense work for a window of four.
+
+namespace mrmf::cpu::fused {
+namespace {
+
+#include "kernels/cpu/vectors.inl"
+
+typedef int Mask __attribute__((vector_size(sizeof(int) * lanes)));
+typedef int MaskAnywhere __attribute__((vector_size(sizeof(int) * lanes), aligned(4), may_alias));
+typedef unsigned char Bytes __attribute__((vector_size(lanes)));
+typedef unsigned char BytesAnywhere __attribute__((vector_size(lanes), aligned(1), may_alias));
+
+constexpr long tile_positions = 4;
+// Registers: tile_positions * block accumulators, `block` weights, one broadcast input.
+constexpr long max_block = (FUSED_REGISTERS - 1) / (tile_positions + 1);
+// Registers: the chunk's accumulators and one broadcast value.
+constexpr long max_chunk = FUSED_REGISTERS - 1 < 24 ? FUSED_REGISTERS - 1 : 24;
+
+void pack_forward(const Geometry& g, const float* w, const float* b, float* packed) {
+  for (long first = 0, block = 0; first < vectors(g.out_channels); first += block) {
+    block = next_block(vectors(g.out_channels) - first, max_block);
+    for (long i = 0; i < g.row; ++i)
+      for (long lane = 0; lane < block * lanes; ++lane, ++packed) {
+        const long o = first * lanes + lane;
+        *packed = o < g.out_channels ? w[o * g.row + i] : 0.0F;
+      }
+  }
+  for (long o = 0; o < g.padded_out; ++o) packed[o] = o < g.out_channels ? b[o] : 0.0F;
+}
+
+// Running maximum over a window, and where it was first met.
+template <long Block>
+struct Best {
+  Vector value[Block];
+  Mask position[Block];
+};
+
+// Products of Positions rows of x with one block of packed weights, taken into `best`; First starts a window.
+template <long Block, long Positions, bool First>
+inline __attribute__((always_inline)) void take_positions(const Geometry& g, const float* x, const float* packed,
+                                                          int position, Best<Block>& best) {
+  Vector sum[Positions][Block] = {};
+  for (long i = 0; i < g.row; ++i) {
+    Vector w[Block];
+    for (long n = 0; n < Block; ++n) w[n] = *reinterpret_cast<const Vector*>(packed + (i * Block + n) * lanes);
+    for (long p = 0; p < Positions; ++p) {
+      const Vector v = broadcast(x[p * g.in_channels + i]);
+      for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
+    }
+  }
+  if constexpr (First)
+    for (long n = 0; n < Block; ++n) {
+      best.value[n] = sum[0][n];
+      best.position[n] = Mask{};
+    }
+  for (long p = First ? 1 : 0; p < Positions; ++p)
+    for (long n = 0; n < Block; ++n) {
+      const Mask larger = (sum[p][n] > best.value[n]) | (sum[p][n] != sum[p][n]);  // NaN wins: it must not be lost
+      best.value[n] = larger ? sum[p][n] : best.value[n];
+      best.position[n] = larger ? (position + static_cast<int>(p)) - Mask{} : best.position[n];
+    }
+}
+
+template <long Block>
+void forward_block(const Geometry& g, const Forward& f, const float* packed, long first) {
+  const float* bias = f.packed + g.padded_out * g.row + first;
+  for (long window = 0; window < g.windows; ++window) {
+    const float* x = f.x + window * g.pool * g.in_channels;
+    Best<Block> best;
+    if (g.pool == tile_positions) {
+      take_positions<Block, tile_positions, true>(g, x, packed, 0, best);
+    } else {
+      take_positions<Block, 1, true>(g, x, packed, 0, best);
+      for (long p = 1; p < g.pool; ++p)
+        take_positions<Block, 1, false>(g, x + p * g.in_channels, packed, static_cast<int>(p), best);
+    }
+    const long at = window * g.out_channels + first;
+    for (long n = 0; n < Block; ++n) {
+      Vector y = best.value[n] + *reinterpret_cast<const Vector*>(bias + n * lanes);
+      y = y < 0 ? Vector{} : y;
+      const Bytes winner = __builtin_convertvector(best.position[n], Bytes);
+      const long count = g.out_channels - first - n * lanes;
+      if (count >= lanes) {
+        store(f.y + at + n * lanes, y);
+        if (f.winner) *reinterpret_cast<BytesAnywhere*>(f.winner + at + n * lanes) = winner;
+      } else {
+        for (long lane = 0; lane < count; ++lane) {
+          f.y[at + n * lanes + lane] = y[lane];
+          if (f.winner) f.winner[at + n * lanes + lane] = winner[lane];
+        }
+      }
+    }
+  }
+}
+
+void forward(const Geometry& g, const Forward& f) {
+  const long count = vectors(g.out_channels);
+  const float* packed = f.packed;
+  for (long first = 0, block = 0; first < count; first += block) {
+    block = next_block(count - first, max_block);
+    with_constant<max_block>(block,
+                             [&](auto size) { forward_block<decltype(size)::value>(g, f, packed, first * lanes); });
+    packed += block * lanes * g.row;
+  }
+}
+
+#include "kernels/cpu/conv_pool_relu_first.inl"
+
+#include "kernels/cpu/conv_pool_relu_backward.inl"
+
+const Kernels kernels{lanes, pack_forward, pack_backward, forward, backward};
+
+}  // namespace
+}  // namespace mrmf::cpu::fused

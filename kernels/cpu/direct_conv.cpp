@@ -1,0 +1,312 @@
+// Convolutions on the direct kernels, also fused with the batch norm of the network's input.
+#include <omp.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/convolutions.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/norm.hpp"
+#include "kernels/cpu/norm_conv.hpp"
+#include "kernels/cpu/vector_kernels.hpp"
+
+namespace mrmf::cpu {
+namespace {
+
+using direct::Kernels;
+
+/// One pass on these kernels: a convolution, or a data gradient in the form of a convolution.
+struct Sweep {
+  const direct::Kernels& kernels;
+  direct::Geometry g{};
+  direct::Sizes sizes{};
+  Extent in;
+  Index planes_before, planes;  ///< planes of padding and of output
+
+  Sweep(const direct::Kernels& of, const ConvGeometry& c)
+      : kernels(of), in(c.in), planes_before(c.pad_before[0]), planes(c.out()[0]) {
+    const Extent out = c.out();
+    g.in_channels = c.in_channels;
+    g.out_channels = c.out_channels;
+    g.bias = c.bias;
+    std::ranges::copy(c.kernel, g.kernel);
+    g.rows = out[1], g.width = out[2];
+    g.in_rows = c.in[1], g.in_width = c.in[2];
+    g.rows_before = c.pad_before[1], g.columns_before = c.pad_before[2];
+    g.padded_width = out[2] + c.kernel[2] - 1;
+    g.row = c.kernel[2] * c.in_channels;
+    g.depth = c.kernel[0] * c.kernel[1] * g.row;
+    g.padded_out = (c.out_channels + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
+    sizes = kernels.sizes(g);
+  }
+  Index input_plane() const { return in[1] * in[2] * g.in_channels; }
+  Index output_plane() const { return g.rows * g.width * g.out_channels; }
+};
+
+/// The input x, passed through `map` unless that is null.
+struct PlaneInput {
+  const float* x;
+  const direct::Affine* map = nullptr;
+};
+
+/// One thread's copies of the input planes under an output plane. The next output plane shares all but one of them.
+class PlaneRing {
+ public:
+  explicit PlaneRing(const Sweep& sweep)
+      : sweep_(sweep), held_(static_cast<std::size_t>(sweep.g.kernel[0]), -1), planes_(held_.size()) {}
+
+  /// To be called once, before start().
+  void allocate() { copies_ = make_arena(sweep_.g.kernel[0] * sweep_.sizes.plane); }
+
+  void start() { std::ranges::fill(held_, -1); }
+  /// The input planes under output plane `index`, which counts over all samples of x.
+  const float* const* under(const PlaneInput& input, Index index) {
+    const Index sample = index / sweep_.planes, first = index % sweep_.planes - sweep_.planes_before;
+    for (Index i = 0; i < sweep_.g.kernel[0]; ++i) {
+      const Index plane = first + i;
+      const bool there = plane >= 0 && plane < sweep_.in[0];
+      planes_[static_cast<std::size_t>(i)] = there ? copy(input, sample * sweep_.in[0] + plane) : nullptr;
+    }
+    return planes_.data();
+  }
+
+ private:
+  const float* copy(const PlaneInput& input, Index plane) {
+    const Index slot = plane % sweep_.g.kernel[0];
+    float* to = copies_.span().data() + slot * sweep_.sizes.plane;
+    if (std::exchange(held_[static_cast<std::size_t>(slot)], plane) != plane)
+      sweep_.kernels.copy(sweep_.g, input.x + plane * sweep_.input_plane(), input.map, to);
+    return to;
+  }
+
+  const Sweep& sweep_;
+  Arena copies_;
+  std::vector<Index> held_;  // the plane in each slot
+  std::vector<const float*> planes_;
+};
+
+/// Convolutions on the direct kernels: splits the planes of all samples over threads.
+class DirectConv final : public WeightedOp {
+ public:
+  /// Null where these kernels do not serve.
+  static std::unique_ptr<DirectConv> make(DirectKernels kernels, const ConvGeometry& geometry);
+
+  DirectConv(const direct::Kernels& kernels, const ConvGeometry& geometry);
+  DirectConv(const DirectConv&) = delete;  // the rings point at the sweeps
+  DirectConv& operator=(const DirectConv&) = delete;
+
+  /// Takes the memory of all passes, unless it is there. The constructor takes none: a plan makes many networks and
+  /// trains none.
+  void prepare(Index) override { allocate(); }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { forward_of({x.data.data()}, w, b, y); }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override;
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    backward_weights_of({x.data.data()}, dy, dw, db, nullptr);
+  }
+
+  /// The same for a map's output on x, which is never stored.
+  void forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y);
+  /// taps, unless null, gets sums of dy while each plane is in the cache.
+  void backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps);
+
+ private:
+  int threads() const { return static_cast<int>(gradients_.size()); }
+  void allocate();
+  void convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y);
+
+  Sweep forward_, data_;
+  Arena bias_, packed_;
+  std::vector<PlaneRing> forward_rings_, data_rings_;  // one per thread
+  std::vector<Arena> gradients_;                       // one per thread: weights and bias
+};
+
+/// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
+bool winograd_serves(const ConvGeometry& c) {
+  constexpr Index least_rows = 6, least_width = 4;
+  const auto at_most = [](Index pad, Index kernel) { return pad >= 0 && pad < kernel; };
+  for (const std::size_t a : {1U, 2U})
+    if (!at_most(c.pad_before[a], c.kernel[a]) || !at_most(c.pad_after[a], c.kernel[a])) return false;
+  return c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
+         std::min(c.out()[2], c.in[2]) >= least_width;
+}
+
+/// Null where they do not serve.
+const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
+  if (instruction_set() == InstructionSet::generic) return nullptr;
+  if (kernels == DirectKernels::plain) return direct::avx2_kernels();
+  return winograd_serves(c) ? direct::avx2_winograd_kernels() : nullptr;
+}
+
+/// A plane must have enough positions to be worth a pass over the weight gradient.
+bool supported(const ConvGeometry& c, const Kernels& kernels) {
+  constexpr Index least_positions = 64;
+  const Extent out = c.out();
+  const Extent one{1, 1, 1};
+  return c.stride == one && c.dilation == one && c.out_channels % kernels.lanes == 0 &&
+         out[1] * out[2] >= least_positions;
+}
+
+ConvGeometry data_gradient(const ConvGeometry& c) {
+  ConvGeometry d = c;
+  d.in = c.out();
+  std::swap(d.in_channels, d.out_channels);
+  for (std::size_t a = 0; a < 3; ++a) {
+    d.pad_before[a] = c.kernel[a] - 1 - c.pad_before[a];
+    d.pad_after[a] = c.kernel[a] - 1 - c.pad_after[a];
+  }
+  return d;
+}
+
+DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry)
+    : forward_(kernels, geometry),
+      data_(kernels, data_gradient(geometry)),
+      gradients_(static_cast<std::size_t>(omp_get_max_threads())) {
+  for (int t = 0; t < threads(); ++t) {
+    forward_rings_.emplace_back(forward_);
+    data_rings_.emplace_back(data_);
+  }
+}
+
+void DirectConv::allocate() {
+  if (bias_.size() > 0) return;
+  packed_ = make_arena(std::max(forward_.sizes.packed, data_.sizes.packed));
+  for (Arena& gradient : gradients_) gradient = make_arena(forward_.sizes.gradient);
+  for (std::vector<PlaneRing>* rings : {&forward_rings_, &data_rings_})
+    for (PlaneRing& ring : *rings) ring.allocate();
+  bias_ = make_arena(std::max(forward_.g.padded_out, data_.g.padded_out));
+}
+
+void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
+  allocate();
+  forward_.kernels.pack(forward_.g, w.data(), packed_.span().data());
+  std::ranges::fill(bias_.span(), 0.0F);
+  std::ranges::copy(b, bias_.span().begin());
+  convolve(forward_, forward_rings_, input, y);
+}
+
+void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
+  allocate();
+  data_.kernels.pack_mirrored(data_.g, w.data(), packed_.span().data());
+  std::ranges::fill(bias_.span(), 0.0F);
+  convolve(data_, data_rings_, {dy.data.data()}, dx);
+}
+
+void DirectConv::convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y) {
+#pragma omp parallel num_threads(threads())
+  {
+    PlaneRing& ring = rings[static_cast<std::size_t>(omp_get_thread_num())];
+    ring.start();
+#pragma omp for schedule(static)
+    for (Index plane = 0; plane < y.shape.n * sweep.planes; ++plane)
+      sweep.kernels.forward(sweep.g, ring.under(input, plane), {packed_.span().data(), bias_.span().data()},
+                            y.data.data() + plane * sweep.output_plane());
+  }
+}
+
+void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps) {
+  const Sweep& sweep = forward_;
+  const direct::Geometry& g = sweep.g;
+  allocate();
+  const std::size_t floats = gradients_[0].span().size();
+  std::size_t granted = 1;  // OpenMP may give fewer threads than asked
+  if (taps != nullptr) taps->start();
+#pragma omp parallel num_threads(threads())
+  {
+    const int thread = omp_get_thread_num();
+    const auto own = static_cast<std::size_t>(thread);
+#pragma omp single nowait
+    granted = static_cast<std::size_t>(omp_get_num_threads());
+    const Span gradient = gradients_[own].span();
+    std::ranges::fill(gradient, 0.0F);
+    forward_rings_[own].start();
+#pragma omp for schedule(static)
+    for (Index plane = 0; plane < dy.shape.n * sweep.planes; ++plane) {
+      const float* from = dy.data.data() + plane * sweep.output_plane();
+      sweep.kernels.weights(g, forward_rings_[own].under(input, plane), from, gradient.data());
+      if (taps != nullptr) taps->add_plane(thread, plane, from);
+    }
+#pragma omp for schedule(static)
+    for (std::size_t i = 0; i < floats; ++i)  // always in the threads' order
+      for (std::size_t t = 1; t < granted; ++t) gradients_[0].span()[i] += gradients_[t].span()[i];
+#pragma omp for schedule(static)
+    for (Index o = 0; o < g.out_channels; o += sweep.kernels.lanes)
+      sweep.kernels.unpack(g, gradients_[0].span().data(), o, dw.data(), db.data());
+  }
+}
+
+std::unique_ptr<DirectConv> DirectConv::make(DirectKernels kernels, const ConvGeometry& geometry) {
+  const Kernels* found = find_kernels(kernels, geometry);
+  if (found == nullptr || !supported(geometry, *found)) return nullptr;
+  return std::make_unique<DirectConv>(*found, geometry);
+}
+
+/// direct::Affine for a row of the input.
+class RowMap {
+ public:
+  RowMap(Index width, Index channels) : channels_(static_cast<std::size_t>(channels)) {
+    for (std::vector<float>* row : {&mean_, &factor_, &beta_}) row->resize(static_cast<std::size_t>(width * channels));
+  }
+  /// beta null: zeros
+  direct::Affine operator()(const float* mean, const float* factor, const float* beta) {
+    for (std::size_t i = 0; i < mean_.size(); ++i) {
+      const std::size_t c = i % channels_;
+      mean_[i] = mean[c], factor_[i] = factor[c], beta_[i] = beta == nullptr ? 0.0F : beta[c];
+    }
+    return {mean_.data(), factor_.data(), beta_.data()};
+  }
+
+ private:
+  std::size_t channels_;
+  std::vector<float> mean_, factor_, beta_;
+};
+
+/// The batch norm of a network's input and the convolution behind it, on the direct kernels. These normalise the
+/// input's rows as they copy them, so the normalised values are never stored.
+class DirectNormConv final : public NormConvOp {
+ public:
+  DirectNormConv(const NormSettings& settings, std::unique_ptr<DirectConv> conv, const ConvGeometry& geometry)
+      : norm_(settings),
+        conv_(std::move(conv)),
+        geometry_(geometry),
+        taps_(geometry),
+        map_(geometry.in[2], geometry.in_channels) {}
+
+  void prepare(Index rows) override { conv_->prepare(rows); }
+  void forward(const Step& step, const Forward& f) override {
+    if (step.training) norm_.update_statistics(step, f.x.data, f.memory);
+    const norm_loops::Terms terms = norm_.terms(step, f.memory);
+    const direct::Affine map = map_(terms.mean, terms.factor, terms.beta);
+    conv_->forward_of({f.x.data.data(), &map}, f.w, f.b, f.y);
+  }
+
+  void backward(const Backward& b) override {
+    const direct::Affine map = map_(b.memory.mean.data(), b.memory.inverse_deviation.data(), nullptr);
+    conv_->backward_weights_of({b.x.data.data(), &map}, b.dy, b.dw, b.db, &taps_);
+    norm_conv_gradients(b, geometry_, taps_.total());
+  }
+
+ private:
+  NormSums norm_;
+  std::unique_ptr<DirectConv> conv_;
+  ConvGeometry geometry_;
+  TapSums taps_;
+  RowMap map_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry) {
+  return DirectConv::make(kernels, geometry);
+}
+
+std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
+                                                  const ConvGeometry& geometry) {
+  auto conv = DirectConv::make(kernels, geometry);
+  if (conv == nullptr) return nullptr;
+  return std::make_unique<DirectNormConv>(settings, std::move(conv), geometry);
+}
+
+}  // namespace mrmf::cpu

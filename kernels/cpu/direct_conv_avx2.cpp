@@ -1,0 +1,130 @@
+// The direct convolution for AVX2 with FMA, by GCC's vector extensions.
+//
+// Both kernels are products of direct_tiles.inl over padded copies of the input planes.
+#include "kernels/cpu/vector_kernels.hpp"
+
+#define VECTOR_LANES 8
+
+namespace mrmf::cpu::direct {
+namespace {
+
+#include "kernels/cpu/direct_tiles.inl"
+
+Sizes sizes(const Geometry& g) {
+  return {g.in_rows * g.padded_width * g.in_channels, g.depth * g.padded_out, (g.depth + 1) * g.out_channels};
+}
+
+void pack(const Geometry& g, const float* w, float* packed) {
+  for_blocks(g, [&](long first, auto count) {
+    for (long r = 0; r < g.depth; ++r)
+      for (long o = first; o < first + decltype(count)::value * lanes; ++o)
+        *packed++ = o < g.out_channels ? w[o * g.depth + r] : 0.0F;
+  });
+}
+
+void pack_mirrored(const Geometry& g, const float* w, float* packed) {
+  const long taps = g.depth / g.in_channels;
+  for_blocks(g, [&](long first, auto count) {
+    for (long t = taps - 1; t >= 0; --t)
+      for (long i = 0; i < g.in_channels; ++i)
+        for (long o = first; o < first + decltype(count)::value * lanes; ++o)
+          *packed++ = o < g.out_channels ? w[(i * taps + t) * g.out_channels + o] : 0.0F;
+  });
+}
+
+// The rows of an output plane for which kernel row k has an input row.
+struct Rows {
+  long begin, end;
+};
+inline Rows inside(const Geometry& g, long k) {
+  const long begin = g.rows_before - k, end = g.in_rows + g.rows_before - k;
+  return {begin > 0 ? begin : 0, end < g.rows ? end : g.rows};
+}
+
+// A last vector of channels that is not whole goes through a buffer.
+template <long Block, long Count>
+inline void forward_part(const Geometry& g, const TilePosition& at, const float* packed, const float* bias, float* y,
+                         long channels) {
+  float whole[Count * Block * lanes];
+  Geometry dense = g;
+  dense.out_channels = Block * lanes;
+  forward_tile<Block, Count>(dense, at, packed, bias, whole);
+  for (long p = 0; p < Count; ++p)
+    for (long c = 0; c < channels; ++c) y[p * g.out_channels + c] = whole[p * Block * lanes + c];
+}
+
+void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+  for_blocks(g, [&](long first, auto count) {
+    constexpr long size = decltype(count)::value;
+    const float* packed = w.blocks + first * g.depth;
+    const long channels = g.out_channels - first;
+    for (long row = 0; row < g.rows; ++row)
+      for (long column = 0, positions = 0; column < g.width; column += positions) {
+        positions = next_block(g.width - column, tile);
+        float* to = y + (row * g.width + column) * g.out_channels + first;
+        with_constant<tile>(positions, [&](auto n) {
+          constexpr long positions_now = decltype(n)::value;
+          if (channels >= size * lanes)
+            forward_tile<size, positions_now>(g, {planes, row, column}, packed, w.bias + first, to);
+          else
+            forward_part<size, positions_now>(g, {planes, row, column}, packed, w.bias + first, to, channels);
+        });
+      }
+  });
+}
+
+// Rows of an output plane with one kernel row of one input plane.
+void weights_rows(const Geometry& g, const Window& w, float* dw) {
+  for_blocks(g, [&](long first, auto count) {
+    constexpr long size = decltype(count)::value;
+    for (long r = 0, floats = 0; r < g.row; r += floats) {
+      floats = next_block(g.row - r, tile);
+      with_constant<tile>(floats, [&](auto n) {
+        weights_tile<size, decltype(n)::value>(g, {w.x + r, w.dy + first, w.rows}, dw + r * g.out_channels + first);
+      });
+    }
+  });
+}
+
+// Takes only so many rows at a time that dy stays in the L1 cache while the whole kernel passes over it.
+void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
+  constexpr long dy_floats = 16 * 1024 / sizeof(float);
+  const long most = dy_floats / (g.width * g.out_channels), step = most < 1 ? 1 : most;
+  for (long first = 0; first < g.rows; first += step) {
+    const long last = first + step < g.rows ? first + step : g.rows;
+    for (long i = 0; i < g.kernel[0]; ++i) {
+      if (planes[i] == nullptr) continue;
+      for (long j = 0; j < g.kernel[1]; ++j) {
+        const Rows there = inside(g, j);
+        const long begin = first > there.begin ? first : there.begin, end = last < there.end ? last : there.end;
+        if (begin >= end) continue;
+        const float* x = planes[i] + (begin + j - g.rows_before) * g.padded_width * g.in_channels;
+        weights_rows(g, {x, dy + begin * g.width * g.out_channels, end - begin},
+                     gradient + (i * g.kernel[1] + j) * g.row * g.out_channels);
+      }
+    }
+    if (g.bias)
+      add_bias(g, dy + first * g.width * g.out_channels, (last - first) * g.width, gradient + g.depth * g.out_channels);
+  }
+}
+
+void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
+  const long width = g.in_width * g.in_channels;
+  float* to = plane + g.columns_before * g.in_channels;
+  for (long r = 0; r < g.in_rows; ++r, x += width, to += g.padded_width * g.in_channels) copy_row(x, width, map, to);
+}
+
+void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
+  for (long o = first; o < first + lanes; ++o) {
+    for (long r = 0; r < g.depth; ++r) dw[o * g.depth + r] = gradient[r * g.out_channels + o];
+    if (g.bias) db[o] = gradient[g.depth * g.out_channels + o];
+  }
+}
+
+const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
+
+}  // namespace
+
+const Kernels* avx2_kernels() { return &kernels; }
+
+}  // namespace mrmf::cpu::direct

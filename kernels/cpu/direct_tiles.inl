@@ -1,0 +1,88 @@
+// The products of a convolution's kernels, in registers. Included inside an anonymous namespace; the including
+// file defines VECTOR_LANES.
+//
+// Their left operand, the runs of input under the positions, needs no im2col: 6 positions (or 6 floats of the depth)
+// times two vectors of output channels are 12 accumulators, which fill the two multiply-add units from 8 loads.
+
+#include "kernels/cpu/vectors.inl"
+
+constexpr long tile = 6;   // broadcast floats: positions in forward, depth in the weight gradient
+constexpr long block = 2;  // vectors of output channels
+
+// Calls body(first output channel, Constant<vectors in the block>) for every block.
+template <class Body>
+inline void for_blocks(const Geometry& g, const Body& body) {
+  for (long first = 0; first < g.padded_out; first += block * lanes)
+    with_constant<block>((g.padded_out - first) / lanes, [&](auto count) { body(first, count); });
+}
+
+// One row of output at `at` floats into the padded input rows: Count positions, Block vectors of output channels.
+struct TilePosition {
+  const float* const* planes;
+  long row, column;
+};
+template <long Block, long Count>
+inline void forward_tile(const Geometry& g, const TilePosition& at, const float* packed, const float* bias, float* y) {
+  Vector sum[Count][Block];
+  for (long p = 0; p < Count; ++p)
+    for (long n = 0; n < Block; ++n) sum[p][n] = load(bias + n * lanes);
+  for (long i = 0; i < g.kernel[0]; ++i) {
+    for (long j = 0; j < g.kernel[1]; ++j, packed += g.row * Block * lanes) {
+      const long row = at.row + j - g.rows_before;
+      if (at.planes[i] == nullptr || row < 0 || row >= g.in_rows) continue;
+      const float* x = at.planes[i] + (row * g.padded_width + at.column) * g.in_channels;
+      for (long r = 0; r < g.row; ++r) {
+        Vector w[Block];
+        for (long n = 0; n < Block; ++n) w[n] = load(packed + (r * Block + n) * lanes);
+        for (long p = 0; p < Count; ++p) {
+          const Vector v = broadcast(x[p * g.in_channels + r]);
+          for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
+        }
+      }
+    }
+  }
+  const long channels = g.out_channels;
+  for (long p = 0; p < Count; ++p)
+    for (long n = 0; n < Block; ++n) store(y + p * channels + n * lanes, sum[p][n]);
+}
+
+// dw[r, first ...] += sum over the positions of these rows of x[position, r] * dy[position, first ...], Count of r.
+struct Window {
+  const float *x, *dy;
+  long rows;
+};
+template <long Block, long Count>
+inline void weights_tile(const Geometry& g, const Window& w, float* dw) {
+  Vector sum[Count][Block];
+  for (long r = 0; r < Count; ++r)
+    for (long n = 0; n < Block; ++n) sum[r][n] = load(dw + r * g.out_channels + n * lanes);
+  for (long row = 0; row < w.rows; ++row) {
+    const float* x = w.x + row * g.padded_width * g.in_channels;
+    const float* dy = w.dy + row * g.width * g.out_channels;
+    for (long p = 0; p < g.width; ++p, x += g.in_channels, dy += g.out_channels) {
+      Vector d[Block];
+      for (long n = 0; n < Block; ++n) d[n] = load(dy + n * lanes);
+      for (long r = 0; r < Count; ++r) {
+        const Vector v = broadcast(x[r]);
+        for (long n = 0; n < Block; ++n) sum[r][n] += v * d[n];
+      }
+    }
+  }
+  for (long r = 0; r < Count; ++r)
+    for (long n = 0; n < Block; ++n) store(dw + r * g.out_channels + n * lanes, sum[r][n]);
+}
+
+void add_bias(const Geometry& g, const float* dy, long positions, float* db) {
+  for (long first = 0; first < g.out_channels; first += lanes) {
+    Vector sum = load(db + first);
+    for (long p = 0; p < positions; ++p) sum += load(dy + p * g.out_channels + first);
+    store(db + first, sum);
+  }
+}
+
+void copy_row(const float* x, long width, const Affine* map, float* to) {
+  if (map == nullptr)
+    __builtin_memcpy(to, x, static_cast<unsigned long>(width) * sizeof(float));
+  else
+    for (long i = 0; i < width; ++i) to[i] = (x[i] - map->mean[i]) * map->factor[i] + map->beta[i];
+}

@@ -1,0 +1,227 @@
+// Norms over each sample's own values, in groups of channels. A sample is cut into pieces of positions, which threads
+// share; the pieces' sums are added in their order.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/norm.hpp"
+
+namespace mrmf::cpu {
+namespace {
+
+/// Per-channel terms of dx = factor * dy - offset - (x - mean) * slope.
+struct GradientTerms {
+  const float *mean, *factor, *offset, *slope;
+};
+inline void group_gradient(const Block& b, const float* __restrict x, const float* dy, const GradientTerms& t,
+                           float* dx) {
+  const float* __restrict mean = t.mean, * __restrict factor = t.factor, * __restrict offset = t.offset, * __restrict slope = t.slope;
+  for (Index r = 0; r < b.rows; ++r, x += b.stride, dy += b.stride, dx += b.stride)
+    for (Index c = 0; c < b.channels; ++c) dx[c] = factor[c] * dy[c] - offset[c] - (x[c] - mean[c]) * slope[c];
+}
+
+class GroupNorm final : public NormOp {
+ public:
+  GroupNorm(const GroupNormSettings& settings, Index max_rows);
+
+  bool slices() const override { return true; }
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override;
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+                Tensor dx) override;
+
+ private:
+  /// Positions [first, last), counted over all samples, of one sample.
+  struct Piece {
+    Index number, row, first, last;
+  };
+  /// One thread's memory.
+  struct Scratch {
+    std::vector<double> sums;                        // two per channel, of one piece
+    std::vector<double> gradients;                   // of beta and gamma, over the thread's pieces
+    std::vector<float> mean, factor, offset, slope;  // a sample's terms per channel
+    explicit Scratch(std::size_t channels)
+        : sums(2 * channels),
+          gradients(2 * channels),
+          mean(channels),
+          factor(channels),
+          offset(channels),
+          slope(channels) {}
+  };
+
+  /// Divides the pieces of all samples among threads: body(piece, scratch).
+  template <class Body>
+  void for_pieces(Index rows, const Body& body) {
+    const Index count = rows * pieces_, threads = std::ssize(scratch_);
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
+    for (Index t = 0; t < threads; ++t)
+      for (Index i = count * t / threads; i < count * (t + 1) / threads; ++i) {
+        const Index row = i / pieces_, first = i % pieces_ * piece_;
+        body(Piece{i, row, row * s_.positions + first, row * s_.positions + std::min(s_.positions, first + piece_)},
+             scratch_[static_cast<std::size_t>(t)]);
+      }
+  }
+  /// Adds up the two sums of each group, of the pieces and of the ranks that share the sample: use(row * groups +
+  /// group, first, second).
+  template <class Use>
+  void for_groups(const Step& step, Index rows, const Use& use) {
+    const std::span all = std::span(totals_).first(static_cast<std::size_t>(2 * rows * s_.groups));
+    std::ranges::fill(all, 0.0);
+    for (Index p = 0; p < rows * pieces_; ++p)
+      for (Index i = 0; i < 2 * s_.groups; ++i)
+        all[static_cast<std::size_t>(p / pieces_ * 2 * s_.groups + i)] +=
+            partial_[static_cast<std::size_t>(p * 2 * s_.groups + i)];
+    MRMF_CHECK(s_.sample_positions == 0 || step.sample_sum != nullptr,
+               "a norm of a block needs the sums over its sample");
+    if (s_.sample_positions > 0) step.sample_sum->sum(all);
+    for (Index row = 0; row < rows; ++row)
+      for (Index group = 0; group < s_.groups; ++group) {
+        const auto at = static_cast<std::size_t>(row * 2 * s_.groups + group);
+        use(row * s_.groups + group, all[at], all[at + static_cast<std::size_t>(s_.groups)]);
+      }
+  }
+  double* partial_of(const Piece& piece) {
+    double* const sums = partial_.data() + piece.number * 2 * s_.groups;
+    std::fill_n(sums, 2 * s_.groups, 0.0);
+    return sums;
+  }
+  double values() const { return static_cast<double>(s_.values()); }
+
+  void add_moments(const Piece& piece, ConstSpan x, Scratch& scratch);
+  void add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, const NormMemory& memory, Scratch& scratch);
+  /// A sample's mean and factor per channel.
+  void write_terms(Index row, const NormMemory& memory, Scratch& scratch) const;
+
+  GroupNormSettings s_;
+  Index width_;                        // channels of a group
+  Index piece_, pieces_;               // positions of a piece, and pieces of a sample
+  std::vector<double> partial_;        // per piece: two sums of each group
+  std::vector<double> totals_;         // per sample: the same
+  std::vector<float> offset_, slope_;  // per sample and group: terms of dx
+  std::vector<Scratch> scratch_;       // per thread
+};
+
+constexpr Index piece_floats = 16384;
+
+GroupNorm::GroupNorm(const GroupNormSettings& settings, Index max_rows)
+    : s_(settings),
+      width_(settings.channels / settings.groups),
+      piece_(std::max<Index>(1, piece_floats / settings.channels)),
+      pieces_((settings.positions + piece_ - 1) / piece_),
+      partial_(static_cast<std::size_t>(max_rows * pieces_ * 2 * settings.groups)),
+      totals_(static_cast<std::size_t>(max_rows * 2 * settings.groups)),
+      offset_(static_cast<std::size_t>(max_rows * settings.groups)),
+      slope_(offset_.size()),
+      scratch_(static_cast<std::size_t>(omp_get_max_threads()), Scratch(static_cast<std::size_t>(settings.channels))) {}
+
+/// As NormSums::add_moments: the loops sum distances from the sample's first position.
+void GroupNorm::add_moments(const Piece& piece, ConstSpan x, Scratch& scratch) {
+  const float* const shift = x.data() + piece.row * s_.positions * s_.channels;
+  std::ranges::fill(scratch.sums, 0.0);
+  norm_kernels().moments(piece.last - piece.first, s_.channels, x.data() + piece.first * s_.channels, shift,
+                         scratch.sums.data());
+  const auto count = static_cast<double>(piece.last - piece.first);
+  double* const sums = partial_of(piece);
+  for (Index group = 0, c = 0; group < s_.groups; ++group)
+    for (const Index end = c + width_; c < end; ++c) {
+      const double from = shift[c], sum = scratch.sums[static_cast<std::size_t>(c)];
+      sums[group] += sum + count * from;
+      sums[s_.groups + group] +=
+          scratch.sums[static_cast<std::size_t>(s_.channels + c)] + from * (2 * sum + count * from);
+    }
+}
+
+void GroupNorm::write_terms(Index row, const NormMemory& memory, Scratch& scratch) const {
+  for (Index group = 0, c = 0; group < s_.groups; ++group)
+    for (const Index end = c + width_; c < end; ++c) {
+      const auto i = static_cast<std::size_t>(c), at = static_cast<std::size_t>(row * s_.groups + group);
+      scratch.mean[i] = memory.mean[at];
+      scratch.factor[i] = memory.gamma[i] * memory.inverse_deviation[at];
+      scratch.offset[i] = offset_[at];
+      scratch.slope[i] = slope_[at];
+    }
+}
+
+void GroupNorm::forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) {
+  for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) { add_moments(piece, x.data, scratch); });
+  for_groups(step, x.shape.n, [&](Index at, double sum, double squares) {
+    const double mean = sum / values(), variance = std::max(squares / values() - mean * mean, 0.0);
+    memory.mean[static_cast<std::size_t>(at)] = static_cast<float>(mean);
+    memory.inverse_deviation[static_cast<std::size_t>(at)] =
+        static_cast<float>(1.0 / std::sqrt(variance + double{s_.epsilon}));
+  });
+  for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) {
+    write_terms(piece.row, memory, scratch);
+    normalise_rows(x, {scratch.mean.data(), scratch.factor.data(), memory.beta.data()}, y, piece.first, piece.last);
+  });
+}
+
+void GroupNorm::add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, const NormMemory& memory,
+                                 Scratch& scratch) {
+  write_terms(piece.row, memory, scratch);
+  std::ranges::fill(scratch.sums, 0.0);
+  for_blocks(s_.channels, piece.first, piece.last, [&](const Block& b, Index at, Index c) {
+    vectorised([&] {
+      add_gradients(b, x.data() + at, dy.data() + at, scratch.mean.data() + c, scratch.sums.data() + c,
+                    scratch.sums.data() + s_.channels + c);
+    });
+  });
+  double* const sums = partial_of(piece);
+  const double *dbeta = scratch.sums.data(), *products = dbeta + s_.channels;
+  double *dbeta_sum = scratch.gradients.data(), *dgamma_sum = dbeta_sum + s_.channels;
+  for (Index group = 0, c = 0; group < s_.groups; ++group) {
+    const double inverse = memory.inverse_deviation[static_cast<std::size_t>(piece.row * s_.groups + group)];
+    for (const Index end = c + width_; c < end; ++c) {
+      const double gamma = memory.gamma[static_cast<std::size_t>(c)];
+      dbeta_sum[c] += dbeta[c];
+      dgamma_sum[c] += products[c] * inverse;
+      sums[group] += gamma * dbeta[c];
+      sums[s_.groups + group] += gamma * products[c];
+    }
+  }
+}
+
+// With u = (x - mean) * inverse and g = gamma * dy: dx = inverse * (g - mean of g - u * mean of g u), means over the
+// group.
+void GroupNorm::backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                         Span dbeta, Tensor dx) {
+  for (Scratch& scratch : scratch_) std::ranges::fill(scratch.gradients, 0.0);
+  for_pieces(x.shape.n,
+             [&](const Piece& piece, Scratch& scratch) { add_gradients_of(piece, x.data, dy.data, memory, scratch); });
+  for (std::size_t c = 0; c < dbeta.size(); ++c) {
+    double beta_sum = 0, gamma_sum = 0;
+    for (const Scratch& scratch : scratch_) {
+      beta_sum += scratch.gradients[c];
+      gamma_sum += scratch.gradients[dbeta.size() + c];
+    }
+    dbeta[c] = static_cast<float>(beta_sum);
+    dgamma[c] = static_cast<float>(gamma_sum);
+  }
+  if (dx.data.empty()) return;
+  for_groups(step, x.shape.n, [&](Index at, double sum, double products) {
+    const auto i = static_cast<std::size_t>(at);
+    const double inverse = memory.inverse_deviation[i];
+    offset_[i] = static_cast<float>(inverse * sum / values());
+    slope_[i] = static_cast<float>(inverse * inverse * inverse * products / values());
+  });
+  for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) {
+    write_terms(piece.row, memory, scratch);
+    for_blocks(s_.channels, piece.first, piece.last, [&](const Block& b, Index at, Index c) {
+      vectorised([&] {
+        group_gradient(
+            b, x.data.data() + at, dy.data.data() + at,
+            {scratch.mean.data() + c, scratch.factor.data() + c, scratch.offset.data() + c, scratch.slope.data() + c},
+            dx.data.data() + at);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<NormOp> CpuBackend::group_norm(const GroupNormSettings& settings, Index max_rows) {
+  return std::make_unique<GroupNorm>(settings, max_rows);
+}
+
+}  // namespace mrmf::cpu

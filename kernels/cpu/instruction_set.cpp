@@ -1,0 +1,60 @@
+#include "kernels/cpu/instruction_set.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "kernels/check.hpp"
+#include "kernels/onednn/operations.hpp"
+
+namespace mrmf::cpu {
+namespace {
+
+constexpr const char* kVariable = "MRMF_MAX_CPU_ISA";
+constexpr InstructionSet kSets[] = {InstructionSet::generic, InstructionSet::avx2, InstructionSet::avx512};
+
+InstructionSet of_processor() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return InstructionSet::avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return InstructionSet::avx2;
+  return InstructionSet::generic;
+}
+
+void hold_onednn_to(const std::string& wanted) {
+  const auto* const set = std::ranges::find(kSets, wanted, name);
+  if (set == std::end(kSets))
+    throw ConfigError(std::string(kVariable) + "=" + wanted + ": there are generic, avx2 and avx512");
+  if (*set >= of_processor()) return;  // oneDNN may still use newer instructions of its own
+  onednn::hold_to(*set);
+}
+
+InstructionSet choose() {
+  if (const char* wanted = std::getenv(kVariable); wanted != nullptr && *wanted != '\0') hold_onednn_to(wanted);
+  return std::min(of_processor(), onednn::instruction_set());
+}
+
+}  // namespace
+
+InstructionSet instruction_set() {
+  static const InstructionSet set = choose();
+  return set;
+}
+
+std::string name(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::avx512: return "avx512";
+    case InstructionSet::avx2: return "avx2";
+    case InstructionSet::generic: break;
+  }
+  return "generic";
+}
+
+std::string describe_instruction_set() {
+  const std::string used = name(instruction_set());
+  if (instruction_set() == of_processor()) return used;
+  return used + " (" + (std::getenv(kVariable) != nullptr ? kVariable : "ONEDNN_MAX_CPU_ISA") + " forbids " +
+         name(of_processor()) + ")";
+}
+
+}  // namespace mrmf::cpu

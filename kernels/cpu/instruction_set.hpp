@@ -1,0 +1,56 @@
+// The instruction set in use: the processor's best, or the one that the environment limits the program to. Kernels are
+// compiled once per set; loops here are vectorised by the compiler for each set.
+#pragma once
+
+#include <string>
+
+namespace mrmf::cpu {
+
+enum class InstructionSet { generic, avx2, avx512 };
+
+/// The best set that the processor has and the environment allows. MRMF_MAX_CPU_ISA (generic, avx2 or avx512) limits
+/// oneDNN, too; otherwise oneDNN's own ONEDNN_MAX_CPU_ISA counts. The first call decides, and must come before oneDNN
+/// is used. ConfigError when the variable names no set.
+InstructionSet instruction_set();
+
+/// "generic", "avx2" or "avx512"
+std::string name(InstructionSet set);
+
+/// The name of the set in use; if the processor has a better one, also what forbids it.
+std::string describe_instruction_set();
+
+// `flatten`: a call left in a loop would prevent vectorisation.
+#ifdef __clang__  // clang-tidy reads these files and refuses the pair of attributes
+#define MRMF_LOOP_FOR(set)
+#else
+#define MRMF_LOOP_FOR(set) __attribute__((noinline, flatten, target("arch=" set)))
+#endif
+
+template <class Loop>
+MRMF_LOOP_FOR("x86-64")
+void run_generic(const Loop& loop) {
+  loop();
+}
+template <class Loop>
+MRMF_LOOP_FOR("x86-64-v3")
+void run_avx2(const Loop& loop) {
+  loop();
+}
+template <class Loop>
+MRMF_LOOP_FOR("x86-64-v4")
+void run_avx512(const Loop& loop) {
+  loop();
+}
+#undef MRMF_LOOP_FOR
+
+/// Calls loop(), compiled for the instruction set in use. loop() calls inline functions on plain pointers.
+template <class Loop>
+void vectorised(const Loop& loop) {
+  switch (instruction_set()) {
+    case InstructionSet::avx512: return run_avx512(loop);
+    case InstructionSet::avx2: return run_avx2(loop);
+    case InstructionSet::generic: return run_generic(loop);
+  }
+}
+
+}  // namespace mrmf::cpu

@@ -1,0 +1,75 @@
+// Which kernels the CPU backend takes for a convolution: fixed ones, or those that were the fastest when they were
+// timed on this machine. Timing happens before training, in one place (src/training/kernel_choices.hpp); while a
+// network is built, the backend only looks up what was chosen.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kernels/backend.hpp"
+
+namespace mrmf::cpu {
+
+/// A convolution to choose kernels for: alone, behind the batch norm of the network's input, or with max pooling and
+/// ReLU behind it.
+struct ConvProblem {
+  enum class Kind { conv, norm_conv, conv_pool };
+  Kind kind = Kind::conv;
+  ConvGeometry geometry{};
+  Index rows = 1;
+  int threads = 1;
+  Index window = 1;  ///< window of the pooling, along the last axis
+
+  /// In one line: the kind, then numbers.
+  std::string text() const;
+  /// None unless the text is a problem's.
+  static std::optional<ConvProblem> parse(const std::string& text);
+};
+
+/// The kernels of a problem by name (kernels/cpu/weighted.cpp): one name, or of Kind::conv one for each of forward,
+/// data gradient and weight gradient. And what was gained by them.
+struct KernelChoice {
+  std::string kernels;           ///< empty: the fixed ones, because trials could not tell
+  double fixed = 0, chosen = 0;  ///< seconds of all passes by the fixed kernels, and by these
+};
+
+/// What was chosen for each problem, and which problems were met without a choice.
+class KernelChoices {
+ public:
+  /// `file`: where the user keeps choices from run to run; empty: nowhere. It is only remembered here.
+  explicit KernelChoices(std::string file = {}) : file_(std::move(file)) {}
+  const std::string& file() const { return file_; }
+
+  /// Null: none, so the fixed kernels serve. Remembers the question.
+  const KernelChoice* find(const ConvProblem& problem);
+  void put(const std::string& problem, KernelChoice choice);
+  /// Problems that were asked for, and those of them that have no choice.
+  const std::set<std::string>& asked() const { return asked_; }
+  std::set<std::string> open() const;
+  const std::map<std::string, KernelChoice>& all() const { return choices_; }
+
+  /// A line for each choice.
+  std::string text() const;
+  /// Adds the choices of such a text. False, and nothing is added, where it is none.
+  bool add(std::string_view text);
+
+ private:
+  std::string file_;
+  std::map<std::string, KernelChoice> choices_;
+  std::set<std::string> asked_;
+};
+
+/// A CPU backend that looks its kernels up in choices of its own, at first none. Otherwise as make_onednn_backend().
+std::unique_ptr<Backend> make_choosing_backend(int threads, KernelChoices choices = KernelChoices());
+/// The choices of such a backend; null of any other, which always takes fixed kernels.
+KernelChoices* kernel_choices(Backend& backend);
+/// Times the kernels that can solve the problem, on so many of its rows as take some milliseconds. None where the
+/// machine is too busy to tell, or the problem is for another number of threads than the backend's.
+std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& problem);
+
+}  // namespace mrmf::cpu

@@ -1,0 +1,271 @@
+#include "kernels/cpu/norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+
+namespace mrmf::cpu {
+
+const norm_loops::Kernels& norm_kernels() {
+  switch (instruction_set()) {
+    case InstructionSet::avx512: return *norm_loops::avx512_kernels();
+    case InstructionSet::avx2: return *norm_loops::avx2_kernels();
+    case InstructionSet::generic: break;
+  }
+  return *norm_loops::generic_kernels();
+}
+
+NormSums::NormSums(const NormSettings& settings)
+    : settings_(settings),
+      channels_(settings.channels),
+      threads_(omp_get_max_threads()),
+      partial_(static_cast<std::size_t>(threads_ * 2 * channels_)),
+      sums_(static_cast<std::size_t>(2 * channels_ + 1)),
+      factor_(static_cast<std::size_t>(channels_)),
+      mean_(factor_.size()),
+      offset_(factor_.size()),
+      slope_(factor_.size()) {}
+
+float NormSums::inverse_root(double variance) const {
+  return static_cast<float>(1.0 / std::sqrt(variance + double{settings_.epsilon}));
+}
+
+/// Leaves the sums of x and of its squares. The loops sum distances from the first row, so that their floats stay near
+/// zero. That row's contribution is added back in double.
+void NormSums::add_moments(ConstSpan x) {
+  const float* shift = x.data();
+  const Extent& in = settings_.in;
+  const Index all = std::ssize(x) / channels_, samples = all / product(in);
+  const Box box = settings_.counted.value_or(Box{});
+  if (settings_.counted)
+    add_up(samples * box.count[0] * box.count[1], [&](Index first, Index last, double* sums) {
+      for (Index line = first; line < last; ++line) {
+        const Index j = box.first[1] + line % box.count[1], sample = line / box.count[1] / box.count[0];
+        const Index i = box.first[0] + line / box.count[1] % box.count[0];
+        const Index row = ((sample * in[0] + i) * in[1] + j) * in[2] + box.first[2];
+        norm_kernels().moments(box.count[2], channels_, x.data() + row * channels_, shift, sums);
+      }
+    });
+  else
+    add_up(all, [&](Index first, Index last, double* sums) {
+      norm_kernels().moments(last - first, channels_, x.data() + first * channels_, shift, sums);
+    });
+  const auto count = static_cast<double>(settings_.counted ? samples * product(box.count) : all);
+  for (Index c = 0; c < channels_; ++c) {
+    const double from = shift[c], sum = sums_[c];
+    sums_[c] = sum + count * from;
+    sums_[channels_ + c] += from * (2 * sum + count * from);
+  }
+  sums_.back() = count;
+}
+
+void NormSums::update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
+  add_moments(x);
+  if (step.team_sum != nullptr) step.team_sum->sum(sums_);
+  const double count = sums_.back(), unbias = count / std::max(count - 1.0, 1.0);
+  const auto drift = [this](float& running, double batch) {
+    running = static_cast<float>(running + double{settings_.momentum} * (batch - running));
+  };
+  for (Index c = 0; c < channels_; ++c) {
+    const double mean = sums_[c] / count;
+    const double variance = std::max(sums_[channels_ + c] / count - mean * mean, 0.0);
+    memory.mean[c] = static_cast<float>(mean);
+    memory.inverse_deviation[c] = inverse_root(variance);
+    drift(memory.running_mean[c],
+          mean + (memory.bias.empty() ? 0.0 : double{memory.bias[static_cast<std::size_t>(c)]}));
+    drift(memory.running_variance[c], variance * unbias);
+  }
+}
+
+norm_loops::Terms NormSums::terms(const Step& step, const NormMemory& memory) {
+  for (Index c = 0; c < channels_; ++c)
+    factor_[c] = memory.gamma[c] *
+                 (step.training ? memory.inverse_deviation[c] : inverse_root(double{memory.running_variance[c]}));
+  const float* mean = (step.training ? memory.mean : memory.running_mean).data();
+  if (!step.training && !memory.bias.empty()) {
+    std::ranges::transform(memory.running_mean, memory.bias, mean_.begin(), std::minus());
+    mean = mean_.data();
+  }
+  return {mean, factor_.data(), memory.beta.data()};
+}
+
+void NormSums::parameter_gradients(const NormMemory& memory, Span dgamma, Span dbeta) const {
+  for (Index c = 0; c < channels_; ++c) {
+    dbeta[c] = static_cast<float>(sums_[c]);
+    dgamma[c] = static_cast<float>(sums_[channels_ + c] * memory.inverse_deviation[c]);
+  }
+}
+
+norm_loops::DataTerms NormSums::data_terms(const Step& step, Index rows, const NormMemory& memory) {
+  sums_.back() = static_cast<double>(rows);
+  if (step.team_sum != nullptr) step.team_sum->sum(sums_);
+  const double count = sums_.back();
+  for (Index c = 0; c < channels_; ++c) {
+    const double inverse = memory.inverse_deviation[c];
+    offset_[c] = static_cast<float>(sums_[c] / count);
+    slope_[c] = static_cast<float>(sums_[channels_ + c] / count * inverse * inverse);
+  }
+  return {offset_.data(), slope_.data()};
+}
+
+namespace {
+
+/// Per-channel terms of dx = factor * (dy - offset - (x - mean) * slope).
+struct GradientTerms {
+  const float *mean, *factor, *offset, *slope;
+};
+inline void data_gradient(const Block& b, const float* __restrict x, const float* dy, const GradientTerms& t,
+                          float* dx) {
+  const float* __restrict mean = t.mean, * __restrict factor = t.factor, * __restrict offset = t.offset, * __restrict slope = t.slope;
+  for (Index r = 0; r < b.rows; ++r, x += b.stride, dy += b.stride, dx += b.stride)
+    for (Index c = 0; c < b.channels; ++c) dx[c] = factor[c] * (dy[c] - offset[c] - (x[c] - mean[c]) * slope[c]);
+}
+
+/// Batch norm alone.
+class Norm final : public NormOp {
+ public:
+  explicit Norm(const NormSettings& settings) : channels_(settings.channels), sums_(settings) {}
+
+  bool slices() const override { return true; }
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    if (step.training) sums_.update_statistics(step, x.data, memory);
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    sums_.share_out(std::ssize(x.data) / channels_,
+                    [&](Index first, Index last) { normalise_rows(x, terms, y, first, last); });
+  }
+
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+                Tensor dx) override {
+    const Index rows = std::ssize(x.data) / channels_;
+    sums_.add_up(rows, [&](Index first, Index last, double* sums) {
+      for_blocks(channels_, first, last, [&](const Block& b, Index at, Index c) {
+        vectorised([&] {
+          add_gradients(b, x.data.data() + at, dy.data.data() + at, memory.mean.data() + c, sums + c,
+                        sums + channels_ + c);
+        });
+      });
+    });
+    sums_.parameter_gradients(memory, dgamma, dbeta);
+    if (dx.data.empty()) return;
+    const norm_loops::DataTerms data = sums_.data_terms(step, rows, memory);
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    sums_.share_out(rows, [&](Index first, Index last) {
+      for_blocks(channels_, first, last, [&](const Block& b, Index at, Index c) {
+        vectorised([&] {
+          data_gradient(b, x.data.data() + at, dy.data.data() + at,
+                        {terms.mean + c, terms.factor + c, data.offset + c, data.slope + c}, dx.data.data() + at);
+        });
+      });
+    });
+  }
+
+ private:
+  Index channels_;
+  NormSums sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<NormOp> CpuBackend::norm(const NormSettings& settings, Index) {
+  return std::make_unique<Norm>(settings);
+}
+
+namespace {
+
+PoolGeometry pool_of(const NormReluPool& s) {
+  return s.pool ? *s.pool : PoolGeometry{PoolKind::average, s.norm.channels, s.in, {1, 1, 1}, {1, 1, 1}};
+}
+
+/// Batch norm, ReLU or leaky ReLU, and average pooling in one pass over x. Backward recomputes the values in between.
+class NormActivatePool final : public NormOp {
+ public:
+  explicit NormActivatePool(const NormReluPool& settings)
+      : loops_(norm_kernels()), pool_(pool_of(settings)), out_(pool_.out()), sums_(settings.norm) {
+    line_.positions = pool_.in[2];
+    line_.channels = pool_.channels;
+    line_.window = pool_.window[2];
+    line_.pooled = out_[2];
+    line_.share = 1.0F / static_cast<float>(product(pool_.window));
+    line_.slope = settings.slope;
+  }
+
+  bool slices() const override { return true; }
+  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    if (step.training) sums_.update_statistics(step, x.data, memory);
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    norm_loops::Line form = line_;
+    form.y_stride = y.stride();
+    const Index in_line = line_.positions * line_.channels, out_line = line_.pooled * y.stride();
+    sums_.share_out(x.shape.n * out_[0] * out_[1], [&](Index first, Index last) {
+      std::array<const float*, most_lines> lines{};
+      for (Index line = first; line < last; ++line) {
+        const Index count = lines_under(line, x.data.data(), in_line, lines);
+        loops_.forward(form, terms, lines.data(), count, y.data.data() + line * out_line);
+      }
+    });
+  }
+
+  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
+                Tensor dx) override {
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    const Index lines = x.shape.n * pool_.in[0] * pool_.in[1], in_line = line_.positions * line_.channels;
+    sums_.add_up(lines, [&](Index first, Index last, double* sums) {
+      for (Index line = first; line < last; ++line)
+        if (const float* from = gradient_of(line, dy.data.data()))
+          loops_.gradients(line_, terms, x.data.data() + line * in_line, from, sums);
+    });
+    sums_.parameter_gradients(memory, dgamma, dbeta);
+    if (dx.data.empty()) return;
+    const norm_loops::DataTerms data = sums_.data_terms(step, lines * line_.positions, memory);
+    sums_.share_out(lines, [&](Index first, Index last) {
+      for (Index line = first; line < last; ++line)
+        loops_.data(line_, terms, data, x.data.data() + line * in_line, gradient_of(line, dy.data.data()),
+                    dx.data.data() + line * in_line);
+    });
+  }
+
+  static bool offers(const NormReluPool& settings) {
+    const PoolGeometry pool = pool_of(settings);
+    return pool.window[0] * pool.window[1] <= most_lines;
+  }
+
+ private:
+  static constexpr Index most_lines = 16;  // input lines under an output line
+
+  /// The input lines under an output line, both counted over all samples.
+  Index lines_under(Index line, const float* x, Index in_line, std::array<const float*, most_lines>& lines) const {
+    const Index sample = line / (out_[0] * out_[1]), i = line / out_[1] % out_[0], j = line % out_[1];
+    std::size_t count = 0;
+    for (Index a = i * pool_.window[0]; a < (i + 1) * pool_.window[0]; ++a)
+      for (Index b = j * pool_.window[1]; b < (j + 1) * pool_.window[1]; ++b)
+        lines[count++] = x + ((sample * pool_.in[0] + a) * pool_.in[1] + b) * in_line;
+    return static_cast<Index>(count);
+  }
+
+  /// The line of dy over an input line; null when no window holds it.
+  const float* gradient_of(Index line, const float* dy) const {
+    const Index sample = line / (pool_.in[0] * pool_.in[1]);
+    const Index i = line / pool_.in[1] % pool_.in[0] / pool_.window[0], j = line % pool_.in[1] / pool_.window[1];
+    if (i >= out_[0] || j >= out_[1]) return nullptr;
+    return dy + ((sample * out_[0] + i) * out_[1] + j) * line_.pooled * line_.channels;
+  }
+
+  const norm_loops::Kernels& loops_;
+  PoolGeometry pool_;
+  Extent out_;
+  norm_loops::Line line_{};
+  NormSums sums_;
+};
+
+}  // namespace
+
+// Null for windows over more than most_lines lines of input.
+std::unique_ptr<NormOp> CpuBackend::norm_relu_pool(const NormReluPool& settings, Index) {
+  if (!NormActivatePool::offers(settings)) return nullptr;
+  return std::make_unique<NormActivatePool>(settings);
+}
+
+}  // namespace mrmf::cpu

@@ -1,0 +1,108 @@
+// Batch norm outside its loops over tensors: sums over threads and ranks, statistics, and the loops' terms per channel.
+// Loops that group norm has, too.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/vector_kernels.hpp"
+
+namespace mrmf::cpu {
+
+const norm_loops::Kernels& norm_kernels();
+
+class NormSums {
+ public:
+  explicit NormSums(const NormSettings& settings);
+
+  /// Writes the batch's mean and inverse deviation over all ranks' rows into `memory`, and updates the running ones.
+  void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory);
+  /// Terms of the batch's statistics in training, of the running ones in evaluation. Valid until this object's next
+  /// call.
+  norm_loops::Terms terms(const Step& step, const NormMemory& memory);
+
+  /// This rank's dgamma and dbeta, from add_up()'s sums of g and of g * (x - mean).
+  void parameter_gradients(const NormMemory& memory, Span dgamma, Span dbeta) const;
+  /// The terms of dx, from the same sums over all ranks. Valid until this object's next call.
+  norm_loops::DataTerms data_terms(const Step& step, Index rows, const NormMemory& memory);
+
+  /// Divides [0, count) among threads: body(first, last).
+  template <class Body>
+  void share_out(Index count, const Body& body) const {
+#pragma omp parallel for schedule(static) num_threads(threads_)
+    for (int t = 0; t < threads_; ++t) body(count * t / threads_, count * (t + 1) / threads_);
+  }
+  /// The same, then adds up the threads' sums (two per channel) in the order of threads: add(first, last, sums).
+  template <class Add>
+  void add_up(Index count, const Add& add) {
+    const Index size = 2 * channels_;
+#pragma omp parallel for schedule(static) num_threads(threads_)
+    for (int t = 0; t < threads_; ++t) {
+      std::fill_n(partial_.data() + t * size, size, 0.0);
+      add(count * t / threads_, count * (t + 1) / threads_, partial_.data() + t * size);
+    }
+    std::copy_n(partial_.data(), size, sums_.data());
+    for (int t = 1; t < threads_; ++t)
+      for (Index i = 0; i < size; ++i) sums_[i] += partial_[t * size + i];
+  }
+
+ private:
+  float inverse_root(double variance) const;
+  void add_moments(ConstSpan x);
+
+  NormSettings settings_;
+  Index channels_;
+  int threads_;
+  std::vector<double> partial_;  // per thread: two sums per channel
+  std::vector<double> sums_;     // two sums per channel, then the number of rows
+  std::vector<float> factor_, mean_, offset_, slope_;
+};
+
+/// Part of a (rows, channels) matrix: a thread's rows, and so many channels that their sums stay in the L1 cache.
+struct Block {
+  Index rows, stride, channels;
+};
+inline constexpr Index block_channels = 512;
+
+/// y = (x - mean) * factor + beta, with y's rows y_stride apart.
+inline void normalise(const Block& b, const float* __restrict x, const norm_loops::Terms& terms, float* __restrict y,
+                      Index y_stride) {
+  const float* __restrict mean = terms.mean, * __restrict factor = terms.factor, * __restrict beta = terms.beta;
+  for (Index r = 0; r < b.rows; ++r, x += b.stride, y += y_stride)
+    for (Index c = 0; c < b.channels; ++c) y[c] = (x[c] - mean[c]) * factor[c] + beta[c];
+}
+
+/// Sums of dy and dy * (x - mean).
+inline void add_gradients(const Block& b, const float* __restrict x, const float* __restrict dy,
+                          const float* __restrict mean, double* __restrict sum, double* __restrict product_sum) {
+  const Index stride = b.stride;
+  for (Index r = 0; r < b.rows; ++r, x += stride, dy += stride)
+    for (Index c = 0; c < b.channels; ++c) {
+      const double gradient = dy[c];
+      sum[c] += gradient;
+      product_sum[c] += gradient * static_cast<double>(x[c] - mean[c]);
+    }
+}
+
+/// Calls body(block, offset of the block in the matrix, its first channel) over the rows [first, last).
+template <class Body>
+void for_blocks(Index channels, Index first, Index last, const Body& body) {
+  for (Index c = 0; c < channels; c += block_channels)
+    body(Block{last - first, channels, std::min(block_channels, channels - c)}, first * channels + c, c);
+}
+
+/// Normalises the rows [first, last) of x, a matrix of y's channels.
+inline void normalise_rows(ConstTensor x, const norm_loops::Terms& terms, Tensor y, Index first, Index last) {
+  for_blocks(x.shape.channels, first, last, [&](const Block& b, Index at, Index c) {
+    vectorised([&] {
+      normalise(b, x.data.data() + at, {terms.mean + c, terms.factor + c, terms.beta + c},
+                y.data.data() + first * y.stride() + c, y.stride());
+    });
+  });
+}
+
+}  // namespace mrmf::cpu

@@ -1,0 +1,206 @@
+// Pooling with channels as the fast axis: each position of a window is a loop over channels.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/formulas.hpp"
+
+namespace mrmf::cpu {
+namespace {
+
+/// A window over channels-last input: its positions, as offsets from the first one.
+struct Taps {
+  const Index* offset;
+  Index count, channels;
+};
+
+constexpr Index lanes = 64;  // channels processed together, in registers or the nearest cache
+
+inline void window_max(const Taps& taps, const float* x, float* y, std::uint8_t* winner) {
+  for (Index first = 0; first < taps.channels; first += lanes) {
+    const Index count = std::min(lanes, taps.channels - first);
+    float best[lanes];
+    std::int32_t position[lanes];
+    for (Index c = 0; c < count; ++c) best[c] = x[first + c], position[c] = 0;
+    for (Index t = 1; t < taps.count; ++t) {
+      const float* in = x + taps.offset[t] + first;
+      for (Index c = 0; c < count; ++c) {
+        const bool larger = takes_maximum(in[c], best[c]);
+        best[c] = larger ? in[c] : best[c];
+        position[c] = larger ? static_cast<std::int32_t>(t) : position[c];
+      }
+    }
+    for (Index c = 0; c < count; ++c) y[first + c] = best[c];
+    if (winner != nullptr)
+      for (Index c = 0; c < count; ++c) winner[first + c] = static_cast<std::uint8_t>(position[c]);
+  }
+}
+
+inline void window_average(const Taps& taps, const float* x, float* y) {
+  const float share = 1.0F / static_cast<float>(taps.count);
+  for (Index first = 0; first < taps.channels; first += lanes) {
+    const Index count = std::min(lanes, taps.channels - first);
+    float sum[lanes] = {};
+    for (Index t = 0; t < taps.count; ++t) {
+      const float* in = x + taps.offset[t] + first;
+      for (Index c = 0; c < count; ++c) sum[c] += in[c];
+    }
+    for (Index c = 0; c < count; ++c) y[first + c] = sum[c] * share;
+  }
+}
+
+inline void scatter_max(const Taps& taps, const float* __restrict dy, const std::uint8_t* __restrict winner,
+                        float* __restrict dx) {
+  for (Index t = 0; t < taps.count; ++t) {
+    float* __restrict to = dx + taps.offset[t];
+    for (Index c = 0; c < taps.channels; ++c) to[c] += winner[c] == t ? dy[c] : 0.0F;
+  }
+}
+
+inline void scatter_average(const Taps& taps, const float* __restrict dy, float* __restrict dx) {
+  const float share = 1.0F / static_cast<float>(taps.count);
+  for (Index t = 0; t < taps.count; ++t) {
+    float* __restrict to = dx + taps.offset[t];
+    for (Index c = 0; c < taps.channels; ++c) to[c] += dy[c] * share;
+  }
+}
+
+class Pool final : public PoolOp {
+ public:
+  explicit Pool(const PoolGeometry& geometry) : g_(geometry), out_(geometry.out()) {
+    MRMF_CHECK(g_.kind == PoolKind::average || product(g_.window) <= 256,
+               "a max pooling window holds at most 256 positions: its winner is one byte");
+    for (Index i = 0; i < g_.window[0]; ++i)
+      for (Index j = 0; j < g_.window[1]; ++j)
+        for (Index k = 0; k < g_.window[2]; ++k) offsets_.push_back(((i * g_.in[1] + j) * g_.in[2] + k) * g_.channels);
+    slice_offsets_.resize(offsets_.size());
+  }
+
+  bool slices() const override { return true; }
+
+  void forward(ConstTensor x, Tensor y, std::span<std::uint8_t> winner) override {
+    const Index stride = x.stride();
+    const Taps taps = stride == g_.channels ? this->taps() : taps_of_slice(stride);
+    const Index lines = x.shape.n * out_[0] * out_[1];
+#pragma omp parallel for schedule(static)
+    for (Index line = 0; line < lines; ++line)
+      vectorised([&] {
+        for (Index k = 0; k < out_[2]; ++k) {
+          const Index to = (line * out_[2] + k) * g_.channels;
+          const float* from = x.data.data() + (input_of(line) + k * g_.stride[2]) * stride;
+          if (g_.kind == PoolKind::average)
+            window_average(taps, from, y.data.data() + to);
+          else
+            window_max(taps, from, y.data.data() + to, winner.empty() ? nullptr : winner.data() + to);
+        }
+      });
+  }
+
+  /// Windows may overlap, but only within a sample. Threads take slabs of samples that do not overlap.
+  void backward(ConstTensor dy, std::span<const std::uint8_t> winner, Tensor dx) override {
+    const Taps taps = this->taps();
+    const Index slabs = slabs_per_sample(), slab = product(g_.in) / slabs * g_.channels;
+    const Index lines = out_[0] * out_[1] / slabs;
+#pragma omp parallel for schedule(static)
+    for (Index s = 0; s < dy.shape.n * slabs; ++s)
+      vectorised([&] {
+        std::fill_n(dx.data.data() + s * slab, slab, 0.0F);
+        for (Index line = s * lines; line < (s + 1) * lines; ++line)
+          for (Index k = 0; k < out_[2]; ++k) {
+            const Index from = (line * out_[2] + k) * g_.channels;
+            float* to = dx.data.data() + (input_of(line) + k * g_.stride[2]) * g_.channels;
+            if (g_.kind == PoolKind::average)
+              scatter_average(taps, dy.data.data() + from, to);
+            else
+              scatter_max(taps, dy.data.data() + from, winner.data() + from, to);
+          }
+      });
+  }
+
+ private:
+  Taps taps() const { return {offsets_.data(), std::ssize(offsets_), g_.channels}; }
+  Taps taps_of_slice(Index stride) {
+    for (std::size_t t = 0; t < offsets_.size(); ++t) slice_offsets_[t] = offsets_[t] / g_.channels * stride;
+    return {slice_offsets_.data(), std::ssize(slice_offsets_), g_.channels};
+  }
+
+  /// The first input position of an output line, counted over all samples.
+  Index input_of(Index line) const {
+    const Index n = line / (out_[0] * out_[1]), i = line / out_[1] % out_[0], j = line % out_[1];
+    return ((n * g_.in[0] + i * g_.stride[0]) * g_.in[1] + j * g_.stride[1]) * g_.in[2];
+  }
+
+  /// If windows tile a volume's first axis exactly, it consists of independent slabs.
+  Index slabs_per_sample() const {
+    const bool tiled = g_.window[0] == g_.stride[0] && out_[0] * g_.window[0] == g_.in[0];
+    return tiled ? out_[0] : 1;
+  }
+
+  PoolGeometry g_;
+  Extent out_;
+  std::vector<Index> offsets_, slice_offsets_;  // offsets and slice offsets of a window's positions, in floats
+};
+
+/// The mean over all positions of a sample: of pieces, which threads share, and then of these in their order.
+class GlobalAverage final : public PoolOp {
+ public:
+  GlobalAverage(const PoolGeometry& geometry, Index max_rows)
+      : positions_(product(geometry.in)),
+        channels_(geometry.channels),
+        pieces_((positions_ + piece - 1) / piece),
+        sums_(static_cast<std::size_t>(max_rows * pieces_ * channels_)) {}
+
+  void forward(ConstTensor x, Tensor y, std::span<std::uint8_t>) override {
+    for_pieces(x.shape.n, [&](Index number, Index first, Index last) {
+      add_up(x.data.data() + first * channels_, last - first, sums_.data() + number * channels_);
+    });
+    for (Index row = 0; row < x.shape.n; ++row)
+      for (Index c = 0; c < channels_; ++c) {
+        double sum = 0;
+        for (Index p = row * pieces_; p < (row + 1) * pieces_; ++p) sum += sums_[p * channels_ + c];
+        y.data[row * channels_ + c] = static_cast<float>(sum / static_cast<double>(positions_));
+      }
+  }
+
+  void backward(ConstTensor dy, std::span<const std::uint8_t>, Tensor dx) override {
+    const float share = 1.0F / static_cast<float>(positions_);
+    for_pieces(dy.shape.n, [&](Index number, Index first, Index last) {
+      const float* const from = dy.data.data() + number / pieces_ * channels_;
+      for (Index p = first; p < last; ++p)
+        for (Index c = 0; c < channels_; ++c) dx.data[p * channels_ + c] = from[c] * share;
+    });
+  }
+
+ private:
+  static constexpr Index piece = 256;  // positions
+
+  void add_up(const float* x, Index count, double* sums) const {
+    std::fill_n(sums, channels_, 0.0);
+    vectorised([&] {
+      for (Index p = 0; p < count; ++p, x += channels_)
+        for (Index c = 0; c < channels_; ++c) sums[c] += double{x[c]};
+    });
+  }
+  /// body(number, first, last): positions [first, last) of one sample, all counted over all samples.
+  template <class Body>
+  void for_pieces(Index rows, const Body& body) const {
+#pragma omp parallel for schedule(static)
+    for (Index i = 0; i < rows * pieces_; ++i) {
+      const Index row = i / pieces_, first = i % pieces_ * piece;
+      body(i, row * positions_ + first, row * positions_ + std::min(positions_, first + piece));
+    }
+  }
+
+  Index positions_, channels_, pieces_;
+  std::vector<double> sums_;  // per piece and channel
+};
+
+}  // namespace
+
+std::unique_ptr<PoolOp> CpuBackend::pool(const PoolGeometry& geometry, Index max_rows) {
+  if (is_global_average(geometry)) return std::make_unique<GlobalAverage>(geometry, max_rows);
+  return std::make_unique<Pool>(geometry);
+}
+
+}  // namespace mrmf::cpu

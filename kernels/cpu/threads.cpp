@@ -1,0 +1,46 @@
+#include "kernels/cpu/threads.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/check.hpp"
+
+namespace mrmf::cpu {
+
+void require_threads(int wanted) {
+  const int besides_this = std::min(wanted, omp_get_thread_limit()) - 1;
+  std::latch all_tried(1);
+  std::vector<std::jthread> threads;
+  try {
+    for (int i = 0; i < besides_this; ++i) threads.emplace_back([&] { all_tried.wait(); });
+  } catch (const std::exception& error) {
+    all_tried.count_down();
+    throw FaultError("cannot start " + std::to_string(wanted) + " threads to compute with (" + error.what() +
+                     "); ask for fewer (run.threads, --threads or OMP_NUM_THREADS), or raise the limit on processes "
+                     "and memory (ulimit -u, ulimit -v, or the job's)");
+  }
+  all_tried.count_down();
+}
+
+int granted_threads(int wanted) {
+  if (omp_in_parallel() != 0 || omp_get_active_level() >= omp_get_max_active_levels()) return 1;
+  return std::min(wanted, omp_get_thread_limit());
+}
+
+ThreadScope::ThreadScope(int wanted)
+    : count_(granted_threads(wanted)), count_before_(omp_get_max_threads()), dynamic_before_(omp_get_dynamic()) {
+  if (dynamic_before_ != 0) omp_set_dynamic(0);
+  if (count_before_ != count_) omp_set_num_threads(count_);
+}
+
+ThreadScope::~ThreadScope() {
+  if (count_before_ != count_) omp_set_num_threads(count_before_);
+  if (dynamic_before_ != 0) omp_set_dynamic(dynamic_before_);
+}
+
+}  // namespace mrmf::cpu

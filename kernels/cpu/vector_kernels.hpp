@@ -1,0 +1,173 @@
+// Interfaces between operations and those of their kernels that are compiled for one instruction set:
+//
+//   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl
+//   direct      convolution (conv.cpp); kernels for AVX2 (direct_conv_avx2.cpp, winograd_avx2.cpp)
+//   norm_loops  batch norm (norm.cpp); loops for every set from norm_loops.inl
+//
+// Only plain data and function pointers, no functions and no library headers: the linker might keep, for everybody, the
+// copy of an inline function that was compiled for AVX-512.
+#pragma once
+
+namespace mrmf::cpu::fused {
+
+/// One geometry: a 1-D convolution (stride 1, no padding) followed by max pooling with window = stride.
+/// `row` is the contiguous run of channels-last input under one output position: kernel * in_channels.
+struct Geometry {
+  long in_channels, out_channels, kernel, pool;
+  long in;       ///< input positions per sample
+  long windows;  ///< pooled positions per sample
+  long row;
+  long padded_row;  ///< row rounded up to whole vectors
+  long padded_out;  ///< out_channels rounded up to whole vectors
+  long chunk;       ///< windows that backward takes at a time, so that their input stays in the L1 cache
+};
+
+/// Scratch of one thread. Entries are the nonzero gradients of one chunk, grouped by position of the convolution's
+/// output and then again by output channel.
+struct Scratch {
+  float* gradient;       ///< padded_out: one window's dy where ReLU was active, else 0
+  int* code;             ///< padded_out: the winner, or -1 where there is no gradient
+  int* group_begin;      ///< chunk * pool + 1
+  float* value;          ///< chunk * padded_out + one vector
+  int* channel;          ///< the same
+  int* channel_count;    ///< out_channels
+  float* channel_value;  ///< out_channels * chunk
+  int* channel_offset;   ///< the same; offset of the input row inside the sample
+  float* x;              ///< in * in_channels + one vector: a copy of the last sample, so that reads may pass its end
+  float* dx;             ///< the same; the data gradient is summed here
+  float* candidates;     ///< chunk * row * 4 (first layer: the inputs that a window's winner chooses from)
+  float* dw;             ///< out_channels * padded_row: this thread's sum over samples
+  float* db;             ///< padded_out
+};
+
+/// One sample. winner may be null in forward; dx may be null in backward.
+struct Forward {
+  const float* packed;  ///< from pack_forward
+  const float* x;
+  float* y;
+  unsigned char* winner;
+};
+struct Backward {
+  const float* packed;  ///< from pack_backward; null if dx is
+  const float* x;       ///< readable for one vector past its end
+  const float* y;
+  const float* dy;
+  const unsigned char* winner;
+  float* dx;
+};
+
+struct Kernels {
+  long lanes;  ///< floats in a vector
+  /// Weights in blocks of output channels, then the bias: padded_out * (row + 1) floats.
+  void (*pack_forward)(const Geometry&, const float* w, const float* b, float* packed);
+  /// Weights in chunks of the row: out_channels * padded_row floats.
+  void (*pack_backward)(const Geometry&, const float* w, float* packed);
+  void (*forward)(const Geometry&, const Forward&);
+  void (*backward)(const Geometry&, const Backward&, const Scratch&);  ///< adds to scratch.dw and scratch.db
+};
+
+const Kernels* generic_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+
+}  // namespace mrmf::cpu::fused
+
+namespace mrmf::cpu::direct {
+
+/// A convolution of stride 1 as the kernels see it: a product of the weights with runs of channels-last input. The
+/// kernels read copies of the input planes in their own form, padded along the third axis.
+struct Geometry {
+  long in_channels, out_channels;
+  long kernel[3];
+  long rows, width;                  ///< output positions along the second and third axis: a plane
+  long in_rows, in_width;            ///< the same of the input
+  long rows_before, columns_before;  ///< positions of padding before them
+  long padded_width;                 ///< input positions along the third axis, padding included
+  long row;                          ///< floats under one output position: kernel along the third axis * in_channels
+  long depth;                        ///< depth of the whole product: kernel[0] * kernel[1] * row
+  long padded_out;                   ///< out_channels rounded up to whole vectors
+  bool bias;                         ///< whether anybody wants the bias's gradient
+};
+
+/// Sizes in floats of the caller's memory for the kernels.
+struct Sizes {
+  long plane;     ///< the copy of an input plane; zeros before the first copy
+  long packed;    ///< weights
+  long gradient;  ///< gradient of weights and bias
+};
+
+/// Replacement of the input: (x - mean) * factor + beta. Each array is as long as a row of the input plane and repeats
+/// the channels' values for every position.
+struct Affine {
+  const float *mean, *factor, *beta;
+};
+
+/// Weights in blocks of output channels.
+struct PackedWeights {
+  const float* blocks;
+  const float* bias;  ///< padded_out floats
+};
+
+struct Kernels {
+  long lanes;  ///< floats in a vector
+  Sizes (*sizes)(const Geometry&);
+  /// From the project's layout (out channels, depth).
+  void (*pack)(const Geometry&, const float* w, float* packed);
+  /// Packs the weights of the data gradient, a convolution of dy with the filters mirrored along every axis. `g` is its
+  /// geometry, w the weights of the forward convolution.
+  void (*pack_mirrored)(const Geometry& g, const float* w, float* packed);
+  /// Copies an input plane; map may be null.
+  void (*copy)(const Geometry&, const float* x, const Affine* map, float* plane);
+  /// Makes one output plane. planes: kernel[0] copies of input planes, null for those in the padding.
+  void (*forward)(const Geometry&, const float* const* planes, const PackedWeights&, float* y);
+  /// Adds one plane's part to the gradient, which has the kernels' own form.
+  void (*weights)(const Geometry&, const float* const* planes, const float* dy, float* gradient);
+  /// Unpacks one vector of output channels, from `first` on: from the threads' summed gradient into dw (out channels,
+  /// depth) and, with a bias, db.
+  void (*unpack)(const Geometry&, const float* gradient, long first, float* dw, float* db);
+};
+
+const Kernels* avx2_kernels();
+/// For three taps along the third axis, and less padding than taps along the second and third. Half the arithmetic,
+/// about twice the rounding error.
+const Kernels* avx2_winograd_kernels();
+
+}  // namespace mrmf::cpu::direct
+
+namespace mrmf::cpu::norm_loops {
+
+/// Batch norm as y = (x - mean) * factor + beta, per channel.
+struct Terms {
+  const float *mean, *factor, *beta;
+};
+
+/// The further terms of dx = factor * (g - offset - (x - mean) * slope), per channel; g is the gradient of y.
+struct DataTerms {
+  const float *offset, *slope;
+};
+
+/// One line of input positions, channels-last, under activation and average pooling.
+struct Line {
+  long positions, channels;
+  long window, pooled;  ///< along the line: positions per window, and windows
+  float share;          ///< 1 / positions in the whole window
+  float slope;          ///< the activation's slope below 0
+  long y_stride;        ///< floats from one position of the output line to the next
+};
+
+struct Kernels {
+  /// Adds sums of x - shift and then of its squares, over (rows, channels), to sums[2 * channels].
+  void (*moments)(long rows, long channels, const float* x, const float* shift, double* sums);
+  /// Makes an output line: y = average of activation(batch norm(x)) over the windows of `count` input lines.
+  void (*forward)(const Line&, const Terms&, const float* const* lines, long count, float* y);
+  /// Adds the sums of g and of g * (x - mean) over an input line to sums[2 * channels]. dy: the output line's gradient.
+  void (*gradients)(const Line&, const Terms&, const float* x, const float* dy, double* sums);
+  /// Makes dx of an input line. dy is null when no window holds the line.
+  void (*data)(const Line&, const Terms&, const DataTerms&, const float* x, const float* dy, float* dx);
+};
+
+const Kernels* generic_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+
+}  // namespace mrmf::cpu::norm_loops

@@ -1,0 +1,151 @@
+// Layers with weights: where the CPU backend chooses between kernels of its own and oneDNN's primitives.
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <utility>
+
+#include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/conv_transpose.hpp"
+#include "kernels/cpu/convolutions.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/norm_conv.hpp"
+#include "kernels/onednn/operations.hpp"
+
+namespace mrmf::cpu {
+namespace {
+
+/// A convolution with kernels of its own for each pass. Passes may share them.
+class ConvByPass final : public WeightedOp {
+ public:
+  using Shared = std::shared_ptr<WeightedOp>;
+  explicit ConvByPass(std::array<Shared, 3> passes) : passes_(std::move(passes)) {}
+
+  void prepare(Index rows) override {
+    for (std::size_t p = 0; p < passes_.size(); ++p)
+      if (std::find(passes_.begin(), passes_.begin() + p, passes_[p]) == passes_.begin() + p) passes_[p]->prepare(rows);
+  }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { passes_[0]->forward(x, w, b, y); }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override { passes_[1]->backward_data(dy, w, dx); }
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    passes_[2]->backward_weights(x, dy, dw, db);
+  }
+
+ private:
+  std::array<Shared, 3> passes_;
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+/// One pooling along the last axis, by windows that neither overlap nor leave gaps.
+PoolGeometry pooling_of(const ConvProblem& p) {
+  PoolGeometry pool{PoolKind::max, p.geometry.out_channels, p.geometry.out()};
+  pool.window[2] = pool.stride[2] = p.window;
+  return pool;
+}
+
+}  // namespace
+
+std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
+  const InstructionSet set = instruction_set();
+  switch (p.kind) {
+    case ConvProblem::Kind::conv: break;
+    case ConvProblem::Kind::norm_conv:
+      if (set == InstructionSet::avx2) return {"winograd", "direct", "apart"};
+      return {"apart", "winograd", "direct"};
+    case ConvProblem::Kind::conv_pool:
+      if (set == InstructionSet::avx512) return {"avx512", "avx2"};
+      return {cpu::name(set)};
+  }
+  // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
+  if (set == InstructionSet::avx512) return {"few", "onednn", "winograd", "direct", "taps"};
+  const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
+  return {"winograd", "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, const ConvProblem& p) {
+  const std::vector<std::string> names = words_of(kernels);
+  if (names.size() == 3) {
+    std::map<std::string, ConvByPass::Shared> made;
+    std::array<ConvByPass::Shared, 3> passes;
+    for (std::size_t i = 0; i < passes.size(); ++i) {
+      ConvByPass::Shared& op = made[names[i]];
+      if (op == nullptr) op = conv_by(names[i], p);
+      if (op == nullptr) return nullptr;
+      passes[i] = op;
+    }
+    return std::make_unique<ConvByPass>(std::move(passes));
+  }
+  if (kernels == "winograd") return make_direct_conv(DirectKernels::winograd, p.geometry);
+  if (kernels == "direct") return make_direct_conv(DirectKernels::plain, p.geometry);
+  if (kernels == "few") return make_few_positions(p.geometry, p.rows);
+  if (kernels == "onednn") return onednn::make_conv(*context_, p.geometry, p.rows);
+  if (kernels == "taps")
+    return onednn::with_tap_gradients(onednn::make_conv(*context_, p.geometry, p.rows), p.geometry, p.rows, threads_);
+  return nullptr;
+}
+
+std::unique_ptr<NormConvOp> CpuBackend::norm_conv_by(const std::string& kernels, const ConvProblem& p,
+                                                     const NormSettings& settings) {
+  if (kernels == "winograd") return make_direct_norm_conv(DirectKernels::winograd, settings, p.geometry);
+  if (kernels == "direct") return make_direct_norm_conv(DirectKernels::plain, settings, p.geometry);
+  if (kernels == "apart") return make_norm_conv({norm(settings, p.rows), conv(p.geometry, p.rows)}, p.geometry);
+  return nullptr;
+}
+
+std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_by(const std::string& kernels, const ConvProblem& p) {
+  for (const InstructionSet set : {InstructionSet::generic, InstructionSet::avx2, InstructionSet::avx512})
+    if (kernels == cpu::name(set) && set <= instruction_set())
+      return make_fused_conv_pool(set, p.geometry, pooling_of(p));
+  return nullptr;
+}
+
+namespace {
+
+/// make(kernels) by what was chosen for the problem, or else by the first that serve.
+template <class Make>
+auto chosen_or_fixed(CpuBackend& backend, const ConvProblem& problem, const Make& make) -> decltype(make("")) {
+  const KernelChoice* choice = backend.choices() != nullptr ? backend.choices()->find(problem) : nullptr;
+  if (choice != nullptr)
+    if (auto op = make(choice->kernels)) return op;
+  for (const std::string& kernels : backend.kernels_of(problem))
+    if (auto op = make(kernels)) return op;
+  return nullptr;
+}
+
+}  // namespace
+
+// Activations stay channels-last. oneDNN's weights are packed per call when a primitive wants that.
+std::unique_ptr<WeightedOp> CpuBackend::conv(const ConvGeometry& geometry, Index max_rows) {
+  const ConvProblem problem{ConvProblem::Kind::conv, geometry, max_rows, threads_};
+  return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return conv_by(kernels, problem); });
+}
+
+std::unique_ptr<NormConvOp> CpuBackend::norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
+                                                  Index max_rows) {
+  const ConvProblem problem{ConvProblem::Kind::norm_conv, geometry, max_rows, threads_};
+  return chosen_or_fixed(*this, problem,
+                         [&](const std::string& kernels) { return norm_conv_by(kernels, problem, settings); });
+}
+
+std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,
+                                                       Index max_rows) {
+  if (!fused_conv_pool_serves(conv, pool)) return nullptr;
+  const ConvProblem problem{ConvProblem::Kind::conv_pool, conv, max_rows, threads_, pool.window[2]};
+  return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return conv_pool_by(kernels, problem); });
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
+  if (auto patches = onednn::make_patch_conv_transpose(geometry)) return patches;
+  return make_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::dense(Index in, Index out, Index max_rows) {
+  return onednn::make_dense(*context_, in, out, max_rows);
+}
+
+}  // namespace mrmf::cpu

@@ -1,0 +1,121 @@
+#include "src/training/kernel_choices.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "kernels/cpu/kernel_choice.hpp"
+#include "src/system/kernel_file.hpp"
+#include "src/system/timer.hpp"
+#include "src/training/model_state.hpp"
+
+namespace mrmf {
+namespace {
+
+using cpu::ConvProblem;
+using cpu::KernelChoice;
+using cpu::KernelChoices;
+
+/// Builds the model's layers, which asks the backend for their kernels.
+void ask(Backend& backend, const ModelSettings& model) {
+  const std::unique_ptr<Backend> layout = model.grid.ranks() > 1 ? make_reference_backend() : nullptr;
+  const Network network(layout ? *layout : backend, model.network);
+  build_execution(backend, network, model);
+}
+
+std::string lines_of(const std::set<std::string>& problems) {
+  std::string text;
+  for (const std::string& problem : problems) text += problem + "\n";
+  return text;
+}
+
+/// The open problems of all ranks, on the root; others get their own. Collective.
+std::set<std::string> open_of_all(const KernelChoices& choices, Comm& ranks) {
+  std::set<std::string> all = choices.open();
+  std::string own = lines_of(all);
+  if (ranks.agree(XXH3_64bits(own.data(), own.size()))) return all;
+  for (int rank = 0; rank < ranks.size(); ++rank) {  // blocks of a grid are different problems
+    std::string text = own;
+    ranks.broadcast(text, rank);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) all.insert(line);
+  }
+  return all;
+}
+
+constexpr double kMostSeconds = 3;  // most seconds of trials before a run, on a busy machine
+
+/// Chooses for these problems; returns what there is to say.
+std::string choose(Backend& backend, KernelChoices& choices, const std::set<std::string>& open) {
+  KernelFile file(choices.file());
+  KernelChoices known;
+  const std::string machine = kernel_machine(backend);
+  file.fill(known, machine);
+  const Timer timer;
+  int timed = 0, others = 0;
+  double fixed = 0, chosen = 0;
+  for (const std::string& text : open) {
+    const std::optional<ConvProblem> problem = ConvProblem::parse(text);
+    if (!problem) continue;
+    if (known.find(*problem) == nullptr && timer.seconds() > kMostSeconds) {  // next time, perhaps
+      choices.put(text, {});
+      continue;
+    }
+    if (known.find(*problem) == nullptr) {
+      const KernelChoice choice = cpu::time_kernels(backend, *problem).value_or(KernelChoice{});
+      ++timed;
+      others += choice.chosen < choice.fixed ? 1 : 0;
+      fixed += choice.fixed, chosen += choice.chosen;
+      known.put(text, choice);
+    }
+    choices.put(text, *known.find(*problem));
+  }
+  const std::string ignored = file.ignored().empty() ? "" : file.ignored() + ", so it is not read; ";
+  if (timed == 0) return "kernels: " + ignored + "as timed before on this machine, in " + choices.file();
+  std::string line = fmt::format("kernels: {}{} convolution{} timed in {:.2f} s", ignored, timed, timed == 1 ? "" : "s",
+                                 timer.seconds());
+  if (others > 0) line += fmt::format("; {} with others than usual, {:.2f} times as fast", others, fixed / chosen);
+  const std::string fault = file.keep(known, machine);
+  return line + (fault.empty() ? "; kept in " + choices.file() : "; not kept: " + fault);
+}
+
+}  // namespace
+
+std::vector<std::string> choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks) {
+  KernelChoices* const choices = cpu::kernel_choices(backend);
+  if (ranks.any(choices == nullptr)) return {};
+  for (const ModelSettings& model : models) ask(backend, model);
+  const std::set<std::string> open = open_of_all(*choices, ranks);
+  if (!ranks.any(!open.empty())) return {};
+  std::string line;
+  collective_try(ranks, [&] {
+    if (ranks.root()) line = choose(backend, *choices, open);
+  });
+  std::string text = choices->text();
+  ranks.broadcast(text, 0);
+  choices->add(text);
+  return {line};
+}
+
+void choose_kernels(const Plan& plan, const Config& config, const RunContext& ctx) {
+  KernelChoices* const choices = cpu::kernel_choices(ctx.backend);
+  if (ctx.team.any(choices == nullptr)) return;
+  if (ctx.saving != nullptr && ctx.saving->checkpoints.found()) {
+    const bool known = choices->add(ctx.saving->checkpoints.kernels()) && !choices->all().empty();
+    ctx.log.line(known ? "kernels: those that the run began with" : "kernels: the usual ones, as the run began");
+    return;
+  }
+  std::vector<ModelSettings> models;
+  for (const Extent& resolution : plan.resolutions()) {
+    ModelSettings model{.network = network_settings(config, plan, ctx.data.shape().sample, resolution)};
+    if (SampleGrid* const grid = ctx.grid(resolution)) model.grid = grid->grid(), model.block = grid->block();
+    models.push_back(std::move(model));
+  }
+  for (const std::string& line : choose_kernels(ctx.backend, models, ctx.team)) ctx.log.line(line);
+  if (ctx.saving != nullptr) ctx.saving->checkpoints.set_kernels(choices->text());
+}
+
+}  // namespace mrmf

@@ -1,0 +1,194 @@
+// The CPU's kernels by choice: every one computes the same convolution, choices pass through text and file unchanged,
+// and what is damaged, foreign or of another machine is not used.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "io/input_file.hpp"
+#include "kernels/cpu/kernel_choice.hpp"
+#include "src/system/kernel_file.hpp"
+#include "tests/support/data_files.hpp"
+#include "tests/unit/support/backends.hpp"
+
+namespace mrmf::test {
+namespace {
+
+using cpu::ConvProblem;
+using cpu::KernelChoice;
+using cpu::KernelChoices;
+
+ConvProblem conv_problem(const Extent& in, Index in_channels, Index out_channels, const Extent& kernel) {
+  ConvProblem problem{ConvProblem::Kind::conv, {in_channels, out_channels, in, kernel}, 3, 2};
+  for (std::size_t a = 0; a < 3; ++a) {
+    problem.geometry.pad_before[a] = (kernel[a] - 1) / 2;
+    problem.geometry.pad_after[a] = kernel[a] / 2;
+  }
+  return problem;
+}
+
+/// Results of the three passes of a convolution.
+struct Passes {
+  std::vector<float> y, dx, dw, db;
+};
+
+Passes passes_of(Backend& backend, const ConvProblem& p) {
+  const ConvGeometry& g = p.geometry;
+  Rng rng(11);
+  const auto size = [](Index count) { return static_cast<std::size_t>(count); };
+  std::vector<float> x = uniform(rng, size(p.rows * product(g.in) * g.in_channels)),
+                     w = uniform(rng, size(g.weights())), b = uniform(rng, size(g.out_channels)),
+                     dy = uniform(rng, size(p.rows * product(g.out()) * g.out_channels));
+  Passes r{std::vector<float>(dy.size(), NAN), std::vector<float>(x.size(), NAN), std::vector<float>(w.size(), NAN),
+           std::vector<float>(b.size(), NAN)};
+  const Shape in{p.rows, g.in, g.in_channels, 3}, out{p.rows, g.out(), g.out_channels, 3};
+  const auto op = backend.conv(g, p.rows);
+  op->prepare(p.rows);
+  op->forward({in, x}, w, b, {out, r.y});
+  op->backward_data({out, dy}, w, {in, r.dx});
+  op->backward_weights({in, x}, {out, dy}, r.dw, r.db);
+  return r;
+}
+
+/// The file in a folder of its own.
+struct OwnFile {
+  TemporaryFolder folder;
+  std::string path = folder.path() + "/cache/kernels.txt";
+  void replace(const std::string& from, const std::string& to) const {
+    std::string text = read_file(path);
+    text.replace(text.find(from), from.size(), to);
+    std::ofstream(path) << text;
+  }
+};
+
+KernelChoices two_choices() {
+  KernelChoices choices;
+  choices.put(conv_problem({8, 8, 8}, 8, 16, {3, 3, 3}).text(), {"winograd onednn direct", 2e-3, 1.5e-3});
+  choices.put(conv_problem({1, 9, 9}, 2, 8, {1, 3, 3}).text(), {"direct", 1e-3, 1e-3});
+  return choices;
+}
+
+}  // namespace
+
+TEST_CASE("kernel choice: a problem and choices pass through text unchanged, and nonsense is none") {
+  ConvProblem problem = conv_problem({4, 5, 6}, 7, 8, {3, 2, 1});
+  for (const bool bias : {true, false}) {
+    problem.geometry.bias = bias;
+    const auto parsed = ConvProblem::parse(problem.text());
+    REQUIRE(parsed.has_value());
+    CHECK(parsed->text() == problem.text());
+    CHECK(parsed->geometry.bias == bias);
+  }
+  for (const char* wrong :
+       {"", "conv", "conv 1 2 3", "dense 1 2", "conv 1 1 1 0 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 1 1 1",
+        "conv x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 1 1 1"})
+    CHECK_FALSE(ConvProblem::parse(wrong).has_value());
+
+  const KernelChoices choices = two_choices();
+  KernelChoices read;
+  CHECK(read.add(choices.text()));
+  CHECK(read.text() == choices.text());
+  KernelChoices none;
+  CHECK_FALSE(none.add(choices.text() + "conv 1 2\tdirect\t1\t1\n"));
+  CHECK(none.all().empty());
+}
+
+TEST_CASE("kernel choice: all kernels compute the convolution that the reference computes") {
+  const auto reference = make_reference_backend();
+  for (const ConvProblem& problem :
+       {conv_problem({9, 10, 11}, 3, 16, {3, 3, 3}), conv_problem({1, 16, 12}, 8, 8, {1, 3, 3}),
+        conv_problem({1, 9, 9}, 4, 8, {1, 2, 2}), conv_problem({2, 2, 2}, 8, 16, {3, 3, 3})}) {
+    const Passes want = passes_of(*reference, problem);
+    for (const char* kernels : {"winograd", "direct", "few", "onednn", "taps", "winograd onednn direct",
+                                "onednn direct taps", "no such kernels"}) {
+      INFO(problem.text() << ": " << kernels);
+      const auto backend = cpu::make_choosing_backend(2);
+      cpu::kernel_choices(*backend)->put(problem.text(), {kernels});
+      const Passes got = passes_of(*backend, problem);
+      CHECK(relative_distance(got.y, want.y) < 1e-5);
+      CHECK(relative_distance(got.dx, want.dx) < 1e-5);
+      CHECK(relative_distance(got.dw, want.dw) < 1e-5);
+      CHECK(relative_distance(got.db, want.db) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("kernel choice: open problems are timed, and what was chosen is no slower than the fixed kernels") {
+  const auto backend = cpu::make_choosing_backend(2);
+  KernelChoices& choices = *cpu::kernel_choices(*backend);
+  const ConvProblem problem = conv_problem({8, 8, 8}, 8, 16, {3, 3, 3});
+  backend->conv(problem.geometry, problem.rows);
+  CHECK(choices.open() == std::set<std::string>{problem.text()});
+  // A busy machine may not tell.
+  const KernelChoice choice = cpu::time_kernels(*backend, problem).value_or(KernelChoice{});
+  CHECK(choice.chosen <= choice.fixed);
+  choices.put(problem.text(), choice);
+  CHECK(choices.open().empty());
+
+  ConvProblem with_norm = problem, pooled = conv_problem({1, 1, 43}, 3, 8, {1, 1, 4});
+  with_norm.kind = ConvProblem::Kind::norm_conv;
+  pooled.kind = ConvProblem::Kind::conv_pool;
+  pooled.geometry.pad_before = pooled.geometry.pad_after = {0, 0, 0};
+  pooled.window = 4;
+  for (const ConvProblem& other : {with_norm, pooled}) {
+    const KernelChoice found = cpu::time_kernels(*backend, other).value_or(KernelChoice{});
+    CHECK(found.chosen <= found.fixed);
+  }
+  ConvProblem of_others = problem;
+  of_others.threads = 3;
+  CHECK_FALSE(cpu::time_kernels(*backend, of_others).has_value());
+  CHECK(cpu::kernel_choices(*make_onednn_backend(2)) == nullptr);
+}
+
+TEST_CASE("kernel file: the same choices are read back, on the same machine alone") {
+  const OwnFile own;
+  CHECK(KernelFile(own.path).keep(two_choices(), "one").empty());
+  const KernelFile again(own.path);
+  CHECK(again.ignored().empty());
+  KernelChoices read, of_another;
+  again.fill(read, "one");
+  again.fill(of_another, "another");
+  CHECK(read.text() == two_choices().text());
+  CHECK(of_another.all().empty());
+  CHECK(KernelFile(own.path).keep(two_choices(), "another").empty());  // the first machine's stay
+  KernelChoices still;
+  KernelFile(own.path).fill(still, "one");
+  CHECK(still.text() == read.text());
+}
+
+TEST_CASE("kernel file: a damaged one is replaced, one of other contents or of another user stays") {
+  const OwnFile own;
+  const auto all_of = [&] {
+    KernelChoices found;
+    KernelFile(own.path).fill(found, "one");
+    return found.all().size();
+  };
+  CHECK(KernelFile(own.path).keep(two_choices(), "one").empty());
+  own.replace("direct", "onednn");
+  CHECK(KernelFile(own.path).ignored().find("damaged") != std::string::npos);
+  CHECK(all_of() == 0);
+  CHECK(KernelFile(own.path).keep(two_choices(), "one").empty());
+  CHECK(all_of() == 2);
+
+  std::ofstream(own.path) << "someone's notes\n";
+  KernelFile notes(own.path);
+  CHECK(notes.ignored().find("no file of kernels") != std::string::npos);
+  CHECK_FALSE(notes.keep(two_choices(), "one").empty());
+  CHECK(read_file(own.path) == "someone's notes\n");
+
+  std::filesystem::remove(own.path);
+  CHECK(KernelFile(own.path).keep(two_choices(), "one").empty());
+  if (::geteuid() == 0) {
+    REQUIRE(::chown(own.path.c_str(), 1, 1) == 0);
+    KernelFile foreign(own.path);
+    CHECK(foreign.ignored().find("not a file of this user") != std::string::npos);
+    CHECK_FALSE(foreign.keep(two_choices(), "one").empty());
+    CHECK(all_of() == 0);
+  }
+  CHECK_FALSE(KernelFile(own.folder.path() + "/cache/kernels.txt/below").keep(two_choices(), "one").empty());
+  CHECK_FALSE(KernelFile("").keep(two_choices(), "one").empty());
+}
+
+}  // namespace mrmf::test
