@@ -18,7 +18,7 @@ namespace {
 
 std::string with_method(const std::string& lines) {
   return "[data]\nfiles = \"d.h5\"\ntrain.samples = \"x\"\ntrain.labels = \"y\"\nvalidation.samples = \"vx\"\n"
-         "validation.labels = \"vy\"\n[model]\npreset = \"neuron-inverter\"\n[method]\nname = \"mrmf\"\n"
+         "validation.labels = \"vy\"\n[model]\npreset = \"neuron_inverter\"\n[method]\nname = \"mrmf\"\n"
          "resolutions = [[2], [1]]\n" +
          lines + "[training]\nloss = \"mse\"\n[run]\nfolder = \"run\"\n";
 }
