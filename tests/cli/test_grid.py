@@ -191,7 +191,7 @@ batch = 4
             "mrt": 'name = "mrt"\nresolutions = [[2], [1]]',
             "interpolated": 'name = "mrmf"\nresolutions = [[4], [2], [1]]\ntop = "interpolated"',
             "progressive": 'name = "progressive"\nresolutions = [[2], [1]]',
-            "slope": 'name = "mrmf"\nresolutions = [[2], [1]]\ntop = "interpolated"\nswitch = "slope"\nlook_epochs = 1',
+            "slope": 'name = "mrmf"\nresolutions = [[2], [1]]\ntop = "interpolated"\nswitch = "slope"\nprobe_epochs = 1',
             "stem": 'name = "mrmf"\nresolutions = [[2], [1]]\ntop = "stem"',
             "auto": 'name = "auto"',
             "baseline": 'name = "baseline"'}

@@ -156,7 +156,7 @@ class Planner(support.MrmfTest):
         self.assertIn("stage 1 dense", text)
         self.assertNotIn("one grid for the whole run", text)
         self.write("chosen.toml", self.mrmf(*words, "2", "--toml"))
-        self.assertIn("split = [1, 1]", " ".join(self.read_text("chosen.toml").split()))
+        self.assertIn("team_shares = [1, 1]", " ".join(self.read_text("chosen.toml").split()))
         output = self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", "--set", "method.stop.coarse.epochs=1", ranks=2)
         self.assertIn("a coarse team of 1 rank and a dense team of 1 train at once", output)
         self.assertIn("a rank for each of two teams", self.mrmf(*words, "1", code=2))
