@@ -32,7 +32,7 @@ install(DIRECTORY kernels layers mpi io src DESTINATION ${CMAKE_INSTALL_INCLUDED
   PATTERN "mrmf.hpp" EXCLUDE PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "onednn" EXCLUDE PATTERN "cli" EXCLUDE
   PATTERN "nccl_*" EXCLUDE)
 install(FILES kernels/cuda/module.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf/kernels/cuda)
-install(FILES kernels/cpu/kernel_choice.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf/kernels/cpu)
+install(FILES kernels/cpu/arena.hpp kernels/cpu/kernel_choice.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf/kernels/cpu)
 
 # What mrmf plot runs.
 file(GLOB MRMF_SCRIPTS CONFIGURE_DEPENDS jobs/plots/*.py)
