@@ -25,7 +25,7 @@ test: all ## build and run every test
 program: configure ## build the program alone
 	@cmake --build $(BUILD) -j $(J) --target mrmf
 
-demo: program ## simulate cubes and neurons, train by the baseline and by the chosen schedule, print what is saved (DEMO=cubes|neuron)
+demo: program ## simulate cubes and neurons, train each in three ways, print what is saved (DEMO=cubes|neuron)
 	@jobs/experiments/demo/run.sh $(BUILD)
 
 bench: program ## training speed beside PyTorch (PRESET=cosmoflow: on cubes; installs PyTorch in .venv-peers)

@@ -147,6 +147,6 @@ class Backend {
 
 std::unique_ptr<Backend> make_reference_backend();
 /// threads 0: OpenMP's default. Fewer compute where OpenMP grants no more. FaultError: so many cannot be started.
-std::unique_ptr<Backend> make_onednn_backend(int threads);
+std::unique_ptr<Backend> make_cpu_backend(int threads);
 
 }  // namespace mrmf

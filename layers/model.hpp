@@ -110,7 +110,7 @@ class Model {
   Tensor activation(const ArenaSpan& place, const Shape& shape);
 
   Backend* backend_;
-  std::unique_ptr<Backend> layout_;  // layout of a grid: the network is of whole samples, which nobody computes
+  std::unique_ptr<Backend> layout_;  // on a grid: makes the network of whole samples, which nobody computes
   Network network_;
   Execution execution_;
   Span params_at_;  // in params_, or another model's

@@ -13,7 +13,7 @@ struct LaunchedTasks {
   int count = 1;         ///< at least
   int rank = 0;
   int lowest = 0;       ///< rank of those that know of it
-  std::string apart{};  ///< apart of srun: settings of variables with which each task works by itself
+  std::string apart{};  ///< of srun: settings of variables with which each task works by itself
   bool first() const { return rank == lowest; }
 
   /// What is wrong and what to do, where MPI sees one rank: one line. `mpi` is the program's own MPI, as a user knows

@@ -4,8 +4,9 @@
 //   MpiSession, Comm            begin MPI and name its ranks; one of each in main()
 //   Config, read_config()       what is trained, from a TOML file; every field may be changed afterwards
 //   train_run()                 trains it into its run folder, as `mrmf train` does, and returns a RunResult
-//   evaluate(), predict()       what `mrmf evaluate` and `mrmf predict` do: scores of a model, and a file of its
-//   outputs ConfigError, DataError,     what is thrown; Stopped when a signal came and the run is saved FaultError
+//   evaluate(), predict()       what `mrmf evaluate` and `mrmf predict` do: a model's scores, a file of its outputs
+//   ConfigError, DataError,     what is thrown; Stopped when a signal came and the run is saved
+//   FaultError
 //
 // Other headers of the library may be included too ("src/plan/plan.hpp"), but they change from version to version.
 #pragma once

@@ -5,8 +5,8 @@
 
 makes the files (4 KB each, unless they are there), then runs `data`, `train` in memory and streamed, `train --continue`
 and `evaluate`, and prints their seconds, of the trainings those before the first epoch was done, and those of the
-processors, which say more on a machine that does other work as well. Files that have been
-written just before are in the system's cache: this is the time of the program and the system, not of a disk."""
+processors, which say more on a machine that does other work as well. Files that have been written just before are in
+the system's cache: this is the time of the program and the system, not of a disk."""
 import argparse
 import os
 import shutil
@@ -50,7 +50,7 @@ def make_files(folder, count):
 
 def run(work, ranks, *words):
     """The seconds that a command takes, those until it prints its first epoch, and the processors' on all ranks."""
-    mrmf = os.environ.get("MRMF", os.path.join(HERE, "..", "build", "mrmf"))
+    mrmf = os.environ.get("MRMF", os.path.join(HERE, "..", "..", "build", "mrmf"))
     launcher = ["mpirun", "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
     environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     start, before, first = time.perf_counter(), os.times(), None

@@ -33,6 +33,7 @@ copy_programs() {
   mkdir -p "$out/bin" "$out/libexec" "$out/lib" "$out/$plugin_folder" "$out/share/openmpi" "$out/share/mrmf/plots"
   cp "$build/mrmf" "$out/libexec/mrmf"
   cp jobs/plots/*.py "$out/share/mrmf/plots/"  # which mrmf plot runs where there is a python3 with matplotlib
+  cp jobs/load_safetensors.py "$out/share/mrmf/"
   cp -L /usr/bin/orterun "$out/libexec/mpirun"
   cp -L /usr/bin/orted "$out/libexec/orted"
   if [ $tests = 1 ]; then

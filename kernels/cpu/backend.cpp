@@ -55,7 +55,7 @@ KernelChoices* kernel_choices(Backend& backend) {
 
 }  // namespace cpu
 
-std::unique_ptr<Backend> make_onednn_backend(int threads) {
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
   cpu::require_threads(threads);
   return std::make_unique<cpu::CpuBackend>(threads);
 }

@@ -52,7 +52,7 @@ class Clip final : public ClipOp {
   }
 
  private:
-  std::vector<double> squares_;  // squares of each piece: they are added in their order
+  std::vector<double> squares_;  // each piece's sum of squares: they are added in their order
 };
 
 /// Calls body(offsets, count) on pieces of tensors of one shape, one offset for each; positions where one is a slice.

@@ -47,6 +47,8 @@ class KernelChoices {
 
   /// Null: none, so the fixed kernels serve. Remembers the question.
   const KernelChoice* find(const ConvProblem& problem);
+  /// Forgets the questions until now: those of networks that were built for other ends than to run.
+  void forget_questions() { asked_.clear(); }
   void put(const std::string& problem, KernelChoice choice);
   /// Problems that were asked for, and those of them that have no choice.
   const std::set<std::string>& asked() const { return asked_; }
@@ -64,7 +66,7 @@ class KernelChoices {
   std::set<std::string> asked_;
 };
 
-/// A CPU backend that looks its kernels up in choices of its own, at first none. Otherwise as make_onednn_backend().
+/// A CPU backend that looks its kernels up in choices of its own, at first none. Otherwise as make_cpu_backend().
 std::unique_ptr<Backend> make_choosing_backend(int threads, KernelChoices choices = KernelChoices());
 /// The choices of such a backend; null of any other, which always takes fixed kernels.
 KernelChoices* kernel_choices(Backend& backend);

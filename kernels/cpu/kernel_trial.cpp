@@ -4,7 +4,6 @@
 #include <chrono>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -93,9 +92,13 @@ std::optional<KernelChoice> choice_of(std::vector<Contestant> contestants) {
 
 /// Numbers about as a network has them: zeros would be faster in some kernels.
 Arena made_up(Index count, std::uint64_t key) {
+  constexpr Index block = 1 << 16;  // then they come again: making many takes longer than a trial
   Arena arena = make_arena(count);
+  const Span values = arena.span();
   Rng rng(key);
-  for (float& value : arena.span()) value = static_cast<float>(rng.uniform() - 0.5);
+  for (float& value : values.first(static_cast<std::size_t>(std::min(count, block))))
+    value = static_cast<float>(rng.uniform() - 0.5);
+  for (std::size_t i = block; i < values.size(); ++i) values[i] = values[i - block];
   return arena;
 }
 
@@ -123,12 +126,15 @@ struct Memory {
   Tensor out(Arena& arena) const { return {{rows, to, g.out_channels, 3}, arena.span()}; }
 };
 
+double flop_of_row(const ConvProblem& p) {
+  return 2.0 * static_cast<double>(p.geometry.weights() * product(p.geometry.out()));
+}
+
 /// Enough rows for some milliseconds, as many for every thread; not more, because a network has many convolutions. Of
 /// large samples one is enough, because threads share it.
 Index rows_in_trial(const ConvProblem& p) {
   constexpr double flop = 4e8;
-  const double row = 2.0 * static_cast<double>(p.geometry.weights() * product(p.geometry.out()));
-  const Index enough = static_cast<Index>(std::min(flop / row, 1e6)) / p.threads * p.threads;
+  const Index enough = static_cast<Index>(std::min(flop / flop_of_row(p), 1e6)) / p.threads * p.threads;
   return std::min(p.rows, std::max<Index>(1, enough));
 }
 
@@ -193,7 +199,11 @@ std::vector<Contestant> conv_pool_contestants(CpuBackend& backend, const ConvPro
 
 std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& problem) {
   auto* const cpu = dynamic_cast<CpuBackend*>(&backend);
+  constexpr double most = 1.5e9;  // flop of a pass over one row, for each thread: no trial of more ends in its time
   if (cpu == nullptr || problem.threads != cpu->threads()) return std::nullopt;
+  const std::vector<std::string> names = cpu->kernels_of(problem);
+  if (names.size() == 1) return KernelChoice{names.front()};
+  if (flop_of_row(problem) > most * problem.threads) return std::nullopt;
   Extent to = problem.geometry.out();
   to[2] /= problem.window;
   Memory memory(problem, rows_in_trial(problem), to);

@@ -84,7 +84,7 @@ struct ClassSums {
 
 /// What a sample's sums make of the gradient at each of its positions.
 struct Slopes {
-  double entropy = 0;            ///< entropy of the weighted cross-entropy of one position
+  double entropy = 0;            ///< slope of the weighted cross-entropy of one position
   std::vector<double> by_label;  ///< dice by probability, per class: by_label * label + by_counted
   std::vector<double> by_counted;
 };
@@ -276,7 +276,7 @@ class ProbabilityOp final : public LossOp {
   std::vector<ClassSums> class_sums_;  // class sums of blocks, per class
   std::vector<Slopes> slopes_;         // slopes of rows
   std::vector<float> scratch_;         // a position's probabilities, for every block
-  std::vector<double> totals_;         // totals of rows: over the blocks, and over the ranks that share the sample
+  std::vector<double> totals_;         // each row's sums over the blocks, and over the ranks that share the sample
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Interfaces between operations and those of their kernels that are compiled for one instruction set:
 //
 //   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl
-//   direct      convolution (conv.cpp); kernels for AVX2 (direct_conv_avx2.cpp, winograd_avx2.cpp)
+//   direct      convolution (direct_conv.cpp); kernels for AVX2 (direct_conv_avx2.cpp, winograd_avx2.cpp)
 //   norm_loops  batch norm (norm.cpp); loops for every set from norm_loops.inl
 //
 // Only plain data and function pointers, no functions and no library headers: the linker might keep, for everybody, the

@@ -121,7 +121,7 @@ struct Forward {
 };
 
 /// Per element of p: reads p, dp and a byte, writes the window of dy (and the positions behind the last window), and
-/// adds to db what continues: each element of dp reaches one element of dy at most.
+/// adds to db what is passed on: each element of dp reaches one element of dy at most.
 template <class T>
 struct Backward {
   static constexpr int unroll = 1;

@@ -42,8 +42,8 @@ struct Work {
 struct StepBlock {
   std::uint64_t seed = 0, number = 0;
   std::int64_t index = 0;
-  float loss_weight = 1;        ///< loss weight of the share
-  float whole_loss_weight = 1;  ///< whole loss weight of whole samples' losses
+  float loss_weight = 1;        ///< weight of the share's losses
+  float whole_loss_weight = 1;  ///< weight of whole samples' losses
   float share = 1;
   SgdStep sgd{};
   std::array<AdamStep, 2> adam{};

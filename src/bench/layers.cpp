@@ -78,8 +78,9 @@ std::string unit_line(const Network& network, const std::vector<LayerSpec>& spec
 std::string choice_line(const cpu::ConvProblem& problem, const cpu::KernelChoice& choice) {
   const ConvGeometry& g = problem.geometry;
   constexpr std::array<const char*, 3> kinds{"conv", "batch_norm+conv", "conv+max_pool+relu"};
-  const std::string gain =
-      choice.chosen > 0 ? fmt::format("{:6.2f} times as fast as usual", choice.fixed / choice.chosen) : "  none others";
+  const std::string gain = choice.chosen > 0
+                               ? fmt::format("{:6.2f} times as fast as the default", choice.fixed / choice.chosen)
+                               : "  only one serves";
   const auto sizes = [](const Extent& extent) { return fmt::format("{}", fmt::join(extent, "x")); };
   return fmt::format("{:<20}{:>4} to {:<4}{:>8} on {:<14}{:<26}{}\n", kinds.at(static_cast<std::size_t>(problem.kind)),
                      g.in_channels, g.out_channels, sizes(g.kernel), sizes(g.in), choice.kernels, gain);
@@ -87,7 +88,7 @@ std::string choice_line(const cpu::ConvProblem& problem, const cpu::KernelChoice
 
 std::string choice_lines(Backend& backend) {
   cpu::KernelChoices* const choices = cpu::kernel_choices(backend);
-  if (choices == nullptr) return "convolutions have the usual kernels\n";
+  if (choices == nullptr) return "convolutions have the default kernels\n";
   std::string lines = "kernels of convolutions, by their times (of three names: forward, data and weight gradient):\n";
   const std::set<std::string> asked = choices->asked();
   for (const std::string& text : asked)

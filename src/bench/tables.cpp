@@ -123,7 +123,6 @@ class Measurement {
 
   /// What was run, for people.
   std::string run(const Job& job) {
-    choose_kernels(backend_, {job.model}, world_);  // predictions are of runs that do the same
     TimedSteps steps(backend_, job.model, job.optimizer, job.loss);
     const int timed = run_steps(steps);
     const Model& model = steps.model();
@@ -365,6 +364,7 @@ CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& w
   TablesSettings settings = given;
   if (settings.ranks == 0) settings.ranks = world.size();
   const std::vector<Job> jobs = settings.config ? config_jobs(backend, settings) : preset_jobs(backend, settings.ranks);
+  for (const Job& job : jobs) choose_kernels(backend, {job.model}, world);  // predictions are of runs that do the same
   std::vector<TableRound> rounds;
   Comm same_host = ranks_of_same(host_name(), world);
   for (int number = 1; number <= settings.rounds; ++number) {

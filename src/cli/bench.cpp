@@ -119,7 +119,7 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
       throw ConfigError(wrong);
   ModelSettings model;
   model.network = {options.settings.sample, options.settings.batch, preset_layers(options.settings.preset), ""};
-  for (const std::string& line : choose_kernels(*backend, {model}, world)) std::cout << line << '\n';
+  if (const std::string line = choose_kernels(*backend, {model}, world); !line.empty()) std::cout << line << '\n';
   if (what == Benchmark::training)
     bench_training(*backend, options.settings, std::cout);
   else if (backend->immediate())
@@ -335,10 +335,10 @@ void add_bench(Subcommands& commands) {
       sub->add_option("--along", options->gradients.along,
                       "largest part of the expected gradient that may lack or be too much; by precision unless given")
           ->check(above_zero());
-      add_choice(*sub, "--backend", options->run.backend, choices<CpuBackend>(), "library on the CPU");
+      add_choice(*sub, "--backend", options->run.backend, choices<CpuLibrary>(), "library on the CPU");
     } else {
       add("--threads", options->run.threads, "0: all cores this process may use", not_negative());
-      add_choice(*sub, "--backend", options->run.backend, choices<CpuBackend>(), "library on the CPU");
+      add_choice(*sub, "--backend", options->run.backend, choices<CpuLibrary>(), "library on the CPU");
     }
     if (what == Benchmark::training) {
       add("--first", options->settings.first,

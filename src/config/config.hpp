@@ -140,7 +140,7 @@ enum class TeamMode { sequential, concurrent };
 /// How training and validation samples come out of the same files. given: by data.train and data.validation.
 enum class SplitBy { given, rows, files, column };
 
-/// A split that the program makes (src/data/split.hpp).
+/// A split that the program makes (io/row_choice.hpp).
 struct SplitSettings {
   SplitBy by = SplitBy::given;
   double validation = 0.2;  ///< rows, files: the share that validates
@@ -256,9 +256,9 @@ enum class Device { automatic, cpu, cuda };
 template <>
 std::vector<std::string> words_of<Device>();
 
-enum class CpuBackend { onednn, reference };
+enum class CpuLibrary { onednn, reference };
 template <>
-std::vector<std::string> words_of<CpuBackend>();
+std::vector<std::string> words_of<CpuLibrary>();
 
 template <>
 std::vector<std::string> words_of<Precision>();
@@ -266,7 +266,7 @@ std::vector<std::string> words_of<Precision>();
 struct RunConfig {
   std::string folder = "runs/mrmf";
   Device device = Device::automatic;
-  CpuBackend backend = CpuBackend::onednn;
+  CpuLibrary backend = CpuLibrary::onednn;
   int ranks = 0;    ///< the run's number of ranks; 0: as many as are started
   int threads = 0;  ///< per rank; 0: cores of the node / ranks on it
   /// Blocks of a sample along its axes, each on a rank of its own: of every resolution, or one for each of them.
@@ -275,13 +275,13 @@ struct RunConfig {
   double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
   bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order
   bool tensorboard = false;    ///< TensorBoard's event file beside epochs.jsonl
+  double timeout = 300;        ///< seconds that a sum over ranks may take
+  std::string plans;           ///< file of a GPU's plans, or of the CPU's kernels; empty: in the user's cache folder
   // GPU only:
   Precision precision = Precision::tf32;
   bool graphs = true;            ///< record a training step once and replay it
   bool resident = true;          ///< keep the samples in device memory where they fit
   bool ranks_share_gpu = false;  ///< let several ranks compute on one GPU: for tests
-  double timeout = 300;          ///< seconds that a sum over ranks may take
-  std::string plans;             ///< file of the fastest plans; empty: in the user's cache folder
   bool operator==(const RunConfig&) const = default;
 };
 

@@ -185,7 +185,7 @@ void add_method(Keys& keys) {
 void add_run(Keys& keys) {
   add(keys, "run.folder", MRMF_FIELD(run.folder), {}, "where the run's files go");
   add(keys, "run.device", MRMF_FIELD(run.device), one_of(words_of<Device>()), "what to compute on");
-  add(keys, "run.backend", MRMF_FIELD(run.backend), one_of(words_of<CpuBackend>()), "library for the CPU");
+  add(keys, "run.backend", MRMF_FIELD(run.backend), one_of(words_of<CpuLibrary>()), "library for the CPU");
   add(keys, "run.ranks", MRMF_FIELD(run.ranks), at_least(0),
       "the number of ranks that this run is meant for, another one is refused; 0 for any");
   add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
@@ -244,7 +244,7 @@ std::vector<std::string> words_of<Device>() {
 }
 
 template <>
-std::vector<std::string> words_of<CpuBackend>() {
+std::vector<std::string> words_of<CpuLibrary>() {
   return {"onednn", "reference"};
 }
 

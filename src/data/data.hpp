@@ -119,7 +119,7 @@ class Data {
   Split train_, validation_;
   std::string way_;
   double load_seconds_ = 0;
-  double later_seconds_ = 0;  // later seconds of reading during the run
+  double later_seconds_ = 0;  // seconds of reading during the run
 };
 
 /// How a data set of this many samples is cut for a team of `ranks`, as seen by `rank`. The batch is still to be set.

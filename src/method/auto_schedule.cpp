@@ -69,7 +69,7 @@ void require_positions(const Shape& coarse, const Shape& full, const Extent& res
 struct CoarseTransfer {
   TopRule top = TopRule::interpolated;
   double coarse = 1, last = 1;
-  double last_cost = 1;  ///< last cost of an epoch of the last phase, in epochs at full resolution
+  double last_cost = 1;  ///< cost of an epoch of the last phase, in epochs at full resolution
   std::string why{};     ///< what the last model is
 };
 

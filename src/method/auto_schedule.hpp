@@ -19,7 +19,7 @@ struct AutoSchedule {
   /// Arithmetic of its training, in epochs at full resolution; an upper bound. What else a run costs, which counts
   /// where the number of samples is known: src/run/run_cost.hpp.
   double training_cost = 0;
-  double baseline_training_cost = 0;          ///< baseline training cost of training.epochs at full resolution
+  double baseline_training_cost = 0;          ///< cost of training.epochs of the baseline, at full resolution
   std::vector<std::string> reasons{};         ///< why, a line each
   std::optional<DetailMeasurement> detail{};  ///< where training samples were looked at
 };

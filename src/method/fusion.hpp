@@ -43,8 +43,8 @@ void require_fusible(const Network& coarse, const Network& dense, const Fusion& 
 /// Makes `dense` the fused model. Afterwards `dense` holds the coarse bottom (parameters and state). Its top is what
 /// fuse.top says: its own (trained or fresh), or the coarse model's, interpolated. `coarse` is left with the rest. With
 /// TopRule::stem `dense` is the coarse network behind a stem, which reads finer data; `coarse` stays as it is.
-///   * Contents move, addresses stay. Where the ranks of a grid row-parallel weights, these are put together on the
-///   way.
+///   * Contents move, addresses stay. Where the ranks of a grid hold row-parallel weights, these are put together on
+///   the way.
 ///   * Moments: reset zeroes the fused model's optimizer; carry moves the coarse bottom's moments along, and those of
 ///     an interpolated top. Bottom and top each keep the age of their moments, for Adam's bias correction. Behind a
 ///     stem all moments are carried but those of new_layers(), which are the finer network's bottom and begin anew.

@@ -14,7 +14,7 @@ struct Outcome {
   double seconds = 0;               ///< seconds of everything, including validation and coarsening
 };
 
-/// Builds, trains and fuses the models. The report gets everything learnt on the way.
+/// Builds, trains and fuses the models. The log gets everything learnt on the way.
 Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& ctx);
 
 }  // namespace mrmf

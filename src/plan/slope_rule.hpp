@@ -6,14 +6,14 @@
 
 namespace mrmf {
 
-/// What a coarse model was worth at full resolution: a copy of it was transferred and trained for a short while: a
+/// What a coarse model was worth at full resolution: a copy of it was transferred and trained for a short while, as a
 /// probe. Losses are of full-resolution validation data, and the same on every rank.
 struct ProbeRecord {
   int epoch = 0;           ///< epoch of the coarse phase, after which it was transferred
   double gflop = 0;        ///< gflop of the coarse phase until then, with the probes before
   double halfway = 0;      ///< loss in the middle of the probe, when what the transfer spoilt is mended
   double end = 0;          ///< loss at its end
-  double probe_gflop = 0;  ///< probe gflop of training from the middle to the end
+  double probe_gflop = 0;  ///< gflop of its training from the middle to the end
   bool operator==(const ProbeRecord&) const = default;
 };
 

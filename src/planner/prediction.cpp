@@ -73,7 +73,7 @@ struct BlockStep {
   StepSeconds step;
   int number = 0;
   Index params = 0, cut = 0;  ///< floats of its parameters; of them cut
-  Index updated = 0;          ///< updated of them by this rank
+  Index updated = 0;          ///< floats that this rank updates
 };
 
 RunMemory with_elements(RunMemory memory, const Execution& execution, double element_bytes) {

@@ -26,8 +26,8 @@ struct Workload {
   Grid grid{};
   RankLayout ranks{};
   Index batch = 1;                    ///< batch of a sample group
-  double samples = 0, validated = 0;  ///< samples and validated of an epoch, over all ranks
-  double sample_bytes = 0;            ///< sample bytes of a whole sample in its file, at full resolution; 0: unknown
+  double samples = 0, validated = 0;  ///< training and validation samples of an epoch, over all ranks
+  double sample_bytes = 0;            ///< bytes of a whole sample in its file, at full resolution; 0: unknown
   bool streamed = false;              ///< samples are read again in every epoch
   bool any_order = false;             ///< sums do not depend on the order of ranks (Comm::sum_in_any_order)
   TrainingConfig training{};

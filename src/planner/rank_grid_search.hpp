@@ -43,8 +43,7 @@ struct PhaseChoices {
 /// A phase of the plan as predict() takes it: with its configured grid and batch, on all ranks.
 Workload workload_of(const Config& config, const Plan& plan, const SearchSettings& settings, const Phase& phase);
 
-/// ConfigError where so many ranks, or sample groups, cannot take this batch of a phase: as
-/// training would refuse it.
+/// ConfigError where so many ranks, or sample groups, cannot take this batch of a phase, as training would refuse it.
 void require_batch(const Config& config, const Plan& plan, const SearchSettings& settings, Phase phase, Index batch,
                    int groups);
 /// "a rank would need ... and may use ..."; empty where it has the memory.

@@ -31,9 +31,9 @@ struct RooflineShares {
   double cores = 0.7;   ///< other cores (fp32; a V100's tf32): with 32 output channels and more
   double link = 0.75;
   double launch = 2.5e-6;  ///< seconds of a kernel in a recorded step
-  double node_latency = 10e-6,
-         outer_latency =
-             20e-6;  ///< outer latency of the messages of a halo exchange, which go at once, or of a sum's round
+  /// Seconds of the messages of a halo exchange, which go at once, or of a sum's round: within a node and between
+  /// nodes.
+  double node_latency = 10e-6, outer_latency = 20e-6;
 };
 
 /// `name` of gpu_machines(). ConfigError, with the names, for another.

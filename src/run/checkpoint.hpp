@@ -33,7 +33,7 @@ struct HostModel {
 struct SavedArrays {
   const Network& network;
   const ParameterLayout& layout;  ///< layout of parameters and moments
-  Comm* sample_group = nullptr;   ///< the ranks that share a sample, where these row-parallel weights
+  Comm* sample_group = nullptr;   ///< the ranks that share a sample, where they hold row-parallel weights
   Span params, state;
   std::vector<Span> moments;  ///< moments of the optimizer, laid out as params
   MomentAges ages;            ///< ages of the moments
@@ -96,7 +96,7 @@ class Checkpoints {
   std::size_t stages_behind() const { return static_cast<std::size_t>(first_stage_) - 1; }
 
   /// Whether the program chose the run's method (method.name = "auto"): what this start says, or an earlier one did. A
-  /// resumed run by its folder has the method that was chosen in its configuration.
+  /// run resumed by its folder has the method that was chosen in its configuration.
   void set_automatic(bool automatic) { automatic_ = automatic; }
   bool automatic() const { return automatic_; }
 
@@ -141,7 +141,7 @@ class Checkpoints {
   std::string data_line_;
   int first_stage_ = 1;
   std::map<int, Saved> found_;         // by the phase's number
-  std::map<int, PhaseHistory> ended_;  // ended of phases that have ended
+  std::map<int, PhaseHistory> ended_;  // histories of phases that have ended
 };
 
 }  // namespace mrmf

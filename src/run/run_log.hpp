@@ -16,7 +16,7 @@ namespace mrmf {
 
 struct RunLogSettings {
   std::string folder;
-  std::ostream* out = nullptr;  ///< for lines to people; must outlive the report
+  std::ostream* out = nullptr;  ///< for lines to people; must outlive the log
   bool terminal = false;        ///< `out` is a terminal: show a live progress line
   bool tensorboard = false;     ///< also write the epochs as an event file (src/run/event_file.hpp)
   TimeEstimate estimate{};      ///< estimate of the run's phases, for the time left; by default nothing is said of it
@@ -32,11 +32,12 @@ struct Progress {
   int ranks = 1;    ///< that train
 };
 
-/// The report of a run. Movable. The root rank opens one; the others hold an empty one, whose calls do nothing.
+/// The log and the records of a run. Movable. The root rank opens one; the others hold an empty one, whose calls do
+/// nothing.
 class RunLog {
  public:
   RunLog();
-  /// An empty report, for a rank that is not the root but may be the root of a team.
+  /// An empty log, for a rank that is not the root but may be the root of a team.
   explicit RunLog(const RunLogSettings& settings);
   /// Writes config.toml (unless its text is empty) and plan.json into the folder, a RunFolder's. Replaces earlier
   /// records there by those of `earlier`. If that has any, the run continues and its log.txt is appended to. DataError
@@ -53,13 +54,13 @@ class RunLog {
   /// `ends`: the phase ends with this epoch.
   void epoch(const EpochRecord& record, bool ends = false);
   void phase(const PhaseRecord& record);
-  /// A report beside the run's, for a team whose root is this rank. It prints lines too, but keeps its records in
-  /// run.folder/team until the run's report has taken them over. Empty if this report was made without settings.
+  /// A log beside the run's, for a team whose root is this rank. It prints lines too, but keeps its records in
+  /// run.folder/team until the run's log has taken them over. Empty if this log was made without settings.
   RunLog of_team(bool continued) const;
   /// What line() has kept in log.txt so far, to be handed to take_over().
   std::string log_text() const;
 
-  /// Takes over what other ranks have reported. Puts a team's trained phases among this report's own in the plan's
+  /// Takes over what other ranks have recorded. Puts a team's trained phases among its own in the plan's
   /// order, and appends that team's lines to log.txt. Removes the team's folder.
   void take_over(const std::vector<PhaseHistory>& phases, const std::string& log);
 

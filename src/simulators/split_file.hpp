@@ -25,7 +25,7 @@ struct SplitShares {
 
 struct FileSplit {
   const char* name;  ///< its name in data sets: train, val, test
-  Range rows;        ///< rows of all rows, where the three splits follow one another
+  Range rows;        ///< which of all rows, where the three splits follow one another
 };
 using FileSplits = std::array<FileSplit, 3>;
 

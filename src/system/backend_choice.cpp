@@ -96,9 +96,9 @@ bool fixed_kernels(const RunConfig& run) {
   return run.deterministic || wanted == "fixed";
 }
 
-std::unique_ptr<Backend> make_cpu_backend(const RunConfig& run, int threads) {
-  if (run.backend == CpuBackend::reference) return make_reference_backend();
-  if (fixed_kernels(run)) return make_onednn_backend(threads);
+std::unique_ptr<Backend> cpu_backend_of(const RunConfig& run, int threads) {
+  if (run.backend == CpuLibrary::reference) return make_reference_backend();
+  if (fixed_kernels(run)) return make_cpu_backend(threads);
   return cpu::make_choosing_backend(threads,
                                     cpu::KernelChoices(run.plans.empty() ? in_cache("kernels.txt") : run.plans));
 }
@@ -123,7 +123,7 @@ std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
   if (wants_cuda(run, world)) return make_gpu_backend(run, world);
   const int threads = choose_threads(run.threads, world);
   omp_set_num_threads(threads);
-  return make_cpu_backend(run, threads);
+  return cpu_backend_of(run, threads);
 }
 
 }  // namespace mrmf

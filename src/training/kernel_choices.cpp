@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "kernels/cpu/kernel_choice.hpp"
+#include "mpi/root_try.hpp"
 #include "src/system/kernel_file.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/model_state.hpp"
@@ -32,7 +33,7 @@ std::string lines_of(const std::set<std::string>& problems) {
   return text;
 }
 
-/// The open problems of all ranks, on the root; others get their own. Collective.
+/// The open problems of all ranks, the same on each. Collective.
 std::set<std::string> open_of_all(const KernelChoices& choices, Comm& ranks) {
   std::set<std::string> all = choices.open();
   std::string own = lines_of(all);
@@ -60,44 +61,45 @@ std::string choose(Backend& backend, KernelChoices& choices, const std::set<std:
   for (const std::string& text : open) {
     const std::optional<ConvProblem> problem = ConvProblem::parse(text);
     if (!problem) continue;
-    if (known.find(*problem) == nullptr && timer.seconds() > kMostSeconds) {  // next time, perhaps
-      choices.put(text, {});
+    if (const KernelChoice* const earlier = known.find(*problem)) {
+      choices.put(text, *earlier);
       continue;
     }
-    if (known.find(*problem) == nullptr) {
-      const KernelChoice choice = cpu::time_kernels(backend, *problem).value_or(KernelChoice{});
+    KernelChoice choice;
+    if (timer.seconds() <= kMostSeconds) {  // else next time, perhaps
+      choice = cpu::time_kernels(backend, *problem).value_or(KernelChoice{});
       ++timed;
       others += choice.chosen < choice.fixed ? 1 : 0;
       fixed += choice.fixed, chosen += choice.chosen;
       known.put(text, choice);
     }
-    choices.put(text, *known.find(*problem));
+    choices.put(text, choice);
   }
   const std::string ignored = file.ignored().empty() ? "" : file.ignored() + ", so it is not read; ";
   if (timed == 0) return "kernels: " + ignored + "as timed before on this machine, in " + choices.file();
   std::string line = fmt::format("kernels: {}{} convolution{} timed in {:.2f} s", ignored, timed, timed == 1 ? "" : "s",
                                  timer.seconds());
-  if (others > 0) line += fmt::format("; {} with others than usual, {:.2f} times as fast", others, fixed / chosen);
+  if (others > 0)
+    line += fmt::format("; {} with faster ones than the default, {:.2f} times as fast", others, fixed / chosen);
   const std::string fault = file.keep(known, machine);
   return line + (fault.empty() ? "; kept in " + choices.file() : "; not kept: " + fault);
 }
 
 }  // namespace
 
-std::vector<std::string> choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks) {
+std::string choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks) {
   KernelChoices* const choices = cpu::kernel_choices(backend);
   if (ranks.any(choices == nullptr)) return {};
+  choices->forget_questions();
   for (const ModelSettings& model : models) ask(backend, model);
   const std::set<std::string> open = open_of_all(*choices, ranks);
-  if (!ranks.any(!open.empty())) return {};
+  if (open.empty()) return {};
   std::string line;
-  collective_try(ranks, [&] {
-    if (ranks.root()) line = choose(backend, *choices, open);
-  });
+  collective_try_on_root(ranks, [&] { line = choose(backend, *choices, open); });
   std::string text = choices->text();
   ranks.broadcast(text, 0);
   choices->add(text);
-  return {line};
+  return line;
 }
 
 void choose_kernels(const Plan& plan, const Config& config, const RunContext& ctx) {
@@ -105,7 +107,7 @@ void choose_kernels(const Plan& plan, const Config& config, const RunContext& ct
   if (ctx.team.any(choices == nullptr)) return;
   if (ctx.saving != nullptr && ctx.saving->checkpoints.found()) {
     const bool known = choices->add(ctx.saving->checkpoints.kernels()) && !choices->all().empty();
-    ctx.log.line(known ? "kernels: those that the run began with" : "kernels: the usual ones, as the run began");
+    ctx.log.line(known ? "kernels: those that the run began with" : "kernels: the default ones, as the run began");
     return;
   }
   std::vector<ModelSettings> models;
@@ -114,7 +116,7 @@ void choose_kernels(const Plan& plan, const Config& config, const RunContext& ct
     if (SampleGrid* const grid = ctx.grid(resolution)) model.grid = grid->grid(), model.block = grid->block();
     models.push_back(std::move(model));
   }
-  for (const std::string& line : choose_kernels(ctx.backend, models, ctx.team)) ctx.log.line(line);
+  if (const std::string line = choose_kernels(ctx.backend, models, ctx.team); !line.empty()) ctx.log.line(line);
   if (ctx.saving != nullptr) ctx.saving->checkpoints.set_kernels(choices->text());
 }
 

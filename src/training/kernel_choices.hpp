@@ -13,8 +13,8 @@ namespace mrmf {
 
 /// Chooses for all convolutions of such models, so that models made by this backend from now on have the chosen
 /// kernels. Nothing to do where the backend takes fixed kernels. All ranks get the same choices. Collective. Returns
-/// what there is to say about it, a line or none.
-std::vector<std::string> choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks);
+/// what there is to say about it: a line on the root, or nothing.
+std::string choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks);
 
 /// The same for the models of a plan. A run that continues keeps the kernels that it began with, and takes fixed ones
 /// for what it did not have.

@@ -52,7 +52,7 @@ ProbeResult probe_phase(TrainingSession& session, ModelState& model_state, const
 
 // What a probe that does not end the phase has trained is lost; else it is the next phase's beginning, and counts
 // there.
-void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, const ProbeModel& probe_model) {
+void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, const ProbeFunction& probe_model) {
   RunLog& log = run.session.ctx.log;
   run.complete_moments();
   const ProbeResult probe = probe_model(run.model_state);

@@ -29,9 +29,9 @@ struct RunContext {
   StageGrids* grids = nullptr;  ///< grids of ranks that share samples; null: each rank has its own
   SaveTimes* stops = nullptr;   ///< if nothing is saved: what still stops on a signal; null: nothing does
 
-  /// The same context for a team of its ranks, with another report.
-  RunContext of(Comm& its_team, RunLog& its_report) const {
-    return {backend, its_team, data, its_report, saving, shard_replicas, nullptr, stops};
+  /// The same context for a team of its ranks, with another log.
+  RunContext of(Comm& its_team, RunLog& its_log) const {
+    return {backend, its_team, data, its_log, saving, shard_replicas, nullptr, stops};
   }
   /// The same context for work that leaves nothing behind, but stops on a signal as the rest does.
   RunContext apart(RunLog& silent) const {

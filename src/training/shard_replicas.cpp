@@ -13,7 +13,7 @@
 namespace mrmf {
 
 std::unique_ptr<Backend> one_thread_backend(const Backend& like) {
-  return like.name() == "reference" ? make_reference_backend() : make_onednn_backend(1);
+  return like.name() == "reference" ? make_reference_backend() : make_cpu_backend(1);
 }
 
 namespace {

@@ -84,7 +84,7 @@ Trainer::Trainer(const RunContext& ctx, const TrainingConfig& config, double ela
     : session_{ctx, config, BatchSampler(ctx.data, ctx.team, config), make_all_reduce(ctx.backend, ctx.team),
                EpochClock(elapsed)} {}
 
-PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const ProbeModel& probe_model,
+PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const ProbeFunction& probe_model,
                             std::optional<TrainState> begun) {
   TrainState state = begun ? std::move(*begun) : restore_or_begin(model_state, phase);
   if (!state.finished()) {

@@ -21,12 +21,12 @@ class Trainer {
 
   /// Trains the model as the phase says: from its first epoch, from the saved state if there is one, or from `begun`,
   /// which probe() has trained. The model ends as it was after the last epoch, or after the best one where the phase
-  /// transfers that. Returns the contents of the report's lines.
+  /// transfers that. Returns the contents of the run's records.
   /// DivergedError when a loss is not finite (stage, epoch, step); FaultError when ranks disagree on the parameters
   /// (checked at the phase's start, every run.check_ranks minutes, and before the run is saved). Throws Stopped when a
   /// signal came and the run is saved.
   /// `probe_model` is called after the epochs that phase.stop.probe_epochs names.
-  PhaseHistory train(ModelState& model_state, const Phase& phase, const ProbeModel& probe_model = {},
+  PhaseHistory train(ModelState& model_state, const Phase& phase, const ProbeFunction& probe_model = {},
                      std::optional<TrainState> begun = {});
 
   /// Trains the first steps of a fresh phase alone (probe_phase()).

@@ -45,21 +45,24 @@ threads = 1
 """ + LAYERS
 
 
-def rows_config(*network, files=("data.h5",), validation=0.25):
-    """A configuration that trains for an epoch on arrays "x" and "y", of which some rows validate; in the folder "run"."""
+def rows_config(*network, files=("data.h5",), data='train = { samples = "x", labels = "y" }', validation=0.25,
+                split=None, batch=8, folder="run"):
+    """A configuration that trains for an epoch on arrays "x" and "y", of which some rows validate. `data` has the other
+    lines of [data], `split` is another split than by rows."""
     names = ", ".join(f'"{name}"' for name in files)
+    by_rows = f'{{ by = "rows", validation = {validation} }}'
     return f"""
 [data]
 files = [{names}]
-train = {{ samples = "x", labels = "y" }}
-split = {{ by = "rows", validation = {validation} }}
+{data}
+split = {split or by_rows}
 [training]
-batch = 8
+batch = {batch}
 epochs = 1
 [method]
 name = "baseline"
 [run]
-folder = "run"
+folder = "{folder}"
 threads = 1
 """ + layers(*network)
 

@@ -6,26 +6,13 @@ import numpy as np
 
 import support
 
-CONFIG = """
-[data]
-files = [{files}]
-rows = "{rows}"
-train = {{ samples = "x", labels = "y" }}
-split = {{ by = "rows", validation = 0.25 }}
-[training]
-batch = 4
-epochs = 1
-[method]
-name = "baseline"
-[run]
-folder = "run"
-threads = 1
-""" + support.layers("conv filters=2 kernel=3", "relu", "flatten", "dense units=1")
+NETWORK = ("conv filters=2 kernel=3", "relu", "flatten", "dense units=1")
 
 
 class Alike(support.MrmfTest):
     def config(self, files, rows="axis"):
-        self.write("c.toml", CONFIG.format(files=", ".join(f'"{name}"' for name in files), rows=rows))
+        data = f'rows = "{rows}"\ntrain = {{ samples = "x", labels = "y" }}'
+        self.write("c.toml", support.rows_config(*NETWORK, files=files, data=data, batch=4))
 
     def files(self, units):
         names = [f"f{i}.h5" for i in range(len(units))]

@@ -6,23 +6,13 @@ import numpy as np
 
 import support
 
-CONFIG = """
-[data]
-files = ["{file}"]
-rows = "{rows}"
-train = {{ samples = "x", labels = "y" }}
-split = {split}
-[training]
-batch = 4
-epochs = 1
-[method]
-name = "baseline"
-[run]
-folder = "{run}"
-threads = 1
-""" + support.layers("conv filters=2 kernel=3", "relu", "flatten", "dense units=1")
+NETWORK = ("conv filters=2 kernel=3", "relu", "flatten", "dense units=1")
 N = 12
-BY_ROWS = '{ by = "rows", validation = 0.25 }'
+
+
+def config(file, folder, rows="axis", split=None):
+    data = f'rows = "{rows}"\ntrain = {{ samples = "x", labels = "y" }}'
+    return support.rows_config(*NETWORK, files=[file], data=data, split=split, batch=4, folder=folder)
 
 
 class BesideLinks(support.MrmfTest):
@@ -38,8 +28,8 @@ class BesideLinks(support.MrmfTest):
         with h5py.File(self.path("middle.h5"), "w") as file:
             file["on"] = h5py.ExternalLink("far.h5", "x")
         self.groups("groups.h5")
-        self.write("groups.toml", CONFIG.format(file="groups.h5", rows="groups", split=BY_ROWS, run="by-group"))
-        self.write("axis.toml", CONFIG.format(file="axis.h5", rows="axis", split=BY_ROWS, run="by-row"))
+        self.write("groups.toml", config("groups.h5", "by-group", rows="groups"))
+        self.write("axis.toml", config("axis.h5", "by-row"))
         self.mrmf("train", "groups.toml")
         self.mrmf("train", "axis.toml")
 
@@ -82,8 +72,7 @@ class BesideLinks(support.MrmfTest):
     def test_of_the_column_that_splits(self):
         with h5py.File(self.path("axis.h5"), "a") as file:
             file["role"] = h5py.ExternalLink("far.h5", "role")
-        self.write("role.toml", CONFIG.format(file="axis.h5", rows="axis", split='{ by = "column", column = "role" }',
-                                              run="by-role"))
+        self.write("role.toml", config("axis.h5", "by-role", split='{ by = "column", column = "role" }'))
         self.mrmf("train", "role.toml")
         self.kept("by-role")
 

@@ -9,20 +9,6 @@ import numpy as np
 import support
 
 ROWS, VALIDATION = 40, 10
-CONFIG = """
-[data]
-files = [{files}]
-{data}
-split = {{ by = "rows", validation = 0.25 }}
-[training]
-batch = 8
-epochs = 1
-[method]
-name = "baseline"
-[run]
-folder = "{run}"
-threads = 1
-""" + support.layers("flatten", "dense units=1")
 AXIS = 'train = { samples = "x", labels = "y" }'
 
 
@@ -38,8 +24,7 @@ class TrainingRows(support.MrmfTest):
                 file["more"] = rng.normal(0, 1, (ROWS, 8, 2)).astype("f4")
 
     def train(self, *files, run="run", data=AXIS):
-        names = ", ".join(f'"{name}"' for name in files)
-        self.write(run + ".toml", CONFIG.format(files=names, run=run, data=data))
+        self.write(run + ".toml", support.rows_config("flatten", "dense units=1", files=files, data=data, folder=run))
         self.mrmf("train", run + ".toml")
 
     def virtual(self, name, *pieces):

@@ -47,7 +47,7 @@ Trained train(Comm& world, bool reversed, bool global_batch_norm) {
   config.training.epochs = 3;
   config.training.optimizer.learning_rate = 0.01;
   config.training.global_batch_norm = global_batch_norm;
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   Data data(config, world);
   RunLog silent;
   Outcome outcome = run_pipeline(make_plan(config), config, {*backend, world, data, silent});

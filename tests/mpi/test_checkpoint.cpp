@@ -14,7 +14,7 @@ namespace {
 struct Runs {
   Comm world = Comm::world();
   SharedFolder folder{world};
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
 
   explicit Runs(std::vector<LayerSpec> layers) {

@@ -49,7 +49,7 @@ enum class On { reference, onednn, cuda };
 
 std::unique_ptr<Backend> backend_of(On on) {
   if (on == On::cuda) return device();
-  return on == On::reference ? make_reference_backend() : make_onednn_backend(1);
+  return on == On::reference ? make_reference_backend() : make_cpu_backend(1);
 }
 
 bool tests_cuda() { return std::getenv("MRMF_TEST_CUDA") != nullptr; }
@@ -644,7 +644,7 @@ TEST_CASE("grid: one sample's slabs are sent and received in place, by the halo 
       CAPTURE(positions);
       CAPTURE(ahead);
       Experiment e;
-      e.backend = make_onednn_backend(1);
+      e.backend = make_cpu_backend(1);
       const Shape sample{.n = 0, .spatial = {positions, 32, 32}, .channels = 4, .axes = 3};
       std::vector<LayerSpec> layers = preset_layers("cosmoflow");
       layers.resize(13);  // up to the third pooling

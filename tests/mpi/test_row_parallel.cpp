@@ -72,7 +72,7 @@ void set(Backend& backend, ModelState& model_state, std::uint64_t key) {
 
 TEST_CASE("row-parallel weights: a rank's arenas have its columns alone, and initial values are those without a grid") {
   Comm world = Comm::world();
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   for (const bool evenly : {false, true}) {
     CAPTURE(evenly);
     const Index length = 28, features = 6 * (length - 2), units = 10;
@@ -97,7 +97,7 @@ TEST_CASE("row-parallel weights: a rank's arenas have its columns alone, and ini
 
 TEST_CASE("row-parallel weights: a checkpoint and a model of one grid are those of any other, and of none") {
   Comm world = Comm::world();
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   const SharedFolder folder(world);
   for (const bool evenly : {false, true}) {
     CAPTURE(evenly);
@@ -131,7 +131,7 @@ TEST_CASE("row-parallel weights: a checkpoint and a model of one grid are those 
 TEST_CASE(
     "row-parallel weights: a fusion moves parameters and moments as without a grid, whatever cuts the two models") {
   Comm world = Comm::world();
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   for (const bool evenly : {false, true})
     for (const bool dense_in_bottom : {false, true}) {
       CAPTURE(evenly);
@@ -166,7 +166,7 @@ namespace {
 struct Training {
   Comm world = Comm::world();
   SharedFolder folder{world};
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
 
   Training(bool evenly, int groups) {
@@ -246,7 +246,7 @@ TEST_CASE("row-parallel weights: ranks with the same block are compared, and wha
   Comm world = Comm::world();
   const int blocks = 2;
   if (world.size() != 4) return;
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   SampleGrid grid(*backend, along(blocks), world);
   ModelState model_state(*backend, settings_of(false, 28, along(blocks), grid.sample_group(), 1), {}, {1, 1, 1},
                          &grid.sample_group());

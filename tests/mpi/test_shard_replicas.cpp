@@ -13,7 +13,7 @@ namespace {
 struct Experiment {
   TemporaryFolder mine;
   Comm world = Comm::world(), alone = Comm::self();
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   std::string folder = mine.path();
   const int shards = world.size() == 5 ? 10 : 12;  // a multiple of every number of ranks
   Config config;
@@ -82,9 +82,9 @@ TEST_CASE("shard replicas: streamed, and stopped after every step, they leave th
 TEST_CASE("shard replicas: the threads that compute at a time do not matter") {
   Experiment experiment;
   const FinalState one = experiment.run("one", experiment.world, 4).straight();
-  experiment.backend = make_onednn_backend(3);
+  experiment.backend = make_cpu_backend(3);
   const FinalState three = experiment.run("three", experiment.world, 4).straight();
-  experiment.backend = make_onednn_backend(1);
+  experiment.backend = make_cpu_backend(1);
   CHECK(one == three);
 }
 

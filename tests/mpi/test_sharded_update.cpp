@@ -23,7 +23,7 @@ constexpr Index kLength = 40;
 struct Training {
   Comm world = Comm::world();
   SharedFolder folder{world};
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
 
   Training() {
@@ -64,7 +64,7 @@ struct Training {
     Numbers numbers;
     Phase phase = plan.last;
     phase.stop.probe_epochs = 1;
-    const ProbeModel probe = [&](ModelState& seen) {
+    const ProbeFunction probe = [&](ModelState& seen) {
       numbers.same_in_probes = same_block.agree(hash_of(seen)) && numbers.same_in_probes;
       numbers.mapped = mapped_blocks();
       return ProbeResult{.state = TrainState(phase), .halfway = 1, .end = 1, .second_gflop = 1};  // it continues

@@ -19,7 +19,7 @@ constexpr Index kSamples = 67, kLength = 40;
 struct Streams {
   Comm world = Comm::world();
   SharedFolder folder{world};
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
 
   Streams() {

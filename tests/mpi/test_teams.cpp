@@ -21,7 +21,7 @@ const Extent kQuarter{1, 1, 4}, kHalf{1, 1, 2}, kFull{1, 1, 1};
 struct Experiment {
   TemporaryFolder folder;
   Comm world = Comm::world();
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
   int runs = 0;
 

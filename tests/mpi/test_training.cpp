@@ -21,7 +21,7 @@ namespace {
 struct Team {
   TemporaryFolder folder;
   Comm world = Comm::world();
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
 
   Team() {

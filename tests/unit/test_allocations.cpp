@@ -145,7 +145,7 @@ Seen watch(const Work& work) {
 
 #ifdef MRMF_SEES_C_LIBRARY
 TEST_CASE("step: what takes memory is seen, arenas too") {
-  for (const auto& backend : {make_onednn_backend(2), make_reference_backend()}) {
+  for (const auto& backend : {make_cpu_backend(2), make_reference_backend()}) {
     INFO(backend->name());
     CHECK(watch([&] { backend->allocate(5000); }).ours.largest >= 20'000);
   }
@@ -155,7 +155,7 @@ TEST_CASE("step: what takes memory is seen, arenas too") {
 #endif
 
 TEST_CASE("step: takes no memory for tensors, weights or scratch") {
-  const auto backend = make_onednn_backend(2);
+  const auto backend = make_cpu_backend(2);
   ModelSettings settings;
   settings.network = {
       {.n = 0, .spatial = {1, 1, 400}, .channels = 3, .axes = 1}, 32, preset_layers("neuron_inverter"), ""};
@@ -192,7 +192,7 @@ TEST_CASE("step: takes no memory for tensors, weights or scratch") {
 
 #ifdef MRMF_SEES_C_LIBRARY
 TEST_CASE("plan: a network that is not trained takes no memory for what its kernels would work in") {
-  const auto backend = make_onednn_backend(2);
+  const auto backend = make_cpu_backend(2);
   ModelSettings settings;
   settings.network = {{.n = 0, .spatial = {64, 64, 64}, .channels = 4, .axes = 3}, 1, preset_layers("cosmoflow"), ""};
   Index operations = 0;

@@ -383,7 +383,7 @@ TEST_CASE("arena layout: the presets take less memory than with outputs in a row
   for (const Before& before :
        {Before{"neuron_inverter", 12'101'688, 12'447'112}, Before{"cosmoflow", 288'057'520, 376'305'840},
         Before{"cosmoflow_mlperf", 510'783'440, 510'783'440}})
-    for (const auto& backend : {make_reference_backend(), make_onednn_backend(1)})
+    for (const auto& backend : {make_reference_backend(), make_cpu_backend(1)})
       for (const bool fuse : {true, false}) {
         CAPTURE(before.preset);
         const NetworkSettings settings{parse_sample(preset_sample(before.preset)), 2, preset_layers(before.preset), ""};
@@ -394,7 +394,7 @@ TEST_CASE("arena layout: the presets take less memory than with outputs in a row
 }
 
 TEST_CASE("arena layout: a U-Net's concats copy nothing where the backend takes slices") {
-  for (const auto& backend : {make_reference_backend(), make_onednn_backend(1)}) {
+  for (const auto& backend : {make_reference_backend(), make_cpu_backend(1)}) {
     const NetworkSettings settings{parse_sample(preset_sample("unet3d")), 2, preset_layers("unet3d"), ""};
     const Network network(*backend, settings);
     const Execution execution = build_execution(*backend, network, {settings, 0, true});

@@ -137,7 +137,7 @@ TEST_CASE("branches: every backend agrees with the reference, with fused layers 
 
 TEST_CASE("branches: layers are fused only where nobody else reads what lies between them") {
   using enum LayerKind;
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   const auto units = [&](std::vector<LayerSpec> layers) {
     return Model(*backend, branch_model(layers, 1)).units().size();
   };
@@ -179,7 +179,7 @@ TEST_CASE("branches: sums are written over an input, a shortcut's gradient is no
 }
 
 TEST_CASE("branches: training lowers the loss of a residual network and of one with skips") {
-  const auto backend = make_onednn_backend(2);
+  const auto backend = make_cpu_backend(2);
   for (const auto& layers : networks) {
     Model model(*backend, branch_model(layers(), 2));
     const Batch batch(model, 4, 40);
@@ -199,7 +199,7 @@ TEST_CASE("branches: training lowers the loss of a residual network and of one w
 }
 
 TEST_CASE("branches: a fusion transfers all of a network without flatten and dense layers") {
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   ModelSettings dense_settings = branch_model(skip_layers(), 1), coarse_settings = dense_settings;
   coarse_settings.network.sample.spatial = {1, 1, 4};
   coarse_settings.seed = 10;

@@ -11,7 +11,7 @@ namespace {
 
 struct Experiment {
   TemporaryFolder folder;
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Comm team = Comm::self();
   Config config;
 

@@ -13,7 +13,7 @@ using namespace mrmf::test;
 namespace {
 
 struct Pair {
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   ModelState coarse{*backend, small_model(14, 1), OptimizerSettings{}, {1, 1, 2}};
   ModelState dense{*backend, small_model(28, 2), OptimizerSettings{}, {1, 1, 1}};
 

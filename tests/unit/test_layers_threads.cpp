@@ -45,7 +45,7 @@ LayerCases thread_cases() {
 /// A layer built for two threads, run once by both of them, and then on other numbers through `around(pass)`.
 template <class Around>
 void check_after(const Around& around) {
-  const auto onednn = make_onednn_backend(2), reference = make_reference_backend();
+  const auto onednn = make_cpu_backend(2), reference = make_reference_backend();
   const std::vector<std::int64_t> ids(6);
   const Step step{.training = true, .seed = 5, .number = 3, .ids = ids, .team_sum = nullptr};
   for (const LayerCase& c : thread_cases()) {
@@ -81,7 +81,7 @@ TEST_CASE("threads: fewer than asked for leave no stale sums behind, and are not
 }
 
 TEST_CASE("threads: a layer built inside of a parallel region runs there and outside of it") {
-  const auto onednn = make_onednn_backend(2), reference = make_reference_backend();
+  const auto onednn = make_cpu_backend(2), reference = make_reference_backend();
   const Step step{.training = true, .seed = 5, .number = 3, .ids = {}, .team_sum = nullptr};
   for (const LayerCase& c : thread_cases()) {
     INFO(c.title);
@@ -143,9 +143,9 @@ TEST_CASE("threads: the caller's own settings change no sums, and stay as they a
 }
 
 TEST_CASE("threads: a backend says how many it has, and which it was not given") {
-  CHECK(make_onednn_backend(2)->description().ends_with(", threads: 2"));
+  CHECK(make_cpu_backend(2)->description().ends_with(", threads: 2"));
   with_one_thread(
-      [] { CHECK(make_onednn_backend(3)->description().ends_with(", threads: 1 (OpenMP grants no more of 3)")); });
+      [] { CHECK(make_cpu_backend(3)->description().ends_with(", threads: 1 (OpenMP grants no more of 3)")); });
 }
 
 }  // namespace mrmf::test

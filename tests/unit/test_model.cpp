@@ -92,7 +92,7 @@ TEST_CASE("model: backward is the gradient of the whole network") {
 }
 
 TEST_CASE("model: fused and unfused execution agree on both backends") {
-  for (const auto& backend : {make_reference_backend(), make_onednn_backend(2)}) {
+  for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)}) {
     CAPTURE(backend->name());
     ModelSettings settings = small_model(23, 5);
     Model fused(*backend, settings);
@@ -122,7 +122,7 @@ TEST_CASE("model: fused and unfused execution agree on both backends") {
 }
 
 TEST_CASE("model: padding between layers stays zero through training") {
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   Model model(*backend, small_model(20, 9));
   train_a_little(*backend, model, 30);
   std::set<Index> used;
@@ -133,7 +133,7 @@ TEST_CASE("model: padding between layers stays zero through training") {
 }
 
 TEST_CASE("model: training lowers the loss") {
-  const auto backend = make_onednn_backend(2);
+  const auto backend = make_cpu_backend(2);
   Model model(*backend, small_model(20, 9));
   const Batch batch(model, 8, 40);
   const std::vector<float> target = random_values(8 * 3, 41);

@@ -104,7 +104,7 @@ void check_same(const Network2& got, const Network2& want) {
 
 TEST_CASE("input batch norm fused with its convolution: the gradients of the two layers, none of them of the input") {
   const auto reference = make_reference_backend();
-  for (const auto& backend : {make_reference_backend(), make_onednn_backend(2)})
+  for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
     for (const NormConvCase& c : cases()) {
       INFO(backend->name(), ": ", c.title);
       Network2 fused(*backend, c, true), plain(*reference, c, false);
@@ -119,7 +119,7 @@ TEST_CASE("input batch norm fused with its convolution: the gradients of the two
 }
 
 TEST_CASE("input batch norm fused with its convolution: evaluation uses the running statistics") {
-  for (const auto& backend : {make_reference_backend(), make_onednn_backend(2)})
+  for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
     for (const NormConvCase& c : cases()) {
       INFO(backend->name(), ": ", c.title);
       Network2 fused(*backend, c, true), plain(*backend, c, false);
@@ -134,7 +134,7 @@ TEST_CASE("input batch norm fused with its convolution: evaluation uses the runn
 TEST_CASE("input batch norm fused with its convolution: two ranks have the gradients of the whole batch") {
   for (const NormConvCase& c : cases()) {
     INFO(c.title);
-    const auto reference = make_reference_backend(), one = make_onednn_backend(1), other = make_onednn_backend(1);
+    const auto reference = make_reference_backend(), one = make_cpu_backend(1), other = make_cpu_backend(1);
     const Index rows = c.in.n, part = rows / 3 + 1;
     Network2 whole(*reference, c, false), first(*one, c, true), second(*other, c, true);
     whole.run(0, rows, nullptr);

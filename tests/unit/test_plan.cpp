@@ -36,7 +36,7 @@ TEST_CASE("plan: baseline is one phase with the target") {
   CHECK(plan.last.stop.epochs == 7);
 }
 
-TEST_CASE("plan: MRT hands the bottom over and starts the top fresh, with no dense training") {
+TEST_CASE("plan: MRT transfers the bottom and starts the top fresh, with no dense training") {
   const Plan plan = make_plan(config(MethodName::mrt, {kHalf, kFull}));
   REQUIRE(plan.stages.size() == 1);
   CHECK(plan.stages[0].fuse.top == TopRule::fresh);

@@ -44,7 +44,7 @@ TEST_CASE("run cost: a batch is of a rank, or of the ranks that share a sample")
   CHECK(cost("precise_batch_norm = 4", size, "batch_norm", {"run.grid=[2]"}).statistics == doctest::Approx(40.0 / 320));
 }
 
-TEST_CASE("run cost: a probe is two validations, two statistics of eight batches at most, and a probe") {
+TEST_CASE("run cost: a probe is two validations, two recalibrations of eight batches at most, and its training") {
   const RunSize size{.training = 300, .validation = 20};
   const auto probes = [&](int epochs, int precise, double probe) {
     return cost(fmt::format("precise_batch_norm = {}", precise), size, "batch_norm",

@@ -59,7 +59,7 @@ std::vector<LayerSpec> named(std::vector<LayerSpec> layers) {
 }
 
 struct Handed {
-  std::unique_ptr<Backend> backend = make_onednn_backend(1);
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Shape sample;
   Extent ratio;
   ModelState coarse, finer;
@@ -200,7 +200,7 @@ TEST_CASE("stem: carried moments are those of the same layers, and what is new o
              layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
   const Shape sample{.n = 0, .spatial = {1, 1, 24}, .channels = 2, .axes = 1};
   const Extent by{1, 1, 2};
-  const auto backend = make_onednn_backend(1);
+  const auto backend = make_cpu_backend(1);
   ModelState coarse(*backend, settings_of(averaged(sample, by), layers, 1), OptimizerSettings{}, by);
   ModelSettings behind = settings_of(sample, behind_stem(layers, {by, sample.channels}), 2);
   behind.network.bottom = new_layers(layers);

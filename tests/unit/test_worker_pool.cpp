@@ -110,6 +110,6 @@ TEST_CASE("worker pool: threads that cannot be started are an error, and those t
   CHECK_THROWS_WITH_AS(WorkerPool(500, 1), doctest::Contains("cannot start 500 threads"), FaultError);
   CHECK_THROWS_WITH_AS(ReaderPool(500, [](const ReadTask&, Scratch&) {}),
                        doctest::Contains("cannot start 500 threads that read data"), FaultError);
-  CHECK_THROWS_WITH_AS(make_onednn_backend(500), doctest::Contains("cannot start 500 threads to compute with"),
+  CHECK_THROWS_WITH_AS(make_cpu_backend(500), doctest::Contains("cannot start 500 threads to compute with"),
                        FaultError);
 }

@@ -2,8 +2,8 @@
 # The demo: simulates the data of both applications and trains each network three times: by the tuned baseline, by the
 # paper's one fusion, and by the schedule that the program chooses (auto). Its last lines say what was saved at equal
 # loss, against the baselines of docs/results/map, which have other lengths.
-# Usage: jobs/experiments/demo/run.sh [BUILD]. Environment: DEMO (neuron, cubes or all), FOLDER (runs/demo), METHODS, SEED (1),
-# SAMPLES (as many for each application, to try the script in a FOLDER of its own).
+# Usage: jobs/experiments/demo/run.sh [BUILD]. Environment: DEMO (neuron, cubes or all), FOLDER (runs/demo), METHODS,
+# SEED (1), SAMPLES (as many for each application, to try the script in a FOLDER of its own).
 set -euo pipefail -f  # no word of METHODS is a pattern of file names
 cd "$(dirname "$0")/../../.."
 mrmf=${1:-build}/mrmf

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The laboratory's trial of dilation after a handover, in PyTorch, because the program has no such switch.
+"""The laboratory's trial of dilation after a transfer, in PyTorch, because the program has no such switch.
 
     jobs/experiments/lab/annealed_dilation.py --data data.h5 [--seeds 1 2 3] [--output docs/results/lab/annealed-dilation.csv]
 
@@ -139,7 +139,7 @@ def main():
             print(*rows[-1], flush=True)
     with open(options.output, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["seed", "convolutions", "right after the handover", *(f"after epoch {e + 1}" for e in range(COARSE))])
+        writer.writerow(["seed", "convolutions", "right after the transfer", *(f"after epoch {e + 1}" for e in range(COARSE))])
         writer.writerows(row + [""] * (3 + COARSE - len(row)) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""What auto plans for the map's problems when it looks at their data, as it does by default. Kept in
+"""What auto plans for the map's problems when it measures their data, as it does by default. Kept in
 docs/results/map/details.csv, because the data are not."""
 import csv
 import re
@@ -19,7 +19,7 @@ def made(root, name, samples):
 
 
 def detail(program, problem, found):
-    """The last three columns. The look knows neither epochs nor method keys."""
+    """The last three columns. The measurement knows neither epochs nor method keys."""
     words = ["method.name=auto", *data_words(problem, found)]
     command = [program, "plan", str(problem.config)] + [part for word in words for part in ("--set", word)]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -103,7 +103,7 @@ def read_options():
                         help="a key of the configuration, for every run; may be repeated")
     parser.add_argument("--seeds", type=int, nargs="+", default=(), help="instead of the size's own")
     parser.add_argument("--methods", nargs="+", default=(), metavar="METHOD", help="of cosmoflow and neuron, these and the "
-                        "baseline alone; their names are in jobs/APPLICATION/methods.txt")
+                        "baseline alone; their names are in jobs/experiments/APPLICATION/methods.txt")
     parser.add_argument("--threads", type=int, help="per rank; half the cores, so that two ranks get as many each; at "
                         "size paper what mrmf chooses")
     return parser.parse_args()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The U-Net on simulated volumes: simulates the data, trains by every method of methods.txt until a validation Dice of
-# 0.95, with three seeds, and prints what that cost. A run that is done is not made again, one that was stopped continues.
-# Usage: jobs/experiments/unet/run.sh [BUILD]. Environment: FOLDER (runs/unet), METHODS, SEEDS ("1 2 3"), THREADS (1), WORDS (more
-# KEY=VALUE for all runs).
+# 0.95, with three seeds, and prints what that cost. A run that is done is not made again, one that was stopped
+# continues. Usage: jobs/experiments/unet/run.sh [BUILD]. Environment: FOLDER (runs/unet), METHODS, SEEDS ("1 2 3"),
+# THREADS (1), WORDS (more KEY=VALUE for all runs).
 set -euo pipefail -f  # no word is a pattern of file names
 here=$(cd "$(dirname "$0")" && pwd)
 mrmf=${1:-build}/mrmf

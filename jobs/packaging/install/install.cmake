@@ -37,6 +37,8 @@ install(FILES kernels/cpu/arena.hpp kernels/cpu/kernel_choice.hpp DESTINATION ${
 # What mrmf plot runs.
 file(GLOB MRMF_SCRIPTS CONFIGURE_DEPENDS jobs/plots/*.py)
 install(FILES ${MRMF_SCRIPTS} DESTINATION ${CMAKE_INSTALL_DATADIR}/mrmf/plots)
+# What opens an exported model in PyTorch.
+install(FILES jobs/load_safetensors.py DESTINATION ${CMAKE_INSTALL_DATADIR}/mrmf)
 
 # The package's file names each library that is no target of a package of its own, and where it was as a hint.
 set(MRMF_FIND_LIBRARIES "")

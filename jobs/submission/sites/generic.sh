@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034
-# Any Slurm cluster whose MPI knows Slurm's PMIx. Copy this file to jobs/submission/sites/MYSITE.sh and fill in what is yours; every
-# variable can also be given on the command line (--partition gpu) or in the environment (MRMF_PARTITION=gpu).
-# Tested with Debian 12's Slurm 22.05 and Open MPI 4.1.
+# Any Slurm cluster whose MPI knows Slurm's PMIx. Copy this file to jobs/submission/sites/MYSITE.sh and fill in what is
+# yours; every variable can also be given on the command line (--partition gpu) or in the environment
+# (MRMF_PARTITION=gpu). Tested with Debian 12's Slurm 22.05 and Open MPI 4.1.
 scheduler=slurm
 mpi=pmix             # what `srun --mpi=list` has and the MPI of the program understands: pmix, pmi2, cray_shasta
 partition=           # empty: the cluster's default; so for all below

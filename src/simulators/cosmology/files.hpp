@@ -15,7 +15,7 @@ constexpr Index kTrainFiles = 64, kOtherFiles = 8;
 
 struct CubeFile {
   std::string name;  ///< PeterA_2019_05_4parE-rec<number>.h5
-  Range samples;     ///< samples of all samples
+  Range samples;     ///< which of all samples
 };
 
 struct CubeFiles {

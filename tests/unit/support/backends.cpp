@@ -29,7 +29,7 @@ std::unique_ptr<Backend> cuda_backend(Precision precision) { return make_host_vi
 std::vector<std::unique_ptr<Backend>> backends() {
   std::vector<std::unique_ptr<Backend>> list;
   list.push_back(make_reference_backend());
-  list.push_back(make_onednn_backend(2));
+  list.push_back(make_cpu_backend(2));
   if (tests_cuda()) list.push_back(cuda_backend(Precision::fp32));
   return list;
 }
