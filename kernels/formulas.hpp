@@ -131,4 +131,22 @@ MRMF_HD inline void adam_update(const AdamStep& s, float& w, float dw, float& m,
   w -= s.learning_rate / s.correction1 * m / (std::sqrt(v / s.correction2) + s.epsilon);
 }
 
+/// The direction of a step of Lion (Chen et al. 2023), of which the sign counts; the momentum moves on behind it.
+MRMF_HD inline float lion_direction(const LionStep& s, float dw, float& m) {
+  const float direction = s.beta1 * m + (1.0F - s.beta1) * dw;
+  m = s.beta2 * m + (1.0F - s.beta2) * dw;
+  return direction;
+}
+
+/// The weight decays, and moves against the direction by the learning rate; by nothing where that is 0.
+MRMF_HD inline void lion_move(const LionStep& s, float& w, float direction) {
+  w *= 1.0F - s.learning_rate * s.decoupled_decay;
+  const float sign = direction > 0 ? 1.0F : direction < 0 ? -1.0F : direction;
+  w -= s.learning_rate * sign;
+}
+
+MRMF_HD inline void lion_update(const LionStep& s, float& w, float dw, float& m) {
+  lion_move(s, w, lion_direction(s, dw, m));
+}
+
 }  // namespace mrmf

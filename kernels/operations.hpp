@@ -297,8 +297,9 @@ class ClipOp {
   /* Of spans of `count` values. */                                                                                    \
   OP(std::unique_ptr<ClipOp>, clip, (Index count))                                                                     \
                                                                                                                        \
-  /* The optimizer over an arena, by step.sgd or step.adam[group]; spans of equal length. */                           \
+  /* The optimizer over an arena, by step.sgd, step.lion or step.adam[group]; spans of equal length. */                \
   OP(void, sgd, (const Step& step, Span w, ConstSpan dw, Span velocity))                                               \
+  OP(void, lion, (const Step& step, Span w, ConstSpan dw, Span m))                                                     \
   OP(void, adam, (const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v))
 
 // An operation as Backend declares it, and as a backend's class does.

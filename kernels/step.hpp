@@ -90,6 +90,10 @@ struct AdamStep {
   float decoupled_decay = 0;               ///< AdamW: w -= learning_rate * decoupled_decay * w, before the step
   float correction1 = 1, correction2 = 1;  ///< 1 - beta^t, t: updates that these moments have seen
 };
+struct LionStep {
+  float learning_rate = 0, beta1 = 0, beta2 = 0;
+  float decoupled_decay = 0;  ///< as AdamW's
+};
 
 /// Where a call stands in the run, and every number that changes from step to step. A device backend that replays a
 /// recorded step takes them from here (Backend::begin).
@@ -106,7 +110,8 @@ struct Step {
   Index index = 0;                    ///< the step's index in its epoch: where keep() puts the loss
   float loss_weight = 1;              ///< weight of each row's loss in the gradient
   float share = 1;                    ///< share of each row's loss that this rank counts, with its gradient (grids)
-  SgdStep sgd{};                      ///< the update that ends the step: either this or adam
+  SgdStep sgd{};                      ///< the update that ends the step: one of this, lion and adam
+  LionStep lion{};
   std::array<AdamStep, 2> adam{};     ///< for two groups of parameters, whose moments may differ in age
 };
 

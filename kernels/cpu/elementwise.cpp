@@ -355,6 +355,12 @@ inline void sgd_range(const SgdStep& step, float* __restrict w, const float* __r
   for (Index i = 0; i < count; ++i) sgd_update(s, w[i], dw[i], velocity[i]);
 }
 
+inline void lion_range(const LionStep& step, float* __restrict w, const float* __restrict dw, float* __restrict m,
+                       Index count) {
+  const LionStep s = step;
+  for (Index i = 0; i < count; ++i) lion_update(s, w[i], dw[i], m[i]);
+}
+
 inline void adam_range(const AdamStep& step, float* __restrict w, const float* __restrict dw, float* __restrict m,
                        float* __restrict v, Index count) {
   const AdamStep s = step;
@@ -374,6 +380,12 @@ std::unique_ptr<ClipOp> CpuBackend::clip(Index count) { return std::make_unique<
 void CpuBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
     vectorised([&] { sgd_range(step.sgd, w.data() + first, dw.data() + first, velocity.data() + first, count); });
+  });
+}
+
+void CpuBackend::lion(const Step& step, Span w, ConstSpan dw, Span m) {
+  for_ranges(std::ssize(w), [&](Index first, Index count) {
+    vectorised([&] { lion_range(step.lion, w.data() + first, dw.data() + first, m.data() + first, count); });
   });
 }
 

@@ -89,6 +89,10 @@ void CudaBackend::sgd(const Step&, Span w, ConstSpan dw, Span velocity) {
   cuda::sgd(device_.stream(), device_.step(), w, dw, velocity);
 }
 
+void CudaBackend::lion(const Step&, Span w, ConstSpan dw, Span m) {
+  cuda::lion(device_.stream(), device_.step(), w, dw, m);
+}
+
 void CudaBackend::adam(const Step&, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
   cuda::adam(device_.stream(), device_.step(), group, w, dw, m, v);
 }

@@ -46,11 +46,13 @@ struct StepBlock {
   float whole_loss_weight = 1;  ///< weight of whole samples' losses
   float share = 1;
   SgdStep sgd{};
+  LionStep lion{};
   std::array<AdamStep, 2> adam{};
 
   static StepBlock of(const Step& step) {
     return {step.seed,        step.number, step.index, step.loss_weight * step.share,
-            step.loss_weight, step.share,  step.sgd,   step.adam};
+            step.loss_weight, step.share,  step.sgd,   step.lion,
+            step.adam};
   }
 };
 
@@ -128,6 +130,7 @@ std::size_t clip_bytes(Index count);
 
 /// Spans of equal length. `group` is an index of step->adam.
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity);
+void lion(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span m);
 void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v);
 
 // Between the program's form of values (float32, unpadded) and the stored one. All memory is the device's.

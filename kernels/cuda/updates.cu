@@ -49,6 +49,27 @@ struct Sgd {
   }
 };
 
+/// Reads w, dw and m, writes w and m.
+struct Lion {
+  Arrays arrays;
+  const StepBlock* step;
+  float* w;
+  const float* dw;
+  float* m;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const LionStep numbers = step->lion;
+    const std::size_t first = std::size_t{4} * vector;
+    float weight[4], gradient[4], momentum[4];
+    arrays.read(w, first, weight);
+    arrays.read(dw, first, gradient);
+    arrays.read(m, first, momentum);
+    for (int i = 0; i < 4; ++i) lion_update(numbers, weight[i], gradient[i], momentum[i]);
+    arrays.write(weight, w, first);
+    arrays.write(momentum, m, first);
+  }
+};
+
 /// Reads w, dw, m and v, writes w, m and v.
 struct Adam {
   Arrays arrays;
@@ -215,6 +236,11 @@ void clip_over(cudaStream_t stream, Span x, float most, std::span<const Span> co
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity) {
   const Arrays arrays = arrays_of({w.data(), dw.data(), velocity.data()}, w.size());
   for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), velocity.data()});
+}
+
+void lion(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span m) {
+  const Arrays arrays = arrays_of({w.data(), dw.data(), m.data()}, w.size());
+  for_each(stream, vectors_of(w), Lion{arrays, step, w.data(), dw.data(), m.data()});
 }
 
 void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {

@@ -91,6 +91,10 @@ void ReferenceBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity
   for (std::size_t i = 0; i < w.size(); ++i) sgd_update(step.sgd, w[i], dw[i], velocity[i]);
 }
 
+void ReferenceBackend::lion(const Step& step, Span w, ConstSpan dw, Span m) {
+  for (std::size_t i = 0; i < w.size(); ++i) lion_update(step.lion, w[i], dw[i], m[i]);
+}
+
 void ReferenceBackend::adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
   const AdamStep& numbers = step.adam.at(group);
   for (std::size_t i = 0; i < w.size(); ++i) adam_update(numbers, w[i], dw[i], m[i], v[i]);

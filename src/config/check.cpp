@@ -284,6 +284,11 @@ void check_grid(const Config& config, const Checker& checker) {
                  "samples; use \"global\"");
 }
 
+void complete_optimizer(OptimizerSettings& optimizer, const Checker& checker) {
+  const std::string beta2 = "training.optimizer.beta2";
+  if (optimizer.name == OptimizerKind::lion && !checker.given(beta2)) optimizer.beta2 = kLionBeta2;
+}
+
 void check_optimizer(const Config& config, const Checker& checker) {
   const OptimizerSettings& optimizer = config.training.optimizer;
   const std::vector<double>& boundaries = optimizer.boundaries;
@@ -346,6 +351,7 @@ void complete(Config& config, const KeyLocations& places, const std::string& ori
   complete_data(config.data, places, origin);
   complete_model(config.model, checker);
   check_run(config.run, checker);
+  complete_optimizer(config.training.optimizer, checker);
   check_optimizer(config, checker);
   complete_task(config, places, origin);
   complete_method(config, checker);

@@ -28,7 +28,7 @@ std::vector<std::string> words_of<NotFiniteRule>();
 template <>
 std::vector<std::string> words_of<PackingRule>();
 
-enum class OptimizerKind { adam, adamw, sgd };
+enum class OptimizerKind { adam, adamw, sgd, lion };
 template <>
 std::vector<std::string> words_of<OptimizerKind>();
 std::string to_string(OptimizerKind kind);
@@ -54,6 +54,9 @@ struct MetricTarget {
   bool operator==(const MetricTarget&) const = default;
 };
 
+/// Lion's beta2 where a configuration gives none: its momentum is ten times as short-lived as Adam's mean square.
+constexpr double kLionBeta2 = 0.99;
+
 struct OptimizerSettings {
   OptimizerKind name = OptimizerKind::adam;
   double learning_rate = 1e-3;
@@ -64,8 +67,8 @@ struct OptimizerSettings {
   int patience = 8, cooldown = 2;   ///< plateau: epochs
   double plateau_threshold = 1e-4;  ///< plateau: relative improvement that counts
   double momentum = 0.9;            ///< sgd
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double weight_decay = 0;  ///< sgd, adam: L2 in the gradient; adamw: decoupled
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< a configuration that gives Lion no beta2 has kLionBeta2
+  double weight_decay = 0;                            ///< sgd, adam: L2 in the gradient; adamw, lion: decoupled
   bool operator==(const OptimizerSettings&) const = default;
 };
 

@@ -34,18 +34,20 @@ void add_optimizer(Keys& keys) {
   add(keys, path + "plateau_threshold", MRMF_FIELD(optimizer.plateau_threshold), from_below(0, 1),
       "plateau: relative improvement that counts");
   add(keys, path + "momentum", MRMF_FIELD(optimizer.momentum), from_below(0, 1), "sgd: momentum");
-  add(keys, path + "beta1", MRMF_FIELD(optimizer.beta1), from_below(0, 1), "adam, adamw: decay of the mean");
-  add(keys, path + "beta2", MRMF_FIELD(optimizer.beta2), from_below(0, 1), "adam, adamw: decay of the mean square");
+  add(keys, path + "beta1", MRMF_FIELD(optimizer.beta1), from_below(0, 1),
+      "adam, adamw: decay of the mean; lion: weight of the momentum in a step's direction");
+  add(keys, path + "beta2", MRMF_FIELD(optimizer.beta2), from_below(0, 1),
+      "adam, adamw: decay of the mean square; lion: of the momentum, 0.99 unless given");
   add(keys, path + "epsilon", MRMF_FIELD(optimizer.epsilon), above(0), "adam, adamw: added to the root");
   add(keys, path + "weight_decay", MRMF_FIELD(optimizer.weight_decay), at_least(0),
-      "sgd, adam: added to the gradient; adamw: decoupled");
+      "sgd, adam: added to the gradient; adamw, lion: decoupled");
 }
 
 }  // namespace
 
 template <>
 std::vector<std::string> words_of<OptimizerKind>() {
-  return {"adam", "adamw", "sgd"};
+  return {"adam", "adamw", "sgd", "lion"};
 }
 std::string to_string(OptimizerKind kind) { return words_of<OptimizerKind>().at(static_cast<std::size_t>(kind)); }
 

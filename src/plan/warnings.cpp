@@ -70,16 +70,17 @@ void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines
           fmt::format("training.optimizer.{} is set, and only {} reads it, which this plan does not use", key, reader));
   };
   const bool plateau = ruled(RateRule::plateau), piecewise = ruled(RateRule::piecewise),
-             sgd = is.name == OptimizerKind::sgd;
+             sgd = is.name == OptimizerKind::sgd, lion = is.name == OptimizerKind::lion;
+  const std::string adam_or_lion = "the optimizer \"adam\", \"adamw\" or \"lion\"";
   unread("patience", is.patience != standard.patience, plateau, "the rule \"plateau\"");
   unread("cooldown", is.cooldown != standard.cooldown, plateau, "the rule \"plateau\"");
   unread("plateau_threshold", is.plateau_threshold != standard.plateau_threshold, plateau, "the rule \"plateau\"");
   unread("boundaries", !is.boundaries.empty(), piecewise, "the rule \"piecewise\"");
   unread("factor", is.factor != standard.factor, plateau || piecewise, "the rule \"plateau\" or \"piecewise\"");
   unread("momentum", is.momentum != standard.momentum, sgd, "the optimizer \"sgd\"");
-  unread("beta1", is.beta1 != standard.beta1, !sgd, "the optimizer \"adam\" or \"adamw\"");
-  unread("beta2", is.beta2 != standard.beta2, !sgd, "the optimizer \"adam\" or \"adamw\"");
-  unread("epsilon", is.epsilon != standard.epsilon, !sgd, "the optimizer \"adam\" or \"adamw\"");
+  unread("beta1", is.beta1 != standard.beta1, !sgd, adam_or_lion);
+  unread("beta2", is.beta2 != standard.beta2, !sgd, adam_or_lion);
+  unread("epsilon", is.epsilon != standard.epsilon, !sgd && !lion, "the optimizer \"adam\" or \"adamw\"");
 }
 
 void unread_split_keys(const SplitSettings& is, std::vector<std::string>& lines) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kernels/check.hpp"
+#include "src/training/optimizer.hpp"
 
 namespace mrmf {
 
@@ -100,7 +101,7 @@ class Roofline final : public CostModel {
   double small_sum(const RankLayout& ranks) const override { return ranks.ranks == 1 ? 0 : sum(1e3, ranks); }
 
   double update(OptimizerKind kind, Index parameters) const override {
-    const double bytes = kind == OptimizerKind::sgd ? 20 : 28;  // reads w, dw and moments, writes w and moments
+    const double bytes = 12 + 8 * moment_count(kind);  // reads w, dw and moments, writes w and moments
     return shares_.launch + bytes * static_cast<double>(parameters) / memory_rate();
   }
   double load(double bytes) const override { return shares_.launch + 2 * bytes / memory_rate(); }

@@ -21,6 +21,10 @@ void Optimizer::advance(double learning_rate, Step& step) {
     step.sgd = {rate, static_cast<float>(settings_.momentum), decay};
     return;
   }
+  if (settings_.name == OptimizerKind::lion) {
+    step.lion = {rate, static_cast<float>(settings_.beta1), static_cast<float>(settings_.beta2), decay};
+    return;
+  }
   const bool decoupled = settings_.name == OptimizerKind::adamw;
   // Corrections use the same float32 coefficients as the moments: 1 - 0.999F is not 1 - 0.999.
   const auto beta1 = static_cast<float>(settings_.beta1), beta2 = static_cast<float>(settings_.beta2);
@@ -44,6 +48,8 @@ void Optimizer::update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& 
   const auto first = static_cast<std::size_t>(place.first), end = static_cast<std::size_t>(place.end());
   if (settings_.name == OptimizerKind::sgd)
     return backend_->sgd(step, span_at(w, place), dw.subspan(first, end - first), span_at(first_.span(), place));
+  if (settings_.name == OptimizerKind::lion)
+    return backend_->lion(step, span_at(w, place), dw.subspan(first, end - first), span_at(first_.span(), place));
   const auto adam = [&](std::size_t group, std::size_t from, std::size_t to) {
     if (from >= to) return;
     const auto of = [&](auto all) { return all.subspan(from, to - from); };
@@ -55,7 +61,7 @@ void Optimizer::update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& 
 }
 
 std::vector<Span> Optimizer::moments() {
-  if (settings_.name == OptimizerKind::sgd) return {first_.span()};
+  if (moment_count(settings_.name) == 1) return {first_.span()};
   return {first_.span(), second_.span()};
 }
 
@@ -65,8 +71,8 @@ void Optimizer::reset() {
 }
 
 void Optimizer::configure(const OptimizerSettings& settings) {
-  MRMF_CHECK((settings.name == OptimizerKind::sgd) == (settings_.name == OptimizerKind::sgd),
-             "the kind of optimizer cannot change in a run");
+  const auto kind = [](OptimizerKind name) { return name == OptimizerKind::adamw ? OptimizerKind::adam : name; };
+  MRMF_CHECK(kind(settings.name) == kind(settings_.name), "the kind of optimizer cannot change in a run");
   settings_ = settings;
 }
 

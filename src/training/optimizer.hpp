@@ -1,4 +1,4 @@
-// SGD with momentum, Adam and AdamW over one arena of parameters. The moments are arenas of the same layout, so a
+// SGD with momentum, Adam, AdamW and Lion over one arena of parameters. The moments are arenas of the same layout, so a
 // fusion or a checkpoint can treat moments as it treats parameters at the same places.
 #pragma once
 
@@ -14,7 +14,9 @@
 namespace mrmf {
 
 /// Number of moments per parameter.
-constexpr int moment_count(OptimizerKind kind) { return kind == OptimizerKind::sgd ? 1 : 2; }
+constexpr int moment_count(OptimizerKind kind) {
+  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw ? 2 : 1;
+}
 
 class Optimizer {
  public:
@@ -28,7 +30,7 @@ class Optimizer {
   /// The same of these parameters alone.
   void update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place);
 
-  /// Moment arenas: {velocity} for sgd, {m, v} for adam and adamw.
+  /// Moment arenas: {velocity} for sgd, {m} for lion, {m, v} for adam and adamw.
   std::vector<Span> moments();
   const OptimizerSettings& settings() const { return settings_; }
   const MomentAges& ages() const { return ages_; }

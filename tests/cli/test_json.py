@@ -33,7 +33,7 @@ class Json(support.MrmfTest):
         presets = self.json("presets", "--json")["presets"]
         self.assertEqual([line.split()[0] for line in text.splitlines()], [preset["name"] for preset in presets])
         keys = {key["key"]: key for key in self.json("presets", "--keys", "--json")["keys"]}
-        self.assertEqual(keys["training.optimizer.name"]["words"], ["adam", "adamw", "sgd"])
+        self.assertEqual(keys["training.optimizer.name"]["words"], ["adam", "adamw", "sgd", "lion"])
         self.assertEqual(keys["training.optimizer.name"]["default"], '"adam"')
         self.assertIn("conv", keys["filters"]["layers"])
 

@@ -54,6 +54,8 @@ TEST_CASE("configurations that mean what they say bring no warning") {
   CHECK(warned({"training.optimizer.rule=plateau", "training.optimizer.patience=3", "training.optimizer.factor=0.5"})
             .empty());
   CHECK(warned({"training.optimizer.name=sgd", "training.optimizer.momentum=0.5"}).empty());
+  CHECK(warned({"training.optimizer.name=lion"}).empty());  // its own beta2
+  CHECK(warned({"training.optimizer.name=lion", "training.optimizer.beta1=0.8"}).empty());
 }
 
 TEST_CASE("keys that nothing reads are named") {
@@ -76,6 +78,8 @@ TEST_CASE("keys that nothing reads are named") {
   only({"training.optimizer.factor=0.5"}, "\"plateau\" or \"piecewise\"");
   only({"training.optimizer.momentum=0.5"}, "the optimizer \"sgd\"");
   only({"training.optimizer.name=sgd", "training.optimizer.beta1=0.5"}, "\"adam\"");
+  only({"training.optimizer.name=lion", "training.optimizer.epsilon=1e-5"}, "\"adam\" or \"adamw\"");
+  only({"training.optimizer.name=lion", "training.optimizer.momentum=0.5"}, "the optimizer \"sgd\"");
   only({"data.split.seed=3"}, "data.split.seed is set, and data.split.by is \"given\": only \"rows\" and \"files\"");
   only({"data.split.validation=0.4"}, "data.split.validation is set, and data.split.by is \"given\"");
 }

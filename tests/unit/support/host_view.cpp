@@ -352,6 +352,13 @@ class HostView final : public Backend {
     weights.to_host(w);
     v.to_host(velocity);
   }
+  void lion(const Step& step, Span w, ConstSpan dw, Span m) override {
+    device_->begin(step);
+    DeviceFloats weights(*device_, w), gradient(*device_, dw), momentum(*device_, m);
+    device_->lion(step, weights.span(), gradient.span(), momentum.span());
+    weights.to_host(w);
+    momentum.to_host(m);
+  }
   void adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) override {
     device_->begin(step);
     DeviceFloats weights(*device_, w), gradient(*device_, dw), first(*device_, m), second(*device_, v);
