@@ -42,4 +42,14 @@ ChannelBox channel_box(const Shape& sample, const AxisOrder& order);
 /// Copies `rows` rows of elements of so many bytes, channels to the end. `from` and `to` do not overlap.
 void move_channels_last(const ChannelBox& box, Index rows, Index element_bytes, const std::byte* from, std::byte* to);
 
+// Files whose channels come first, and are taken for others: channels come last unless the axes are named
+// (io/axis_order.hpp).
+
+/// As many "channels" as this may be positions.
+inline constexpr Index kManyChannels = 16;
+
+/// Whether a sample that was read with its channels last may have them first: its first axis is shorter than the
+/// others, and there are about as many "channels" as positions. (Samples of one axis: fewer positions than "channels".)
+bool looks_channels_first(const Shape& sample);
+
 }  // namespace mrmf

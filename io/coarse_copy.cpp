@@ -10,12 +10,10 @@
 #include <vector>
 
 #include "io/axis_order.hpp"
-#include "io/channels_first.hpp"
-#include "io/coarse_scales.hpp"
 #include "io/coarsen.hpp"
-#include "io/data_file.hpp"
 #include "io/edit_distance.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/hdf5_library.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/limits.hpp"

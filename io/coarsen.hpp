@@ -4,8 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/element.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_names.hpp"
 #include "io/output_file.hpp"
 #include "io/sample_order.hpp"
 
@@ -68,5 +71,19 @@ struct CoarseFile {
 /// that looks channels first without names of its axes, missing rows of a data set to average, infinity, NaN where no
 /// attribute says that numbers may be missing, a mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
+
+// Coordinates of coarse copies: dimension scales of averaged axes.
+
+/// A dimension scale of an averaged axis, averaged as the axis is.
+struct CoarseScale {
+  std::string name;
+  std::vector<double> means;
+};
+
+/// Takes the dimension scales of averaged axes from `others`, the data sets that would be copied: a coordinate that
+/// kept its length would number positions that are no more. Those of one number per position are averaged. `made` has
+/// the names of the averaged samples, and gets a note for each; `names` are the source's. Not collective.
+std::vector<CoarseScale> averaged_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                         const FileNames& names, CoarseFile& made, std::vector<std::string>& others);
 
 }  // namespace mrmf

@@ -1,10 +1,12 @@
 // Description of a data set: its files, the names in them, its shape.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+#include "io/sample_order.hpp"
 
 #include "io/element.hpp"
 #include "io/packing.hpp"
@@ -64,7 +66,7 @@ struct DatasetSpec {
   std::vector<std::string> more_samples{};  ///< further data sets, whose channels follow those of `samples`
   std::vector<std::string> more_labels{};   ///< the same of labels
   RowForm rows = RowForm::axis;
-  std::string groups{};  ///< RowForm::groups: the pattern of their names, such as "sim_*" (io/sample_groups.hpp)
+  std::string groups{};  ///< RowForm::groups: the pattern of their names, such as "sim_*" (io/row_names.hpp)
   bool operator==(const DatasetSpec&) const = default;
 
   std::vector<std::string> sample_names() const { return names_of(samples, more_samples); }
@@ -185,5 +187,38 @@ std::vector<std::string> rows_texts(const DatasetSpec& spec, const DatasetShape&
 /// with their own file systems. Looks at the headers of all files, and at a little of a few rows of each: every rank,
 /// or, of many files, two ranks at each. `shape` is what inspect_dataset() has found; null: not known.
 void require_same_data(const DatasetSpec& spec, const DatasetShape* shape, Comm& comm);
+
+// What the headers of a data set's files say, read by all ranks together. Private to io/.
+
+/// The shape of a data set, every row a sample. Each file is opened once, by one of the ranks. Collective. Throws as
+/// inspect_dataset(): of several files that are wrong, or unlike the first, the first in the list is named, on every
+/// rank. Files of which enough is `remembered` are opened without a look at their headers.
+DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const RememberedRows& remembered = {});
+
+// From the numbers of a data set's samples to rows of its files.
+
+/// Consecutive samples that are consecutive rows of one file.
+struct RowRun {
+  std::size_t file = 0;  ///< in the data set's list
+  Range rows;            ///< rows of that file
+};
+
+class StoredRows {
+ public:
+  explicit StoredRows(const DatasetShape& shape);
+
+  /// Calls visit(run) for the runs that these samples are, in their order.
+  void for_each_run(Range samples, const std::function<void(const RowRun&)>& visit) const;
+  /// The run of this sample alone.
+  RowRun at(Index sample) const;
+
+  /// Rows of the files, of which not all need be samples.
+  Index rows_of_file(std::size_t file) const { return starts_[file + 1] - starts_[file]; }
+  Index all() const { return starts_.back(); }
+
+ private:
+  std::vector<Index> starts_;  // starts of each file's rows, and the end of the last
+  std::vector<Index> rows_;    // rows of each sample, over all files; empty: the same number
+};
 
 }  // namespace mrmf

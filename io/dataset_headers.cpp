@@ -1,4 +1,4 @@
-#include "io/dataset_headers.hpp"
+#include "io/dataset.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -9,7 +9,7 @@
 
 #include "io/axis_order.hpp"
 #include "io/class_values.hpp"
-#include "io/file_patterns.hpp"
+#include "io/file_names.hpp"
 #include "io/labels.hpp"
 #include "io/limits.hpp"
 #include "io/row_source.hpp"

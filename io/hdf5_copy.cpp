@@ -1,12 +1,12 @@
-#include "io/hdf5_copy.hpp"
+#include "io/hdf5_writing.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
 
-#include "io/hdf5_filters.hpp"
 #include "io/hdf5_links.hpp"
+#include "io/hdf5_types.hpp"
 
 namespace mrmf::h5 {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/hdf5_driver.hpp"
+#include "io/hdf5_writing.hpp"
 
 #include <algorithm>
 #include <cstdint>

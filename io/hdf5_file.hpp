@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/element.hpp"
@@ -76,5 +77,9 @@ class Hdf5File {
 std::vector<std::string> all_inputs(const std::string& target, std::vector<std::string> files);
 
 std::string hdf5_version();
+
+/// Name and kind of every attribute, by name. `object` is a path; "": the file's root. None where it is not there.
+/// DataError when the file cannot be opened.
+std::vector<std::pair<std::string, DatasetInfo>> attributes_of(const std::string& path, const std::string& object);
 
 }  // namespace mrmf

@@ -2,13 +2,13 @@
 // Private to io/.
 #pragma once
 
-#include <hdf5.h>
-
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <hdf5.h>
 
 #include "io/element.hpp"
 #include "io/hdf5_file.hpp"
@@ -143,4 +143,24 @@ std::string text_of(const Attribute& attribute);
 Space select(hid_t file_space, const Block& block);
 
 }  // namespace h5
+
+// An open HDF5 file that the readers of its data sets share. Private to io/.
+
+class DataFile {
+ public:
+  /// DataError that says what is wrong, as Hdf5File::open's.
+  explicit DataFile(const std::string& path);
+  DataFile(const DataFile&) = delete;
+  DataFile& operator=(const DataFile&) = delete;
+  ~DataFile();
+
+  const std::string& path() const { return path_; }
+  /// Callers hold an h5::Lock while they use it.
+  hid_t id() const { return file_.get(); }
+
+ private:
+  std::string path_;
+  h5::File file_;
+};
+
 }  // namespace mrmf

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/file_identity.hpp"
+#include "io/input_file.hpp"
 
 namespace mrmf {
 

@@ -10,11 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5_copy.hpp"
-#include "io/hdf5_driver.hpp"
 #include "io/hdf5_library.hpp"
-#include "io/hdf5_packing.hpp"
 #include "io/hdf5_types.hpp"
+#include "io/hdf5_writing.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

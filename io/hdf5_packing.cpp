@@ -1,4 +1,3 @@
-#include "io/hdf5_packing.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +8,7 @@
 
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_types.hpp"
-#include "io/stored_limit.hpp"
+#include "io/packing.hpp"
 
 namespace mrmf::h5 {
 namespace {

@@ -8,11 +8,9 @@
 
 #include "io/edit_distance.hpp"
 #include "io/hdf5_file.hpp"
-#include "io/hdf5_filters.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
-#include "io/hdf5_packing.hpp"
-#include "io/hdf5_sources.hpp"
+#include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
 
 namespace mrmf::h5 {

@@ -69,7 +69,7 @@ class Rows {
   const std::string& what() const { return what_; }  ///< "<path>: data set '<name>'"
   const Storage& storage() const { return storage_; }
 
-  /// DataError when rows were never written (io/hdf5_sources.hpp).
+  /// DataError when rows were never written (io/hdf5_links.hpp).
   void require_written() const;
   /// DataError when rows [first, first + count) do not all exist.
   void require(Index first, Index count) const;

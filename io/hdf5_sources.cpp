@@ -1,4 +1,3 @@
-#include "io/hdf5_sources.hpp"
 
 #include <sys/resource.h>
 
@@ -12,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/file_identity.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
+#include "io/input_file.hpp"
 
 namespace mrmf::h5 {
 namespace {

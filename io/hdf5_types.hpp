@@ -1,11 +1,14 @@
 // Types of elements in HDF5 files, and what they are in memory. Private to io/.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/element.hpp"
 #include "io/hdf5_library.hpp"
+#include "io/hdf5_names.hpp"
+#include "io/packing.hpp"
 
 namespace mrmf::h5 {
 
@@ -31,5 +34,35 @@ Type memory_type(hid_t file_type);
 
 /// The type as our own files hold it: little-endian. Not of ElementType::other.
 Type stored_type(ElementType type);
+
+// Filters that pack the chunks of data sets. Private to io/.
+
+/// Which filter of a data set the library does not have, and what to do: "is packed by filter 32015 (zstd), ...".
+/// Nothing where it has all of them. With `used`, only if the first of the chunks went through it: what a filter did
+/// not make smaller may be stored as it is.
+std::optional<std::string> missing_filter(const Dataset& dataset, bool used);
+
+/// DataError, as missing_filter() has it of a filter that was used. `what` is "<path>: data set '<name>'".
+void require_filters(const Dataset& dataset, const std::string& what);
+
+// The attributes of netCDF and CF that say what an array's numbers mean, and what an array is for. Private to io/.
+
+/// What the attributes of an open data set say of its numbers, which the file holds as `stored`. `what` is "<path>:
+/// data set '<name>'". Where there is no _FillValue, netCDF's own default counts as missing if it is the data set's
+/// fill value, as in the files that netCDF writes: in floats and scaled numbers, not in plain integers, which are often
+/// classes or names of things, nor in bytes and _Unsigned integers, of which netCDF4 for Python masks none. DataError
+/// for attributes that are no numbers, or limits that leave none, or NaN, infinite or zero where that means nothing, or
+/// as many numbers as are not wanted.
+Packing packing_of(const Dataset& dataset, ElementType stored, const std::string& what);
+
+/// The names of these attributes.
+const std::vector<std::string>& packing_attributes();
+
+/// Whether an array is a dimension scale of HDF5, as the coordinates and dimensions of netCDF are: it numbers the
+/// positions of other arrays, and holds no data.
+bool is_dimension_scale(const Dataset& dataset, const std::string& what);
+
+/// The dimension scales of each axis of a data set; none where they are unknown. They lie in the data set's own file.
+std::vector<std::vector<ObjectIdentity>> scales_of_axes(const Dataset& dataset);
 
 }  // namespace mrmf::h5

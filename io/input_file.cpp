@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "io/foreign_data.hpp"
+#include "io/file_names.hpp"
 
 namespace mrmf {
 namespace {
@@ -92,6 +92,35 @@ std::string read_file(const std::string& path, Index most) {
   }
   text.resize(static_cast<std::size_t>(done));
   return text;
+}
+
+std::optional<FileIdentity> file_identity(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return {};
+  return FileIdentity{found.st_dev, found.st_ino};
+}
+
+namespace {
+
+FileState state_of(const struct stat& found) {
+  const auto nanoseconds = [](const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
+  };
+  return {{found.st_dev, found.st_ino}, found.st_size, nanoseconds(found.st_mtim), nanoseconds(found.st_ctim)};
+}
+
+}  // namespace
+
+std::optional<FileState> file_state(int descriptor) {
+  struct stat found {};
+  if (::fstat(descriptor, &found) != 0) return {};
+  return state_of(found);
+}
+
+std::optional<FileState> file_state(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return {};
+  return state_of(found);
 }
 
 }  // namespace mrmf

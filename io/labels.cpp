@@ -7,9 +7,9 @@
 
 #include "io/coarsen.hpp"
 #include "io/not_finite.hpp"
+#include "io/row_choice.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_files.hpp"
-#include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 

@@ -1,10 +1,12 @@
 // Rows that no model can learn from, because they hold NaN or infinity.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "io/dataset.hpp"
+#include "io/element.hpp"
 #include "io/row_source.hpp"
 
 namespace mrmf {
@@ -17,5 +19,11 @@ std::string not_finite_text(const RowSource& source, Index row, NotFiniteRule ru
 /// such numbers than NaN in samples; over all files, ascending, the same on every rank. Collective: each rank reads its
 /// part of all rows, once. DataError for finite numbers that float32 cannot hold, in rows that hold neither.
 std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm);
+
+// Masks: a channel of samples that says where numbers are there.
+
+/// Sets the last channel of each position, of values with channels last: 1 where all others are there, 0 where one is
+/// NaN.
+void write_mask(ElementType type, std::byte* values, Index positions, Index channels);
 
 }  // namespace mrmf

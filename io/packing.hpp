@@ -51,4 +51,18 @@ std::optional<long double> as_stored(long double number, ElementType type, bool 
 /// The unsigned type of as many bits; other types stay.
 ElementType unsigned_type(ElementType type);
 
+// Limits of valid numbers, in the type that a file stores.
+
+/// A limit of an array's numbers in the type that the file stores.
+struct StoredLimit {
+  std::optional<long double> number{};  ///< the outermost of this type that is within; none: all are
+  bool none_within = false;
+};
+
+/// Which of two limits it is.
+enum class LimitSide { least, most };
+
+/// Whole numbers are within a limit between two of them when the next one further in is; floats round it.
+StoredLimit stored_limit(long double number, LimitSide side, ElementType type);
+
 }  // namespace mrmf

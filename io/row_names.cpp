@@ -1,7 +1,17 @@
 #include "io/row_names.hpp"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fnmatch.h>
+
+#include "io/edit_distance.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
+#include "io/hdf5_rows.hpp"
+#include "io/row_source.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -33,6 +43,168 @@ h5::Object owner_of(const DataFile& file, const RowName& name) {
     throw DataError(file.path() + ": no '" + name.object + "' that could have an attribute '" + name.attribute + "'" +
                     (target.broken.empty() ? "" : "; it " + target.broken));
   return h5::Object(H5Oopen(target.file, target.name.c_str(), H5P_DEFAULT));
+}
+
+namespace {
+
+herr_t add_link(hid_t, const char* name, const H5L_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+/// All links of a group, whatever they lead to, by name.
+std::vector<std::string> links_of(hid_t group) {
+  std::vector<std::string> names;
+  H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_link, &names);
+  return names;
+}
+
+h5::Group open_group(hid_t file, const std::string& path) {
+  if (path.empty()) return h5::Group(H5Gopen2(file, "/", H5P_DEFAULT));
+  const h5::Target target = h5::follow(file, path);
+  if (!target.there) return {};
+  const h5::Object object(H5Oopen(target.file, target.name.c_str(), H5P_DEFAULT));
+  if (!object || H5Iget_type(object.get()) != H5I_GROUP) return {};
+  return h5::Group(H5Gopen2(target.file, target.name.c_str(), H5P_DEFAULT));
+}
+
+/// Adds the groups below `above` that fit the rest of a pattern.
+void add_groups(hid_t file, const std::string& above, const std::string& pattern, std::vector<std::string>& groups) {
+  const h5::Group group = open_group(file, above);
+  if (!group) return;
+  const std::size_t slash = pattern.find('/');
+  const std::string first = pattern.substr(0, slash);
+  for (const std::string& name : links_of(group.get())) {
+    if (::fnmatch(first.c_str(), name.c_str(), FNM_NOESCAPE) != 0) continue;
+    const std::string path = above.empty() ? name : above + "/" + name;
+    if (slash != std::string::npos)
+      add_groups(file, path, pattern.substr(slash + 1), groups);
+    else if (open_group(file, path))
+      groups.push_back(path);
+  }
+}
+
+/// The arrays that a sample's group holds.
+std::vector<std::string> arrays_of(const DatasetSpec& spec) {
+  std::vector<std::string> arrays = spec.sample_names();
+  for (const std::string& name : spec.label_names())
+    if (name.find('@') == std::string::npos) arrays.push_back(name);
+  return arrays;
+}
+
+[[noreturn]] void refuse(const DataFile& file, const std::string& pattern, bool fit, const DatasetSpec& spec) {
+  if (fit)
+    throw DataError(file.path() + ": none of the groups that fit \"" + pattern + "\" holds a data set '" +
+                    spec.samples + "'; correct data.groups, or the name");
+  std::vector<std::string> there;
+  add_groups(file.id(), "", "*", there);
+  throw DataError(file.path() + ": no group fits \"" + pattern + "\"; " +
+                  (there.empty() ? "there is no group" : "there are " + list_near(pattern, there)) +
+                  "; correct data.groups");
+}
+
+}  // namespace
+
+std::vector<std::string> groups_of(const DataFile& file, const DatasetSpec& spec) {
+  const h5::Lock lock;
+  std::string pattern = spec.groups.empty() ? "*" : spec.groups;
+  pattern.erase(0, pattern.find_first_not_of('/'));
+  while (pattern.ends_with('/')) pattern.pop_back();
+  std::vector<std::string> groups;
+  add_groups(file.id(), "", pattern, groups);
+  if (groups.empty()) refuse(file, pattern, false, spec);
+  if (pattern != "*" && !pattern.ends_with("/*")) return groups;
+  const std::vector<std::string> arrays = arrays_of(spec);
+  std::erase_if(groups, [&](const std::string& group) {
+    return std::ranges::none_of(
+        arrays, [&](const std::string& name) { return h5::is_dataset(h5::follow(file.id(), group + "/" + name)); });
+  });
+  if (groups.empty()) refuse(file, pattern, true, spec);
+  return groups;
+}
+
+namespace {
+
+/// Texts.
+class WordRows : public RowSource {
+ public:
+  WordRows(std::vector<Index> shape, const std::string& where, bool whole) : whole_(whole) {
+    facts_.where = where;
+    facts_.words = true;
+    facts_.shape = std::move(shape);
+    if (whole_) facts_.shape.insert(facts_.shape.begin(), 1);
+    if (facts_.shape.empty()) throw DataError(where + " is a single text; rows of them are wanted");
+    facts_.way = {true, "words"};
+  }
+  std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
+  void require_written() const override {}
+  void read(Index, Index, std::byte*) const override { refuse(); }
+  void read(Index, Index, const RowBox&, std::byte*) const override { refuse(); }
+
+ protected:
+  bool whole() const { return whole_; }
+
+ private:
+  [[noreturn]] void refuse() const { throw DataError(where() + " holds words; " + readable_types()); }
+
+  bool whole_;
+};
+
+/// Of an attribute, read when it is opened.
+class AttributeWords final : public WordRows {
+ public:
+  AttributeWords(h5::StoredWords stored, const std::string& where, bool whole)
+      : WordRows(std::move(stored.shape), where, whole), words_(std::move(stored.words)) {}
+  std::vector<std::string> words(Index first, Index count) const override {
+    const auto at = words_.begin() + static_cast<std::ptrdiff_t>(first * row_elements());
+    return {at, at + static_cast<std::ptrdiff_t>(count * row_elements())};
+  }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+/// Of an array, read when they are asked for.
+class ArrayWords final : public WordRows {
+ public:
+  ArrayWords(std::shared_ptr<const DataFile> file, h5::Dataset dataset, std::vector<Index> shape,
+             const std::string& where, bool whole)
+      : WordRows(std::move(shape), where, whole), file_(std::move(file)), dataset_(std::move(dataset)) {}
+  ArrayWords(const ArrayWords&) = delete;
+  ArrayWords& operator=(const ArrayWords&) = delete;
+  ~ArrayWords() override {
+    const h5::Lock lock;
+    dataset_.close();
+  }
+  std::vector<std::string> words(Index first, Index count) const override {
+    const h5::Lock lock;
+    if (!whole()) return h5::words_of_rows(dataset_, first, count, where());
+    return count == 0 ? std::vector<std::string>{} : h5::words_of(dataset_, where())->words;
+  }
+
+ private:
+  std::shared_ptr<const DataFile> file_;
+  h5::Dataset dataset_;
+};
+
+}  // namespace
+
+std::unique_ptr<const RowSource> open_words(const std::shared_ptr<const DataFile>& file, const RowName& name,
+                                            bool whole) {
+  const h5::Lock lock;
+  const h5::Target target = h5::follow(file->id(), name.object.empty() ? "/" : name.object);
+  if (name.attribute.empty()) {
+    if (!h5::is_dataset(target)) return nullptr;
+    const std::string where = file->path() + ": data set '" + name.object + "'";
+    h5::Dataset dataset(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));
+    auto shape = h5::shape_of_words(dataset);
+    return shape ? std::make_unique<ArrayWords>(file, std::move(dataset), std::move(*shape), where, whole) : nullptr;
+  }
+  const h5::Object owner = owner_of(*file, name);
+  if (!owner || H5Aexists(owner.get(), name.attribute.c_str()) <= 0) return nullptr;
+  const std::string where = attribute_text(file->path(), name);
+  auto stored = h5::words_of(h5::Attribute(H5Aopen(owner.get(), name.attribute.c_str(), H5P_DEFAULT)), where);
+  return stored ? std::make_unique<AttributeWords>(std::move(*stored), where, whole) : nullptr;
 }
 
 }  // namespace mrmf

@@ -1,9 +1,12 @@
 // What the names of a data set are in a file. Private to io/.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
-#include "io/data_file.hpp"
+#include "io/dataset.hpp"
+#include "io/hdf5_library.hpp"
 #include "io/row_source.hpp"
 
 namespace mrmf {
@@ -17,5 +20,19 @@ std::string owner_text(const RowName& name);
 std::string attribute_text(const std::string& path, const RowName& name);
 /// The object of an attribute. DataError when there is none of its name. Callers hold an h5::Lock.
 h5::Object owner_of(const DataFile& file, const RowName& name);
+
+// The groups of a file of which each is one sample. Private to io/.
+
+/// The paths of the groups that fit the specification's pattern, in HDF5's order of names on every level: by bytes, so
+/// that "sim_10" comes before "sim_2". "*" and "?" stand for parts of one name, and a slash parts names, as in
+/// "train/sim_*". Where the pattern's last name is "*", groups that hold none of the specification's arrays are left
+/// out, as those of metadata. DataError when there is no group.
+std::vector<std::string> groups_of(const DataFile& file, const DatasetSpec& spec);
+
+// Rows that are texts. Private to io/.
+
+/// Texts of that name; null where it has none. `whole`: all of them are one row.
+std::unique_ptr<const RowSource> open_words(const std::shared_ptr<const DataFile>& file, const RowName& name,
+                                            bool whole);
 
 }  // namespace mrmf

@@ -1,4 +1,5 @@
 #include "io/row_origins.hpp"
+#include "io/same_rows.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,10 +11,9 @@
 #include <optional>
 #include <utility>
 
-#include "io/file_identity.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_rows.hpp"
-#include "io/hdf5_sources.hpp"
+#include "io/input_file.hpp"
 
 namespace mrmf::h5 {
 namespace {

@@ -13,7 +13,7 @@ namespace mrmf::h5 {
 /// The origins of all rows of a data set, ascending. Rows of a virtual data set lie where its sources lie, row by row,
 /// wherever its mappings take whole rows or the same part of each; rows that it puts together in another way (points,
 /// rows made of several, other axes first) lie in the virtual data set itself. Rows without a source have none.
-/// Requires sound sources (io/hdf5_sources.hpp).
+/// Requires sound sources (io/hdf5_links.hpp).
 /// With `whole`, all of the data set is one row, the same as another that lies in the same places.
 std::vector<RowOrigin> row_origins(const Dataset& dataset, bool whole = false);
 

@@ -9,7 +9,6 @@
 #include <functional>
 #include <numeric>
 
-#include "io/data_file.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/input_file.hpp"

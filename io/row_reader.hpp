@@ -10,8 +10,8 @@
 
 #include "io/dataset.hpp"
 #include "io/element.hpp"
-#include "io/file_identity.hpp"
 #include "io/hdf5_names.hpp"
+#include "io/input_file.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {

@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "io/data_file.hpp"
 #include "io/edit_distance.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
@@ -20,8 +19,7 @@
 #include "io/row_memory.hpp"
 #include "io/row_names.hpp"
 #include "io/row_origins.hpp"
-#include "io/sample_groups.hpp"
-#include "io/word_rows.hpp"
+#include "io/same_rows.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -11,7 +11,6 @@
 
 #include "io/dataset.hpp"
 #include "io/element.hpp"
-#include "io/recent.hpp"
 #include "io/row_memory.hpp"
 #include "io/row_reader.hpp"
 #include "io/same_rows.hpp"
@@ -67,7 +66,7 @@ class RowSource {
   bool elsewhere() const { return facts_.elsewhere; }
   /// The array that is a row, where all of one is; none of attributes and words.
   const std::optional<ObjectIdentity>& object() const { return facts_.object; }
-  /// Where the rows truly lie, ascending (io/row_origins.hpp); nowhere where they are attributes. Opens files.
+  /// Where the rows truly lie, ascending (io/same_rows.hpp); nowhere where they are attributes. Opens files.
   virtual std::vector<RowOrigin> origins() const { return {}; }
   /// With what they can be opened again without a look at the file's headers; nothing where that is not to be had, as
   /// for rows that the library reads.

@@ -1,13 +1,67 @@
 // The rows of one data set at one resolution: some stay in memory, the others are read ahead of their batch.
 #pragma once
 
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <limits>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
-#include "io/reader_pool.hpp"
+#include "io/sample_files.hpp"
 #include "io/sample_order.hpp"
 
+// Threads that read rows while others compute.
+
 namespace mrmf {
+
+/// Neighbouring rows and where to read them to.
+struct ReadTask {
+  Range rows;
+  std::byte* to = nullptr;
+};
+
+class ReaderPool {
+ public:
+  /// Runs on the pool's threads; wait() rethrows its errors.
+  using Read = std::function<void(const ReadTask&, Scratch&)>;
+
+  /// Tasks submitted together. Must live until they are waited for or cancelled.
+  struct Ticket {
+    Index left = 0;
+    Index failed_row = std::numeric_limits<Index>::max();
+    std::exception_ptr error;  // error of the first row that failed, whichever thread was first
+  };
+
+  ReaderPool(int threads, Read read);  ///< FaultError when that many threads cannot be started
+  ReaderPool(const ReaderPool&) = delete;
+  ReaderPool& operator=(const ReaderPool&) = delete;
+  ~ReaderPool();
+
+  void submit(Ticket& ticket, const std::vector<ReadTask>& tasks);
+  /// Waits for all of the ticket's tasks; throws the error of the first row that failed.
+  void wait(Ticket& ticket);
+  /// Drops tasks that have not begun and waits for the rest; drops their errors, too.
+  void cancel();
+
+ private:
+  struct Job {
+    ReadTask task;
+    Ticket* ticket;
+  };
+  void work();
+
+  Read read_;
+  std::mutex mutex_;
+  std::condition_variable work_there_, work_done_;
+  std::deque<Job> jobs_;
+  int running_ = 0;
+  bool stop_ = false;
+  std::vector<std::jthread> threads_;  // last: they use all of the above
+};
 
 /// Room for a fixed choice of rows, which stay in memory once read. The choice is the same in every epoch: in shuffled
 /// epochs the row used last is as far from its next use as any other. The rows are spread evenly over the range, in

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "io/mask.hpp"
 #include "io/not_finite.hpp"
 #include "kernels/check.hpp"
 

@@ -9,9 +9,9 @@
 #include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/element.hpp"
+#include "io/row_choice.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
-#include "io/stored_rows.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {

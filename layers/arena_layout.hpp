@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "layers/layer.hpp"
-#include "layers/wiring.hpp"
+#include "layers/network.hpp"
 
 namespace mrmf {
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "layers/conv_slabs.hpp"
 #include "layers/geometry.hpp"
+#include "layers/halo_exchange.hpp"
 #include "layers/layer.hpp"
 #include "layers/spec.hpp"
 

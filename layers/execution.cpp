@@ -7,7 +7,6 @@
 #include "layers/halo_exchange.hpp"
 #include "layers/layer.hpp"
 #include "layers/partition.hpp"
-#include "layers/row_parallel_dense.hpp"
 
 namespace mrmf {
 namespace {

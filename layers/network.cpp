@@ -1,13 +1,146 @@
 #include "layers/network.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
 
 #include "layers/geometry.hpp"
 #include "layers/layer.hpp"
 
 namespace mrmf {
+namespace {
+
+// The output that a name stands for, as layer `reader` sees it.
+std::size_t output_named(const std::string& name, const std::vector<LayerSpec>& layers, std::size_t reader) {
+  const LayerSpec& spec = layers[reader];
+  if (name == kInput) return 0;
+  const auto found = std::ranges::find_if(layers, [&](const LayerSpec& layer) { return layer.name == name; });
+  const auto at = static_cast<std::size_t>(found - layers.begin());
+  require(found != layers.end(), spec, fmt::format("from names \"{}\", and no layer has that name", name));
+  require(at != reader, spec, "from names the layer itself; a layer reads earlier ones");
+  require(at < reader, spec,
+          fmt::format("from names \"{}\", which comes later in the list; a layer reads earlier ones", name));
+  return at + 1;
+}
+
+std::vector<std::size_t> reads_of(const std::vector<LayerSpec>& layers, std::size_t i) {
+  const LayerSpec& spec = layers[i];
+  require(spec.name != kInput, spec, "this name stands for the network's input; give the layer another one");
+  require(!is_join(spec.kind) || spec.from.size() >= 2, spec,
+          fmt::format("{} takes from = [\"...\", \"...\"], two or more earlier layers", to_string(spec.kind)));
+  require(is_join(spec.kind) || spec.from.size() <= 1, spec,
+          fmt::format("from names {} layers, and {} takes one; add or concat them first", spec.from.size(),
+                      to_string(spec.kind)));
+  if (spec.from.empty()) return {i};  // the layer before, or the input
+  std::vector<std::size_t> reads;
+  for (const std::string& name : spec.from) {
+    reads.push_back(output_named(name, layers, i));
+    require(std::ranges::count(reads, reads.back()) == 1, spec, fmt::format("from names \"{}\" twice", name));
+  }
+  return reads;
+}
+
+// A layer of the top that reads past the cut: the layer, and the output.
+struct Divided {
+  std::size_t reader, output;
+};
+std::optional<Divided> divided_by(const Wiring& wiring, std::size_t cut) {
+  for (std::size_t i = cut; i < wiring.size(); ++i)
+    for (const std::size_t output : wiring[i])
+      if (output < cut) return Divided{i, output};
+  return std::nullopt;
+}
+
+// The nearest cuts before and after that divide no branch and leave something on both sides.
+std::string whole_cuts(const std::vector<LayerSpec>& layers, const Wiring& wiring, std::size_t cut) {
+  std::string names;
+  std::size_t before = cut, after = cut;
+  while (before > 0 && divided_by(wiring, before)) --before;
+  while (after < layers.size() && divided_by(wiring, after)) ++after;
+  if (before > 0) names = "\"" + layers[before].name + "\"";
+  if (after < layers.size()) names += (names.empty() ? "\"" : " or \"") + layers[after].name + "\"";
+  return names.empty() ? "no cut of this model divides none" : "set it to " + names;
+}
+
+}  // namespace
+
+Wiring connect(const std::vector<LayerSpec>& layers) {
+  Wiring wiring;
+  std::vector<bool> read(layers.size() + 1, false);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    wiring.push_back(reads_of(layers, i));
+    for (const std::size_t output : wiring.back()) read[output] = true;
+  }
+  for (std::size_t i = 0; i + 1 < layers.size(); ++i)
+    require(read[i + 1], layers[i], "no later layer reads its output; name it in a from, or remove the layer");
+  return wiring;
+}
+
+void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring) {
+  std::vector<int> readers(layers.size() + 1), norms(readers.size());
+  for (std::size_t i = 0; i < wiring.size(); ++i)
+    for (const std::size_t output : wiring[i]) {
+      ++readers[output];
+      if (layers[i].kind == LayerKind::batch_norm) ++norms[output];
+    }
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    layers[i].bias_in_norm = layers[i].kind == LayerKind::conv && readers[i + 1] == 1 && norms[i + 1] == 1;
+}
+
+bool has_branches(const Wiring& wiring) {
+  for (std::size_t i = 0; i < wiring.size(); ++i)
+    if (wiring[i] != std::vector{i}) return true;
+  return false;
+}
+
+std::size_t find_cut(const std::vector<LayerSpec>& layers, const Wiring& wiring, const std::string& name) {
+  const auto first = [&](auto is) {
+    return static_cast<std::size_t>(std::ranges::find_if(layers, is) - layers.begin());
+  };
+  std::size_t cut =
+      first([&](const LayerSpec& l) { return name.empty() ? l.kind == LayerKind::flatten : l.name == name; });
+  if (name.empty()) {
+    if (cut == layers.size()) cut = first([](const LayerSpec& l) { return l.kind == LayerKind::dense; });
+    while (cut > 0 && divided_by(wiring, cut)) --cut;
+    return cut;
+  }
+  if (cut == layers.size())
+    throw ConfigError("model.cut = \"" + name +
+                      "\" names no layer of the model; the layers are listed by mrmf inspect");
+  if (const auto divided = divided_by(wiring, cut))
+    throw ConfigError(
+        fmt::format("model.cut = \"{}\" divides a branch: {} of the top reads {} of the bottom, past the cut; {}", name,
+                    layers[divided->reader].name, divided->output == 0 ? "the input" : layers[divided->output - 1].name,
+                    whole_cuts(layers, wiring, cut)));
+  return cut;
+}
+
+bool names_layer(const std::string& name, const LayerSpec& layer) {
+  if (!name.ends_with('*')) return layer.name == name;
+  return layer.name.starts_with(name.substr(0, name.size() - 1));
+}
+
+std::vector<bool> top_layers(const std::vector<LayerSpec>& layers, const Wiring& wiring, const BottomSettings& bottom) {
+  std::vector<bool> top(layers.size(), true);
+  if (bottom.layers.empty()) {
+    std::fill_n(top.begin(), find_cut(layers, wiring, bottom.cut), false);
+    return top;
+  }
+  for (const std::string& name : bottom.layers) {
+    bool found = false;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (!names_layer(name, layers[i])) continue;
+      top[i] = false;
+      found = true;
+    }
+    if (!found)
+      throw ConfigError("model.bottom names \"" + name +
+                        "\", which stands for no layer of the model; the layers are listed by mrmf inspect");
+  }
+  return top;
+}
+
 namespace {
 
 Index total(const std::vector<NamedTensor>& parts) {

@@ -3,7 +3,7 @@
 // sample group has the columns of some features. All else is the same on every rank.
 //
 // What leaves the arenas, such as a checkpoint, has whole weights: what comes in is cut by take(), and put() puts the
-// ranks' columns together (src/run/whole_weights.hpp).
+// ranks' columns together (src/run/model_file.hpp).
 #pragma once
 
 #include <vector>

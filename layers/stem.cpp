@@ -8,7 +8,7 @@
 
 #include "kernels/check.hpp"
 #include "layers/layer.hpp"
-#include "layers/wiring.hpp"
+#include "layers/network.hpp"
 
 namespace mrmf {
 namespace {

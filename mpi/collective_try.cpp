@@ -5,7 +5,6 @@
 
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/root_try.hpp"
 
 namespace mrmf {
 namespace {

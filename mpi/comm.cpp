@@ -9,11 +9,9 @@
 #include <utility>
 
 #include "kernels/check.hpp"
-#include "mpi/few_ranks.hpp"
 #include "mpi/fixed_point.hpp"
-#include "mpi/message_sum.hpp"
 #include "mpi/node_processes.hpp"
-#include "mpi/shared_sum.hpp"
+#include "mpi/reduce_scatter.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf {

@@ -177,4 +177,10 @@ void for_each_chunk(std::span<T> values, std::size_t limit, Action&& action) {
     action(values.subspan(first, std::min(limit, values.size() - first)));
 }
 
+// What the root does for all ranks and may take long.
+
+/// Collective. Runs `action` on the root alone, for as long as it takes: the other ranks wait for it without a limit.
+/// When it throws, every rank throws the same error.
+void collective_try_on_root(Comm& comm, const std::function<void()>& action);
+
 }  // namespace mrmf

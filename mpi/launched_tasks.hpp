@@ -29,12 +29,21 @@ using Variable = std::function<const char*(const char* name)>;
 bool mpi_is_told(const Variable& variable);
 
 /// Whether srun has told this process of the others by PMI-1 or PMI-2 and nothing else, which not every MPI understands
-/// (mpi/pmi_support.hpp).
+/// (mpi/launched_tasks.hpp).
 bool only_told_by_sruns_pmi(const Variable& variable);
 
 /// The tasks of which this process, which MPI takes for a single rank, is one; none if it was started by itself. The
 /// innermost launcher counts. What a batch job was given (SLURM_NTASKS) is none: its script may start a single process.
 /// Nor is a shell on a terminal that srun has started.
 std::optional<LaunchedTasks> launched_tasks(const Variable& variable);
+
+// Launchers that the program's MPI does not understand.
+
+/// srun tells its tasks of each other by PMI-1 or PMI-2 where it is asked to (--mpi=pmi2, or MpiDefault of the site).
+/// Open MPI that was built without them, as most packages are, then ends a program with a page of text while it starts.
+/// This takes their variables out of the environment, so that the process is one whom MPI was not told of:
+/// launched_tasks() sees the others, and a single task just runs. Does nothing where MPI may understand them, or
+/// another launcher has set them. Call it before MPI is initialised.
+void forget_unknown_pmi();
 
 }  // namespace mrmf

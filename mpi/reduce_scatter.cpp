@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/check.hpp"
+
 namespace mrmf::mpi {
 
 ReduceScatterSum::ReduceScatterSum(const Ranks& ranks, int tag, std::span<float> values, SumUpdate update)
@@ -62,6 +64,81 @@ void ReduceScatterSum::finish(const WaitLimit& limit) {
     under_way_.clear();
     advance();
   }
+}
+
+std::vector<float> SumMemory::take(std::size_t count) {
+  const auto fits =
+      std::ranges::find_if(free_, [&](const std::vector<float>& memory) { return memory.size() >= count; });
+  if (fits == free_.end()) return std::vector<float>(count);
+  std::vector<float> taken = std::move(*fits);
+  free_.erase(fits);
+  return taken;
+}
+
+MessageSum::MessageSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,
+                       SumUpdate update)
+    : ReduceScatterSum(ranks, tag, values, std::move(update)), memory_(std::move(memory)) {
+  arrived_ = memory_->take(own_piece().size() * static_cast<std::size_t>(ranks.size - 1));
+  for_each_other([&](int r) { receive(r, tag, arrived(r)); });
+  for_each_other([&](int r) { send(r, tag, piece(values, r)); });
+}
+
+std::span<float> MessageSum::arrived(int rank) {
+  const std::size_t count = own_piece().size();
+  return std::span(arrived_).subspan(count * static_cast<std::size_t>(rank - (rank > this->rank() ? 1 : 0)), count);
+}
+
+// First the others' values have arrived, then their results.
+void MessageSum::advance() {
+  if (added_) return;
+  added_ = true;
+  for_each_other([&](int r) { add(arrived(r)); });
+  memory_->give_back(std::move(arrived_));
+  update();
+  for_each_other([&](int r) { receive(r, tag() + 1, piece(results(), r)); });
+  for_each_other([&](int r) { send(r, tag() + 1, piece(results(), rank())); });
+}
+
+SharedSum::SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers, SumUpdate update)
+    : ReduceScatterSum(ranks, tag, values, std::move(update)),
+      peers_(peers),
+      addresses_(static_cast<std::size_t>(ranks.size)),
+      done_(static_cast<std::size_t>(ranks.size), 1) {
+  const auto of_values = peers.address_of(values), of_results = peers.address_of(results());
+  MRMF_CHECK(of_values && of_results, "a sum in shared memory is of what is shared");
+  const auto addresses = [&](int r) { return std::span(addresses_).subspan(static_cast<std::size_t>(r), 1); };
+  addresses(rank()).front() = {*of_values, *of_results};
+  for_each_other([&](int r) { receive(r, tag, addresses(r)); });
+  for_each_other([&](int r) { send(r, tag, addresses(rank())); });
+}
+
+std::span<const float> SharedSum::values_of(int rank, std::span<const float> piece) const {
+  PeerMemory::Address address = addresses_.at(static_cast<std::size_t>(rank)).values;
+  address.first += static_cast<std::uint64_t>(piece.data() - values().data());
+  return peers_.of(rank, address, piece.size());
+}
+
+std::span<const float> SharedSum::results_of(int rank, std::span<const float> piece) const {
+  PeerMemory::Address address = addresses_.at(static_cast<std::size_t>(rank)).results;
+  address.first += static_cast<std::uint64_t>(piece.data() - results().data());
+  return peers_.of(rank, address, piece.size());
+}
+
+// First all ranks' values are complete, then their results.
+void SharedSum::advance() {
+  if (round_ == Round::results) {
+    for_each_other([&](int r) {
+      const std::span<float> theirs = piece(results(), r);
+      std::ranges::copy(results_of(r, theirs), theirs.begin());
+    });
+    return;
+  }
+  round_ = Round::results;
+  for_each_other([&](int r) { add(values_of(r, own_piece())); });
+  update();
+  const auto done = [&](int r) { return std::span(done_).subspan(static_cast<std::size_t>(r), 1); };
+  for_each_other([&](int r) { receive(r, tag() + 1, done(r)); });
+  for_each_other([&](int r) { send(r, tag() + 1, done(rank())); });
 }
 
 }  // namespace mrmf::mpi

@@ -3,11 +3,14 @@
 // time. Private to mpi/.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "mpi/comm.hpp"
+#include "mpi/peer_memory.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf::mpi {
@@ -64,5 +67,80 @@ class ReduceScatterSum {
   SumUpdate update_;
   std::vector<Request> under_way_;
 };
+
+// A sum by reduce-scatter whose ranks send each other the pieces. Private to mpi/.
+
+/// Memory that sums take and give back. It is kept, because clearing fresh pages takes longer than a sum.
+class SumMemory {
+ public:
+  std::vector<float> take(std::size_t count);  ///< at least so many
+  void give_back(std::vector<float>&& memory) { free_.push_back(std::move(memory)); }
+
+ private:
+  std::vector<std::vector<float>> free_;
+};
+
+class MessageSum final : public ReduceScatterSum {
+ public:
+  /// Begins.
+  MessageSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,
+             SumUpdate update = {});
+
+ private:
+  std::span<float> arrived(int rank);
+  void advance() override;
+
+  std::shared_ptr<SumMemory> memory_;
+  std::vector<float> arrived_;  // this rank's piece of the others' values
+  bool added_ = false;
+};
+
+// A sum by reduce-scatter, with an update, whose ranks read the pieces in each other's memory. Messages only say where,
+// and when. Private to mpi/.
+
+/// No rank writes to what others may read: to its values before all have sent their second message, which says that
+/// they have read them; to its results before their next sum's first message.
+class SharedSum final : public ReduceScatterSum {
+ public:
+  /// Begins. requires: values and results in the blocks that `peers` was made for. Keeps a reference to it.
+  SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers, SumUpdate update);
+
+ private:
+  /// Where a rank's values and results lie.
+  struct Addresses {
+    PeerMemory::Address values, results;
+  };
+
+  void advance() override;
+  /// What another rank has at the place of a piece of this rank's values, or of its results.
+  std::span<const float> values_of(int rank, std::span<const float> piece) const;
+  std::span<const float> results_of(int rank, std::span<const float> piece) const;
+
+  const PeerMemory& peers_;
+  std::vector<Addresses> addresses_;  // by rank
+  std::vector<char> done_;            // by rank: what their second message says
+  enum class Round { values, results } round_ = Round::values;
+};
+
+// Sums over few ranks of a CPU, which the ranks add by reduce-scatter (mpi/reduce_scatter.hpp), and the memory that
+// these need.
+
+constexpr int few_ranks = 8;
+constexpr std::size_t long_sum = std::size_t{1} << 14;  ///< values from which on few ranks add them by reduce-scatter
+
+/// Whether so many ranks of a CPU add long sums by reduce-scatter, each piece on one rank: where few ranks add in MPI's
+/// order.
+constexpr bool adds_by_reduce_scatter(int ranks, bool any_order = false) {
+  return ranks > 1 && ranks <= few_ranks && !any_order;
+}
+
+/// Floats that a rank keeps for sums of so many values, if all their parts are under way at once: its piece of the
+/// others' values. Ranks that read them in each other's memory keep none. None for other numbers of ranks, where MPI
+/// takes and frees what it needs.
+constexpr std::size_t floats_of_sums(std::size_t values, int ranks) {
+  if (!adds_by_reduce_scatter(ranks) || values < long_sum) return 0;
+  const auto all = static_cast<std::size_t>(ranks);
+  return (values + all - 1) / all * (all - 1);
+}
 
 }  // namespace mrmf::mpi

@@ -22,7 +22,6 @@
 #include "mpi/comm.hpp"
 #include "mpi/common_end.hpp"
 #include "mpi/launched_tasks.hpp"
-#include "mpi/pmi_support.hpp"
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/conv_transpose.hpp"
+#include "kernels/cpu/convolutions.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "kernels/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/operations.hpp"
 
@@ -28,5 +30,27 @@ bool fused_conv_pool_serves(const ConvGeometry& conv, const PoolGeometry& pool);
 /// processor has.
 std::unique_ptr<ConvPoolOp> make_fused_conv_pool(InstructionSet set, const ConvGeometry& conv,
                                                  const PoolGeometry& pool);
+
+// A transposed convolution for backends in host memory, made of their own convolution.
+
+/// The convolution `conv` of `geometry` with its roles exchanged: see Backend::conv_transpose.
+std::unique_ptr<WeightedOp> make_conv_transpose(std::unique_ptr<WeightedOp> conv, const ConvGeometry& geometry,
+                                                Index max_rows);
+
+// The taps of a convolution's kernel, and the pairs of positions that each of them joins.
+
+/// An output position and the input position that a tap multiplies for it.
+struct TapPair {
+  Index out = 0, in = 0;
+};
+
+/// A tap of the kernel, and where it meets the input.
+struct Tap {
+  Index number = 0;
+  std::vector<TapPair> pairs;
+};
+
+/// In the kernel's order. Pairs on padding are left out.
+std::vector<Tap> taps_of(const ConvGeometry& geometry);
 
 }  // namespace mrmf::cpu

@@ -1,13 +1,12 @@
 // Convolutions whose output has few positions in a sample, such as a network's last ones. Most taps of their kernels
 // lie on padding, or meet a few inputs alone, so that reading the weights takes the time. oneDNN brings all weights
 // into its own form first; here they are read once, where they lie, and only those of taps that meet the input.
-#include "kernels/cpu/convolutions.hpp"
-
 #include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/taps.hpp"
 
 namespace mrmf::cpu {
 namespace {
@@ -103,6 +102,31 @@ std::unique_ptr<WeightedOp> make_few_positions(const ConvGeometry& geometry, Ind
   constexpr Index few = 16;  // of all rows: with more, oneDNN uses packed weights often enough
   if (product(geometry.out()) * max_rows > few) return nullptr;
   return std::make_unique<FewPositions>(geometry);
+}
+
+std::vector<Tap> taps_of(const ConvGeometry& g) {
+  const Extent out = g.out();
+  std::vector<Tap> taps;
+  const auto number = [](const Extent& of, const Extent& at) { return (at[0] * of[1] + at[1]) * of[2] + at[2]; };
+  const auto for_each = [](const Extent& of, const auto& visit) {
+    for (Index i = 0; i < of[0]; ++i)
+      for (Index j = 0; j < of[1]; ++j)
+        for (Index k = 0; k < of[2]; ++k) visit(Extent{i, j, k});
+  };
+  for_each(g.kernel, [&](const Extent& tap) {
+    Tap made{number(g.kernel, tap), {}};
+    for_each(out, [&](const Extent& position) {
+      Extent in{};
+      bool inside = true;
+      for (std::size_t a = 0; a < 3; ++a) {
+        in[a] = position[a] * g.stride[a] - g.pad_before[a] + tap[a] * g.dilation[a];
+        inside = inside && in[a] >= 0 && in[a] < g.in[a];
+      }
+      if (inside) made.pairs.push_back({number(out, position), number(g.in, in)});
+    });
+    taps.push_back(std::move(made));
+  });
+  return taps;
 }
 
 }  // namespace mrmf::cpu

@@ -2,9 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <functional>
+#include <limits>
 #include <sstream>
 #include <utility>
 #include <vector>
+
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/backend.hpp"
+#include "kernels/random.hpp"
 
 namespace mrmf::cpu {
 namespace {
@@ -112,6 +119,216 @@ bool KernelChoices::add(std::string_view text) {
   }
   for (auto& [problem, choice] : added) put(problem, std::move(choice));
   return true;
+}
+
+// Times a problem's kernels on made-up numbers.
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// The two least times of a pass.
+struct PassTimes {
+  double least = kNever, second = kNever;
+  void add(double seconds) {
+    second = std::min(second, std::max(seconds, least));
+    least = std::min(least, seconds);
+  }
+};
+
+/// Some kernels in the trial. Where all passes are chosen together, they count as one.
+struct Contestant {
+  std::string kernels;
+  std::vector<std::function<void()>> passes;  // an empty one is another contestant's
+  std::array<PassTimes, 3> times{};
+};
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double best_of(const std::vector<Contestant>& contestants, std::size_t pass) {
+  double best = kNever;
+  for (const Contestant& c : contestants) best = std::min(best, c.times.at(pass).least);
+  return best;
+}
+
+/// In turns, so that what else the machine does meets all of them. The first turn takes memory and makes primitives,
+/// and is not counted. A pass that takes far longer than another contestant's is not run again. False where the machine
+/// is so busy that there was no time for two turns.
+bool run_trial(std::vector<Contestant>& contestants) {
+  constexpr int turns = 3, fewest = 2;
+  constexpr double far = 1.3, limit = 0.4;  // times as long; seconds
+  const Clock::time_point start = Clock::now();
+  for (int turn = 0; turn <= turns; ++turn) {
+    if (turn > 0 && seconds_since(start) > limit) return turn > fewest;
+    for (Contestant& c : contestants)
+      for (std::size_t p = 0; p < c.passes.size(); ++p) {
+        if (!c.passes[p] || (turn > 1 && c.times.at(p).least > far * best_of(contestants, p))) continue;
+        const Clock::time_point begin = Clock::now();
+        c.passes[p]();
+        if (turn > 0) c.times.at(p).add(seconds_since(begin));
+      }
+  }
+  return true;
+}
+
+/// The fastest whose pass is faster than the first one's by more than what clocks tell; else the first. What a busy
+/// machine slows looks worse than it is, so once does not count.
+const Contestant& winner(const std::vector<Contestant>& contestants, std::size_t pass) {
+  constexpr double gain = 0.97;
+  const double least = contestants.front().times.at(pass).least;
+  const Contestant* best = &contestants.front();
+  for (const Contestant& c : contestants)
+    if (c.times.at(pass).second < gain * least && c.times.at(pass).least < best->times.at(pass).least) best = &c;
+  return *best;
+}
+
+std::optional<KernelChoice> choice_of(std::vector<Contestant> contestants) {
+  if (!run_trial(contestants)) return std::nullopt;
+  const Contestant& fixed = contestants.front();
+  KernelChoice choice{fixed.kernels};
+  std::vector<std::string> names;
+  for (std::size_t p = 0; p < fixed.passes.size(); ++p) {
+    const Contestant& best = winner(contestants, p);
+    choice.fixed += fixed.times.at(p).least;
+    choice.chosen += best.times.at(p).least;
+    names.push_back(best.kernels);
+  }
+  const bool same = std::ranges::all_of(names, [&](const std::string& n) { return n == names.front(); });
+  choice.kernels = names.front();
+  if (!same) choice.kernels = names[0] + " " + names[1] + " " + names[2];
+  return choice;
+}
+
+/// Numbers about as a network has them: zeros would be faster in some kernels.
+Arena made_up(Index count, std::uint64_t key) {
+  constexpr Index block = 1 << 16;  // then they come again: making many takes longer than a trial
+  Arena arena = make_arena(count);
+  const Span values = arena.span();
+  Rng rng(key);
+  for (float& value : values.first(static_cast<std::size_t>(std::min(count, block))))
+    value = static_cast<float>(rng.uniform() - 0.5);
+  for (std::size_t i = block; i < values.size(); ++i) values[i] = values[i - block];
+  return arena;
+}
+
+/// A convolution's tensors and parameters, of so many rows.
+struct Memory {
+  ConvGeometry g;
+  Index rows;
+  Extent to;         // positions of y
+  Arena x, y, w, b;  // and their gradients
+  Arena dx, dy, dw, db;
+
+  Memory(const ConvProblem& p, Index rows_now, const Extent& positions)
+      : g(p.geometry),
+        rows(rows_now),
+        to(positions),
+        x(made_up(rows * product(g.in) * g.in_channels, 1)),
+        y(make_arena(rows * product(to) * g.out_channels)),
+        w(made_up(g.weights(), 2)),
+        b(made_up(g.bias ? g.out_channels : 0, 3)),
+        dx(make_arena(std::ssize(x.span()))),
+        dy(made_up(std::ssize(y.span()), 4)),
+        dw(make_arena(g.weights())),
+        db(make_arena(g.bias ? g.out_channels : 0)) {}
+  Tensor in(Arena& arena) const { return {{rows, g.in, g.in_channels, 3}, arena.span()}; }
+  Tensor out(Arena& arena) const { return {{rows, to, g.out_channels, 3}, arena.span()}; }
+};
+
+double flop_of_row(const ConvProblem& p) {
+  return 2.0 * static_cast<double>(p.geometry.weights() * product(p.geometry.out()));
+}
+
+/// Enough rows for some milliseconds, as many for every thread; not more, because a network has many convolutions. Of
+/// large samples one is enough, because threads share it.
+Index rows_in_trial(const ConvProblem& p) {
+  constexpr double flop = 4e8;
+  const Index enough = static_cast<Index>(std::min(flop / flop_of_row(p), 1e6)) / p.threads * p.threads;
+  return std::min(p.rows, std::max<Index>(1, enough));
+}
+
+std::vector<Contestant> conv_contestants(CpuBackend& backend, const ConvProblem& p, Memory& m) {
+  std::vector<Contestant> contestants;
+  for (const std::string& kernels : backend.kernels_of(p)) {
+    const std::shared_ptr<WeightedOp> op = backend.conv_by(kernels, p);
+    if (op == nullptr) continue;
+    contestants.push_back({kernels,
+                           {[&m, op] { op->forward(m.in(m.x), m.w.span(), m.b.span(), m.out(m.y)); },
+                            [&m, op] { op->backward_data(m.out(m.dy), m.w.span(), m.in(m.dx)); },
+                            [&m, op] { op->backward_weights(m.in(m.x), m.out(m.dy), m.dw.span(), m.db.span()); }}});
+    if (kernels == "taps" && contestants.size() > 1)  // its other passes are oneDNN's
+      contestants.back().passes[0] = contestants.back().passes[1] = nullptr;
+  }
+  return contestants;
+}
+
+/// Parameters and statistics of a batch norm of so many channels.
+struct NormArenas {
+  std::array<Arena, 8> arenas;
+  explicit NormArenas(Index channels) {
+    for (std::size_t i = 0; i < arenas.size(); ++i) arenas[i] = made_up(channels, i);
+  }
+  NormMemory memory() {
+    return {arenas[0].span(), arenas[1].span(), arenas[2].span(), arenas[3].span(), arenas[4].span(), arenas[5].span()};
+  }
+};
+
+std::vector<Contestant> norm_conv_contestants(CpuBackend& backend, const ConvProblem& p, Memory& m, NormArenas& norm) {
+  NormSettings settings{p.geometry.in_channels};
+  settings.in = p.geometry.in;
+  std::vector<Contestant> contestants;
+  for (const std::string& kernels : backend.kernels_of(p)) {
+    const std::shared_ptr<NormConvOp> op = backend.norm_conv_by(kernels, p, settings);
+    if (op == nullptr) continue;
+    contestants.push_back({kernels, {[&m, &norm, op] {
+                             const NormMemory memory = norm.memory();
+                             op->forward({}, {m.in(m.x), memory, m.w.span(), m.b.span(), m.dx.span(), m.out(m.y)});
+                             op->backward({m.in(m.x), m.out(m.dy), memory, m.w.span(), m.dx.span(),
+                                           norm.arenas[6].span(), norm.arenas[7].span(), m.dw.span(), m.db.span()});
+                           }}});
+  }
+  return contestants;
+}
+
+std::vector<Contestant> conv_pool_contestants(CpuBackend& backend, const ConvProblem& p, Memory& m,
+                                              std::vector<std::uint8_t>& winner) {
+  std::vector<Contestant> contestants;
+  for (const std::string& kernels : backend.kernels_of(p)) {
+    const std::shared_ptr<ConvPoolOp> op = backend.conv_pool_by(kernels, p);
+    contestants.push_back({kernels, {[&m, &winner, op] {
+                             op->forward(m.in(m.x), m.w.span(), m.b.span(), m.out(m.y), winner);
+                             op->backward(m.in(m.x), m.out(m.y), m.out(m.dy), winner, m.w.span(), m.dw.span(),
+                                          m.db.span(), m.in(m.dx));
+                           }}});
+  }
+  return contestants;
+}
+
+}  // namespace
+
+std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& problem) {
+  auto* const cpu = dynamic_cast<CpuBackend*>(&backend);
+  constexpr double most = 1.5e9;  // flop of a pass over one row, for each thread: no trial of more ends in its time
+  if (cpu == nullptr || problem.threads != cpu->threads()) return std::nullopt;
+  const std::vector<std::string> names = cpu->kernels_of(problem);
+  if (names.size() == 1) return KernelChoice{names.front()};
+  if (flop_of_row(problem) > most * problem.threads) return std::nullopt;
+  Extent to = problem.geometry.out();
+  to[2] /= problem.window;
+  Memory memory(problem, rows_in_trial(problem), to);
+  NormArenas norm(problem.geometry.in_channels);
+  std::vector<std::uint8_t> winners(memory.y.size());
+  std::vector<Contestant> contestants;
+  switch (problem.kind) {
+    case ConvProblem::Kind::conv: contestants = conv_contestants(*cpu, problem, memory); break;
+    case ConvProblem::Kind::norm_conv: contestants = norm_conv_contestants(*cpu, problem, memory, norm); break;
+    case ConvProblem::Kind::conv_pool: contestants = conv_pool_contestants(*cpu, problem, memory, winners); break;
+  }
+  if (contestants.empty()) return std::nullopt;
+  if (contestants.size() == 1) return KernelChoice{contestants.front().kernels};
+  return choice_of(std::move(contestants));
 }
 
 }  // namespace mrmf::cpu

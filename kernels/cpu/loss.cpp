@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/backend.hpp"
-#include "kernels/loss_formulas.hpp"
+#include "kernels/formulas.hpp"
 
 namespace mrmf::cpu {
 namespace {

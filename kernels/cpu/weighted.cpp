@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/cpu/backend.hpp"
-#include "kernels/cpu/conv_transpose.hpp"
 #include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/norm_conv.hpp"

@@ -19,7 +19,7 @@ class Connections {
   virtual std::unique_ptr<AllReduce> all_reduce(const Peers& peers) = 0;
   virtual std::unique_ptr<Messages> messages(const Peers& peers) = 0;
 };
-/// By NCCL (mpi/nccl_connections.cpp).
+/// By NCCL (mpi/nccl_communicator.cpp).
 std::unique_ptr<Connections> make_nccl_connections(Device& device);
 
 class CudaBackend final : public Backend {

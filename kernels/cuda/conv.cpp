@@ -160,7 +160,8 @@ class Conv final : public WeightedOp {
   Device& device_;
   ConvGeometry geometry_;
   ConvPasses passes_;
-  bool packed_ = false;  // by forward; where slabs are computed in its place (layers/conv_slabs.hpp), it does not run
+  bool packed_ =
+      false;  // by forward; where slabs are computed in its place (layers/halo_exchange.hpp), it does not run
 };
 
 /// The same passes with their roles exchanged. The bias comes in a pass of its own.

@@ -1,18 +1,113 @@
 #include "kernels/cuda/conv_trial.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
+#include <fstream>
+#include <sstream>
+#include <system_error>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/cuda/step.hpp"
 #include "kernels/cuda/storage.cuh"
-#include "kernels/cuda/timing.hpp"
 
 namespace mrmf::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string host() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// When a process of this host was started, in the kernel's ticks; empty where there is none. Numbers of processes come
+/// again, above all in containers.
+std::string start_of(long pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos) return "";
+  std::istringstream fields(text.substr(name_end + 1));
+  constexpr int place = 20;  // field 22 of proc(5), counted from the third
+  std::string field;
+  for (int i = 0; i < place; ++i) fields >> field;
+  return field;
+}
+
+long seconds_now() {
+  using std::chrono::system_clock;
+  return static_cast<long>(
+      std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count());
+}
+
+constexpr const char* mark = ".trying-";
+
+bool has_ended(const nlohmann::json& note) {
+  if (note.at("host") == host()) return start_of(note.at("pid").get<long>()) != note.at("started").get<std::string>();
+  constexpr long longest_trial = 600;
+  return seconds_now() - note.at("at").get<long>() > longest_trial;
+}
+
+}  // namespace
+
+TrialNote::TrialNote(const fs::path& plans) {
+  if (!plans.empty()) file_ = plans.string() + mark + host() + "-" + std::to_string(getpid());
+}
+
+void TrialNote::trying(const EngineOfKind& tried) {
+  if (file_.empty()) return;
+  strike_out();
+  const nlohmann::json note{{"kind", tried.kind},
+                            {"engine", tried.engine},
+                            {"host", host()},
+                            {"pid", static_cast<long>(getpid())},
+                            {"started", start_of(getpid())},
+                            {"at", seconds_now()}};
+  std::error_code error;
+  if (file_.has_parent_path()) fs::create_directories(file_.parent_path(), error);
+  fs::remove(file_, error);  // of a process that had this number before
+  fs::create_symlink(note.dump(), file_, error);
+  noted_ = !error;
+  if (error) file_.clear();  // nor would the next one be made
+}
+
+void TrialNote::strike_out() {
+  std::error_code none;
+  if (std::exchange(noted_, false)) fs::remove(file_, none);
+}
+
+std::vector<EngineOfKind> take_left_notes(const fs::path& plans) {
+  std::vector<EngineOfKind> left;
+  if (plans.empty()) return left;
+  const fs::path folder = plans.has_parent_path() ? plans.parent_path() : fs::path(".");
+  const std::string begins = plans.filename().string() + mark;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code none;
+    if (!entry->path().filename().string().starts_with(begins) || !entry->is_symlink(none)) continue;
+    const nlohmann::json note = nlohmann::json::parse(fs::read_symlink(entry->path(), none).string(), nullptr, false);
+    try {
+      if (!has_ended(note)) continue;
+      left.push_back({note.at("kind").get<std::string>(), note.at("engine").get<std::string>()});
+    } catch (const nlohmann::json::exception&) {  // no note of ours
+      continue;
+    }
+    fs::remove(entry->path(), none);
+  }
+  return left;
+}
+
 namespace {
 
 constexpr std::uint32_t first_seed = 1, second_seed = 2, bias_seed = 3;
@@ -243,6 +338,58 @@ Verdict ConvTrial::judge(const ConvPlan& plan, bool timed, double best) {
   } catch (const FaultError& error) {
     return {error.what()};
   }
+}
+
+namespace {
+
+/// Marks in a stream and the seconds between them.
+class Timing {
+ public:
+  explicit Timing(int marks) {
+    for (int i = 0; i < marks; ++i) marks_.emplace_back(cudaEventDefault);
+  }
+  void mark(int i, cudaStream_t stream) const { marks_[static_cast<std::size_t>(i)].record(stream); }
+  std::vector<double> seconds() const {
+    marks_.back().synchronise();
+    std::vector<double> times;
+    for (std::size_t i = 1; i < marks_.size(); ++i) {
+      float milliseconds = 0;
+      MRMF_CUDA(cudaEventElapsedTime(&milliseconds, marks_[i - 1].get(), marks_[i].get()));
+      times.push_back(1e-3 * milliseconds);
+    }
+    return times;
+  }
+
+ private:
+  std::vector<Event> marks_;
+};
+
+}  // namespace
+
+double run_seconds(cudaStream_t stream, const TimedWork& work, double best) {
+  constexpr double launching = 1e-4, long_run = 1e-2;  // after a long run, launching and a warm cache do not matter
+  const Timing rough(2);
+  rough.mark(0, stream);
+  work.run(0);
+  rough.mark(1, stream);
+  const double once = rough.seconds()[0];
+  if (once > long_run || once > 2 * best + launching) return once;
+
+  if (work.before_record) work.before_record();
+  const int runs = std::clamp(static_cast<int>(2 * long_run / once), 5, most_timed_runs);
+  const Record record = cuda::record(stream, [&] {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(runs); ++i) work.run(i);
+  });
+  // The first launch is not timed: while it runs, the host queues the others, so that the device never waits for it.
+  constexpr int launches = 4;
+  const Timing timing(launches);
+  for (int i = 0; i < launches; ++i) {
+    MRMF_CUDA(cudaGraphLaunch(record.get(), stream));
+    timing.mark(i, stream);
+  }
+  std::vector<double> times = timing.seconds();
+  std::ranges::sort(times);
+  return times[times.size() / 2] / runs;
 }
 
 }  // namespace mrmf::cuda

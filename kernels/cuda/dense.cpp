@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "kernels/cuda/backend.hpp"
+#include "kernels/cuda/conv_trial.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/module.hpp"
 #include "kernels/cuda/runtime.hpp"
-#include "kernels/cuda/timing.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::cuda {

@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/samples.cuh"
 #include "kernels/cuda/storage.cuh"
 
 namespace mrmf::cuda {

@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/backend.hpp"
-#include "kernels/loss_formulas.hpp"
+#include "kernels/formulas.hpp"
 #include "kernels/operations.hpp"
 #include "kernels/tensor.hpp"
 

@@ -1,7 +1,7 @@
 #include "kernels/cuda/kernels.hpp"
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/samples.cuh"
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "kernels/cuda/windows.cuh"
 #include "kernels/formulas.hpp"

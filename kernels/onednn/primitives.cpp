@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include <dnnl.hpp>
+
+#include "kernels/check.hpp"
 #include "kernels/onednn/operations.hpp"
 
 namespace mrmf::onednn {
@@ -127,6 +130,55 @@ dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(c
 #else
   return {{d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine(), describe_forward(c, d)};
 #endif
+}
+
+namespace {
+
+using cpu::InstructionSet;
+
+dnnl::cpu_isa in_onednn(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::avx512: return dnnl::cpu_isa::avx512_core;
+    case InstructionSet::avx2: return dnnl::cpu_isa::avx2;
+    case InstructionSet::generic: break;
+  }
+  return dnnl::cpu_isa::sse41;  // the lowest limit that oneDNN accepts
+}
+
+}  // namespace
+
+// oneDNN's values are bit sets.
+InstructionSet instruction_set() {
+  const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto within = [used](InstructionSet set) {
+    const auto bits = static_cast<unsigned>(in_onednn(set));
+    return (used & bits) == bits;
+  };
+  return within(InstructionSet::avx512) ? InstructionSet::avx512
+         : within(InstructionSet::avx2) ? InstructionSet::avx2
+                                        : InstructionSet::generic;
+}
+
+void hold_to(InstructionSet set) {
+  const dnnl::status status = dnnl::set_max_cpu_isa(in_onednn(set));
+  MRMF_CHECK(status == dnnl::status::success, "oneDNN cannot be held to an instruction set any more: it is in use");
+}
+
+// Convolutions and dense layers by oneDNN's primitives.
+
+std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows) {
+  return make_weighted(context, max_rows,
+                       [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
+}
+
+std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows) {
+  // Only AVX-512's blocked kernels repay packing the weights; a plain matrix product reads them as they are.
+  return make_weighted(context, max_rows, [&context, in, out](Index rows) {
+    const DenseDescs packed = describe_dense(in, out, rows, Layout::channels_last);
+    const std::string implementation = describe_forward(context, packed).impl_info_str();
+    const bool blocked = implementation.find("brgemm") != std::string::npos;
+    return blocked ? packed : describe_dense(in, out, rows, Layout::plain);
+  });
 }
 
 }  // namespace mrmf::onednn

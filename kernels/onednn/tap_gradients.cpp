@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cpu/arena.hpp"
-#include "kernels/cpu/taps.hpp"
+#include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "kernels/onednn/operations.hpp"
 

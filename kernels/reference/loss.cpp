@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/loss_formulas.hpp"
+#include "kernels/formulas.hpp"
 #include "kernels/reference/backend.hpp"
 
 namespace mrmf::reference {

@@ -1,4 +1,3 @@
-#include "src/bench/tables.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +16,6 @@
 #include "kernels/check.hpp"
 #include "mpi/messages.hpp"
 #include "src/bench/bench.hpp"
-#include "src/bench/table_rounds.hpp"
 #include "src/bench/timed_steps.hpp"
 #include "src/config/presets.hpp"
 #include "src/planner/rank_grid_search.hpp"
@@ -272,7 +270,7 @@ Line sum_line(AllReduce& sums, Comm& world) {
   return fit_line(measured);
 }
 
-// With updates that take no time, in memory that ranks share, as training has it (src/training/sharded_update.hpp).
+// With updates that take no time, in memory that ranks share, as training has it (src/training/data_parallel.hpp).
 std::optional<Line> update_sum_line(AllReduce& sums, Backend& backend, Comm& world) {
   if (!sums.updates()) return {};
   Arena gradients = backend.allocate_shared(kFloats.back()), params = backend.allocate_shared(kFloats.back());

@@ -13,7 +13,6 @@
 #include "layers/execution.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
-#include "src/bench/tables.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/data_sample.hpp"
 #include "src/config/presets.hpp"

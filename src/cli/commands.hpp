@@ -1,16 +1,18 @@
 // The subcommands of mrmf and their common parts.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "io/output_file.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/inference/trained.hpp"
 
 namespace mrmf {
 
@@ -129,5 +131,13 @@ inline void add_overwrite(CLI::App& app, Replace& replace,
   app.add_flag_callback(
       "--overwrite", [&replace] { replace = Replace::file; }, what);
 }
+
+// Command-line options that say which models are run on which data. Private to src/cli.
+
+/// Adds --epoch and --checkpoint.
+void add_wanted(CLI::App& app, WantedModel& wanted);
+
+/// Adds all options that evaluating and predicting share; the models, labels and output are the command's own.
+void add_model_options(CLI::App& sub, ModelOptions& options);
 
 }  // namespace mrmf

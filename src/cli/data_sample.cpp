@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "io/dataset.hpp"
-#include "io/file_patterns.hpp"
-#include "io/foreign_data.hpp"
+#include "io/file_names.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
-#include "src/inspection/packing_count.hpp"
+#include "src/inspection/survey.hpp"
 
 namespace mrmf {
 namespace {

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "src/cli/commands.hpp"
-#include "src/cli/model_options.hpp"
 #include "src/inference/evaluate.hpp"
 
 namespace mrmf {

@@ -1,6 +1,7 @@
 // `mrmf init`: from a file of samples and labels to a configuration that trains at once.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include "src/data/normalise.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,17 +13,17 @@
 #include <optional>
 
 #include "io/coarsen.hpp"
-#include "io/distinct_rows.hpp"
-#include "io/file_patterns.hpp"
+#include "io/file_names.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/not_finite.hpp"
 #include "io/output_file.hpp"
+#include "io/same_rows.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
-#include "src/data/digits.hpp"
+#include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"

@@ -1,17 +1,71 @@
 // `mrmf manual`: the manual page mrmf(1), made of what --help knows.
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <CLI/CLI.hpp>
-#include <iostream>
-#include <string>
 
 #include "generated/version.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
-#include "src/cli/option_text.hpp"
+#include "src/config/key_table.hpp"
+
+// What the manual and the shells' completion tell of a command's options. Private to src/cli.
 
 namespace mrmf {
+
+/// Options that --help shows, in its order; first those with names, then positional ones.
+inline std::vector<const CLI::Option*> shown_options(const CLI::App& app, bool positional) {
+  return app.get_options([=](const CLI::Option* option) {
+    return !option->get_group().empty() && option->get_positional() == positional;
+  });
+}
+
+/// "-o, --output", or the name of a positional option.
+inline std::vector<std::string> names_of(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  if (names.empty()) names.push_back(option.get_name(true));
+  return names;
+}
+
+/// Whether a value follows the option's name.
+inline bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+
+/// The words that the option takes, if only a few: what CLI11 writes as "TEXT:{cpu,cuda}".
+inline std::vector<std::string> words_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t begin = type.find('{'), end = type.rfind('}');
+  std::vector<std::string> words;
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return words;
+  std::string word;
+  for (const char c : type.substr(begin + 1, end - begin - 1)) {
+    if (c != ',') word += c;
+    if (c == ',') words.push_back(std::exchange(word, {}));
+  }
+  words.push_back(word);
+  return words;
+}
+
+/// The command with all its subcommands, each before its own.
+inline std::vector<const CLI::App*> with_subcommands(const CLI::App& app) {
+  std::vector<const CLI::App*> all{&app};
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    for (const CLI::App* each : with_subcommands(*sub)) all.push_back(each);
+  return all;
+}
+
+/// "mrmf simulate fields".
+inline std::string command_words(const CLI::App& app) {
+  return app.get_parent() == nullptr ? "mrmf" : command_words(*app.get_parent()) + " " + app.get_name();
+}
+
 namespace {
 
 // Text as roff reads it literally: backslashes, hyphens that are minus signs, and lines that would be requests.
@@ -95,6 +149,90 @@ void add_manual(Subcommands& commands) {
   add_example(*sub, "mrmf manual > mrmf.1");
   commands.run(*sub, [&app = commands.app, &world = commands.world] {
     if (world.root()) std::cout << manual(app);
+  });
+}
+
+// `mrmf completion`: a script by which bash completes commands, options, their words, and keys behind --set.
+
+namespace {
+
+// Finds the command among the words so far. bash splits words at "=", so that `--set key=value` is four of them.
+constexpr const char* kHead = R"(# bash completion of mrmf, made by `mrmf completion bash`
+_mrmf() {
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} before="" command=mrmf words="" i
+  if ((COMP_CWORD > 1)); then before=${COMP_WORDS[COMP_CWORD-2]}; fi
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    if [[ " $_mrmf_commands " == *" ${command// //}/${COMP_WORDS[i]} "* ]]; then command+=" ${COMP_WORDS[i]}"; fi
+  done
+  if [[ $current == = ]]; then current="" before=$previous previous='='; fi
+  if [[ $previous == = && $before == --* ]]; then previous=$before before=""; fi
+  if [[ $previous == --set ]]; then
+    words=$_mrmf_keys
+    compopt -o nospace
+  elif [[ $previous == = ]]; then
+    _mrmf_values "$before"
+  else
+    _mrmf_words "$command" "$previous" "$current"
+  fi
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+}
+)";
+
+std::string list(const std::vector<std::string>& words) { return fmt::format("\"{}\"", fmt::join(words, " ")); }
+
+// Sets `words` for what may follow the words `previous` of a command.
+std::string command_case(const CLI::App& app) {
+  std::vector<std::string> names, subcommands;
+  std::string values, quiet;
+  for (const CLI::Option* option : shown_options(app, false)) {
+    const std::vector<std::string> own = names_of(*option);
+    names.insert(names.end(), own.begin(), own.end());
+    if (const auto words = words_of(*option); !words.empty())
+      values += fmt::format("        {}) words={}; return 0 ;;\n", fmt::join(own, "|"), list(words));
+    else if (takes_value(*option))
+      quiet += fmt::format("{}{}", quiet.empty() ? "" : "|", fmt::join(own, "|"));
+  }
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    subcommands.push_back(sub->get_name());
+  if (!quiet.empty()) values += "        " + quiet + ") return 0 ;;\n";  // a file or a number
+  std::string words;
+  for (const CLI::Option* option : shown_options(app, true))
+    for (const std::string& word : words_of(*option)) subcommands.push_back(word);
+  std::string text = fmt::format("    \"{}\")\n", command_words(app));
+  if (!values.empty()) text += "      case $2 in\n" + values + "      esac\n";
+  text += fmt::format("      if [[ $3 == -* ]]; then words={}; else words={}; fi ;;\n", list(names), list(subcommands));
+  return text;
+}
+
+std::string bash_completion(const CLI::App& app) {
+  std::vector<std::string> commands, keys;
+  std::string cases, values;
+  for (const CLI::App* each : with_subcommands(app)) {
+    std::string path = command_words(*each);
+    std::ranges::replace(path, ' ', '/');
+    commands.push_back(path);
+    cases += command_case(*each);
+  }
+  for (const KeyDescription& key : key_list()) {
+    if (!key.list.empty()) continue;  // of a list, which --set takes as a whole
+    keys.push_back(key.path + "=");
+    if (!key.words.empty()) values += fmt::format("    {}) words={} ;;\n", key.path, list(key.words));
+  }
+  return std::string(kHead) + "_mrmf_words() {\n  case $1 in\n" + cases +
+         "  esac\n}\n_mrmf_values() {\n  case $1 in\n" + values + "  esac\n}\n_mrmf_commands=" + list(commands) +
+         "\n_mrmf_keys=" + list(keys) + "\ncomplete -o default -F _mrmf mrmf\n";
+}
+
+}  // namespace
+
+void add_completion(Subcommands& commands) {
+  CLI::App* sub = commands.app.add_subcommand(
+      "completion", "print a script by which a shell completes commands, options and keys: . <(mrmf completion bash)");
+  auto shell = std::make_shared<std::string>();
+  sub->add_option("shell", *shell, "the shell")->required()->check(CLI::IsMember({"bash"}));
+  add_example(*sub, "mrmf completion bash > mrmf.bash");
+  commands.run(*sub, [shell, &app = commands.app, &world = commands.world] {
+    if (world.root()) std::cout << bash_completion(app);
   });
 }
 

@@ -22,7 +22,7 @@
 #include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
-#include "src/method/resolved_run.hpp"
+#include "src/method/preflight.hpp"
 #include "src/plan/labels.hpp"
 #include "src/run/run_cost.hpp"
 

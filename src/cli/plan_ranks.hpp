@@ -10,7 +10,7 @@
 
 #include "mpi/comm.hpp"
 #include "src/cli/data_sample.hpp"
-#include "src/planner/proposed_config.hpp"
+#include "src/planner/rank_grid_search.hpp"
 #include "src/planner/team_sizes.hpp"
 
 namespace mrmf {

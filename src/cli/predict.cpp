@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "src/cli/commands.hpp"
-#include "src/cli/model_options.hpp"
 #include "src/inference/predict.hpp"
 
 namespace mrmf {

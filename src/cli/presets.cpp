@@ -9,7 +9,7 @@
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/config.hpp"
-#include "src/config/key_list.hpp"
+#include "src/config/key_table.hpp"
 
 namespace mrmf {
 namespace {

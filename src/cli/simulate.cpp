@@ -9,7 +9,7 @@
 #include "src/cli/commands.hpp"
 #include "src/run/run_log.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
-#include "src/simulators/fields/simulate.hpp"
+#include "src/simulators/fields/fields.hpp"
 #include "src/simulators/neuron/simulate.hpp"
 #include "src/simulators/volumes/simulate.hpp"
 #include "src/system/backend_choice.hpp"

@@ -5,8 +5,8 @@
 
 #include "io/edit_distance.hpp"
 #include "kernels/check.hpp"
+#include "layers/network.hpp"
 #include "layers/stem.hpp"
-#include "layers/wiring.hpp"
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
 

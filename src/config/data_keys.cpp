@@ -10,8 +10,7 @@
 #include <utility>
 
 #include "io/axis_order.hpp"
-#include "io/file_patterns.hpp"
-#include "io/foreign_data.hpp"
+#include "io/file_names.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "src/config/keys.hpp"

@@ -2,8 +2,6 @@
 // checking and describing it follow from that.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -14,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "kernels/tensor.hpp"
 #include "src/config/toml.hpp"
@@ -189,5 +189,24 @@ void read_table(const Value& table, const std::string& prefix, const std::string
     read_table(value, prefix, path + ".", keys, target, places);
   }
 }
+
+// All keys of the configuration as data: for `mrmf presets --keys` and for the shells' completion.
+
+/// A key as people are told of it.
+struct KeyDescription {
+  std::string list;                ///< the list of tables that has it, such as "model.layers"; "" for most
+  std::string path;                ///< "training.batch"; within its list, for a key of one
+  std::vector<std::string> kinds;  ///< the layer kinds that have it; empty: all, or it is no layer's
+  std::string expected;            ///< type and range in words
+  std::vector<std::string> words;  ///< the texts that it takes, if only a few
+  std::string standard;            ///< its default as TOML; "" when there is none
+  std::string meaning;
+};
+
+/// In the order of writing and describing: first those of no list.
+std::vector<KeyDescription> key_list();
+
+/// The same as one JSON object: {"keys": [...]}.
+std::string keys_json();
 
 }  // namespace mrmf

@@ -24,7 +24,7 @@ Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool O
                         const std::string& meaning);
 /// padding of a conv: a word, or the zeros before and after each axis.
 Key<LayerSpec> padding_key();
-/// model.preset and its sizes (preset_keys.cpp).
+/// model.preset and its sizes (layer_keys.cpp).
 std::vector<Key<ModelConfig>> preset_keys();
 /// The list [[model.layers]] as one key.
 Key<ModelConfig> layer_list_key();

@@ -37,7 +37,7 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
 MemoryBudget budget_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
                            int sharing = 1);
 
-/// DataError where the same rows are named twice, or train and validate (io/distinct_rows.hpp), unless data.duplicates
+/// DataError where the same rows are named twice, or train and validate (io/same_rows.hpp), unless data.duplicates
 /// allows it. The shapes are what inspect_dataset() has found. Collective.
 void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,
                            Comm& comm);

@@ -1,14 +1,24 @@
 #include "src/data/normalise.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
 
+#include <fmt/format.h>
+
+#include "io/axis_order.hpp"
+#include "io/dataset.hpp"
+#include "io/labels.hpp"
+#include "io/row_choice.hpp"
+#include "io/row_source.hpp"
+#include "io/sample_order.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/channel_facts.hpp"
-#include "src/data/digits.hpp"
+#include "src/data/row_facts.hpp"
 
 namespace mrmf {
 namespace {
@@ -129,6 +139,205 @@ ChannelMap sample_map(const Config& config, const Shape& sample) {
 
 ChannelMap label_map(const Config& config, const Shape& label) {
   return channel_map(config.data.normalise_labels, label.channels, "data.normalise.label");
+}
+
+namespace {
+
+void check(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of, Range samples) {
+  const NumberReader read = numbers_of(spec, shape, of).open(samples);
+  for (Index i = samples.first; i < samples.first + samples.count; ++i)
+    if (!std::ranges::all_of(read(i), [](float x) { return x > -1 || std::isnan(x); }))
+      refuse_logarithm({spec, shape, of, i});
+}
+
+}  // namespace
+
+void refuse_logarithm(const LogarithmLocation& place) {
+  const RowRun found = StoredRows(place.shape).at(place.sample);
+  const bool labels = place.of == NumbersOf::labels;
+  const std::string one = labels ? "label" : "sample";
+  const auto open = RowSources(place.spec, place.shape, labels ? place.spec.label_names() : place.spec.sample_names())
+                        .open(found.file);
+  throw DataError(fmt::format(
+      "{} holds a number that is not above -1, and data.normalise.{}s takes the logarithm of 1 + x; remove or repair "
+      "that {}",
+      open->front()->place(found.rows.first), one, one));
+}
+
+void require_logarithms(const DataConfig& data, const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {
+  const Range mine = piece(shape.samples, comm.rank(), comm.size());
+  collective_try(comm, [&] {
+    if (mine.count == 0) return;
+    if (data.normalise_samples.log1p) check(spec, shape, NumbersOf::samples, mine);
+    if (data.normalise_labels.log1p) check(spec, shape, NumbersOf::labels, mine);
+  });
+}
+
+namespace {
+
+constexpr Index kRows = 4096, kElements = Index{1} << 22;  // looked at
+constexpr double kMostError = 0.01;                        // share of the deviation
+
+/// The distance of neighbours in float32.
+double step_at(double value) {
+  const auto size = static_cast<float>(std::abs(value));
+  return double{std::nextafter(size, std::numeric_limits<float>::infinity())} - size;
+}
+
+/// Only where the deviation is few steps can much of it be lost: rounding moves a number by at most half a step.
+bool may_lose(const ChannelFacts& facts, std::size_t c) {
+  const double largest = std::max(std::abs(facts.least[c]), std::abs(facts.most[c]));
+  return largest > 0 && facts.deviation[c] < step_at(largest) / kMostError;
+}
+
+/// Nothing is counted, and few things are measured in whole numbers, so far.
+bool is_like_identifier(double value) {
+  constexpr double kFar = 9007199254740992;  // 2^53
+  return std::abs(value) >= kFar;
+}
+
+bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementType::float32; }
+
+/// A number of a file, exact: double does not tell large integers of 64 bits apart.
+using Number = long double;
+
+Number exact_number(ElementType type, const void* raw, Index place) {
+  Number found = 0;
+  with_elements(type, raw, [&](const auto* from) {
+    using Element = std::remove_cvref_t<decltype(*from)>;
+    if constexpr (std::is_same_v<Element, Half>)
+      found = to_float(from[place]);
+    else
+      found = static_cast<Number>(from[place]);
+  });
+  return found;
+}
+
+/// Sums of one channel, around its first number, which keeps the sums exact enough.
+struct Sums {
+  Number origin = 0;
+  double count = 0, x = 0, xx = 0, errors = 0;
+  bool whole = true;  // of an integer type
+  void add(Number value) {
+    if (std::isnan(value)) return;  // missing
+    if (count == 0) origin = value;
+    const auto error = static_cast<double>(value - static_cast<float>(value));
+    const auto from_origin = static_cast<double>(value - origin);
+    ++count;
+    x += from_origin;
+    xx += from_origin * from_origin;
+    errors += error * error;
+  }
+  Number mean() const { return origin + static_cast<Number>(x / count); }
+  double deviation() const { return std::sqrt(std::max(0.0, xx / count - x / count * (x / count))); }
+  double error() const { return std::sqrt(errors / count); }
+};
+
+/// Adds some rows of one data set, evenly chosen, to the sums of its channels, which begin at `first`. Returns how many
+/// channels it has.
+Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::string& name, NumbersOf of,
+               std::vector<Sums>& sums, std::size_t first) {
+  const AxisOrder order = parse_axes(spec.axes);
+  const StoredRows stored(shape);
+  const RowSources sources(spec, shape, {name});
+  Shape own = of == NumbersOf::labels ? shape.label : shape.sample;
+  const Index rows = std::clamp<Index>(kElements / own.per_sample(), 1, std::min(kRows, shape.samples));
+  std::vector<std::byte> values;
+  const auto add = [&](const RowRun& run) {
+    const auto open = sources.at(run.file);
+    const auto& reader = open->front();
+    const Index width = reader->row_bytes() / size_of(reader->type());
+    own.channels = width / product(own.spatial);
+    if (!is_wide(reader->type())) return;
+    const bool moves = of == NumbersOf::samples || labels_move(reader->shape(), shape.sample, order);
+    const ChannelBox box = channel_box(own, moves ? order : AxisOrder{});
+    values.resize(static_cast<std::size_t>(reader->row_bytes()));
+    reader->read(run.rows.first, 1, values.data());
+    const bool whole = reader->packing().whole();
+    for (Index i = 0; i < width; ++i) {
+      Sums& channel = sums[first + static_cast<std::size_t>(i / box.after % box.channels)];
+      channel.add(exact_number(reader->type(), values.data(), i));
+      channel.whole = channel.whole && whole;
+    }
+  };
+  for (Index i = 0; i < rows; ++i) add(stored.at(i * shape.samples / rows));
+  return own.channels;
+}
+
+/// A round number near the mean, from which the deviation is seen. Not beyond a whole one: its type may hold no more.
+std::string round_near(Number mean, double deviation, bool whole) {
+  const Number unit = std::pow(Number{10}, std::ceil(std::log10(10 * static_cast<Number>(deviation))));
+  const Number round = (whole ? std::trunc(mean / unit) : std::round(mean / unit)) * unit;
+  return unit >= 1 ? fmt::format("{:.0f}", round) : fmt::format("{}", static_cast<double>(round));
+}
+
+/// What is to be done. Large whole numbers are rarely measured ones.
+std::string advice(const Sums& sums, double deviation) {
+  const std::string subtract = "subtract " + round_near(sums.mean(), deviation, sums.whole) + " before storing them";
+  if (!sums.whole || !is_like_identifier(static_cast<double>(sums.mean()))) return subtract;
+  return "if they are identifiers, there is nothing to learn in them; if they are times, " + subtract;
+}
+
+}  // namespace
+
+std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
+                                       const ChannelFacts& facts) {
+  const std::size_t channels = facts.mean.size();
+  bool possible = false;
+  for (std::size_t c = 0; c < channels; ++c) possible = possible || may_lose(facts, c);
+  if (!possible) return {};
+  std::size_t first = 0;
+  for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
+    std::vector<Sums> sums(channels);
+    const Index own = add_rows(spec, shape, name, of, sums, first);
+    for (std::size_t c = 0; c < channels; ++c) {
+      if (sums[c].count == 0) continue;
+      // In float32, numbers that differ may all be the same.
+      const double deviation = std::max(sums[c].deviation(), facts.deviation[c]);
+      if (!(deviation > 0)) continue;
+      if (!may_lose(facts, c) || !(sums[c].error() > kMostError * deviation)) continue;
+      return fmt::format(
+          "{}: data set '{}' holds numbers around {:g} with a deviation of {:.3g}{}, and float32, in which training "
+          "computes, knows only every {:.3g} there; {}",
+          spec.files.front(), name, static_cast<double>(sums[c].mean()), deviation,
+          own > 1 ? fmt::format(" in channel {}", c - first) : "", step_at(static_cast<double>(sums[c].mean())),
+          advice(sums[c], deviation));
+    }
+    first += static_cast<std::size_t>(own);
+  }
+  return {};
+}
+
+std::optional<std::string> like_identifiers(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
+                                            const ChannelFacts& facts) {
+  if (!is_like_identifier(std::fmax(facts.most_of_all(), -facts.least_of_all()))) return {};
+  const auto names = of == NumbersOf::labels ? spec.label_names() : spec.sample_names();
+  const Index positions = product((of == NumbersOf::labels ? shape.label : shape.sample).spatial);
+  const auto open = RowSources(spec, &shape, names, {}).open(0);
+  auto least = facts.least.begin(), most = facts.most.begin();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const RowSource& rows = *(*open)[i];
+    const Index channels = rows.row_elements() / positions;
+    ChannelFacts own;
+    own.least.assign(least, least + channels);
+    own.most.assign(most, most + channels);
+    least += channels, most += channels;
+    const double from = own.least_of_all(), to = own.most_of_all();
+    if (is_float(rows.packing().stored) || rows.packing().scaled() || !is_like_identifier(std::fmax(to, -from)))
+      continue;
+    return fmt::format(
+        "{} '{}' are whole numbers from {:g} to {:g}, as identifiers are; if they are, there is nothing to learn in "
+        "them",
+        to_string(of), names[i], from, to);
+  }
+  return {};
+}
+
+void require_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of, const ChannelFacts& facts,
+                    Comm& comm) {
+  collective_try(comm, [&] {
+    if (const auto lost = lost_digits(spec, shape, of, facts)) throw DataError(*lost);
+  });
 }
 
 }  // namespace mrmf

@@ -2,10 +2,15 @@
 // configuration.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "io/channel_map.hpp"
+#include "io/dataset.hpp"
+#include "kernels/tensor.hpp"
+#include "mpi/comm.hpp"
 #include "src/config/config.hpp"
+#include "src/data/channel_facts.hpp"
 
 namespace mrmf {
 
@@ -15,7 +20,7 @@ namespace mrmf {
 /// nor the channels. Where missing numbers are filled and there is no mean_std, whose mean is 0, data.fill is measured:
 /// the mean of what is there of each channel, or of its log(1 + x). Missing numbers count nowhere. With nothing open
 /// and no log1p nothing is read; log1p takes a reading, for the range of the numbers, even where all else is given.
-/// DataError, too, where float32 keeps too few digits of them (digits.hpp).
+/// DataError, too, where float32 keeps too few digits of them.
 void resolve_normalisation(Config& config, const DatasetShape& train, Comm& comm);
 
 /// What resolved settings come to over so many channels. ConfigError where numbers are still to be measured, or are for
@@ -24,5 +29,39 @@ ChannelMap channel_map(const Normalisation& units, Index channels, const std::st
 /// A map of samples also says what is done about missing numbers, and whether the last channel is a mask.
 ChannelMap sample_map(const Config& config, const Shape& sample);
 ChannelMap label_map(const Config& config, const Shape& label);
+
+// Numbers that have no logarithm, where data.normalise asks for one: found by file and row.
+
+/// What a message needs to say where a sample or label without logarithm is.
+struct LogarithmLocation {
+  const DatasetSpec& spec;
+  const DatasetShape& shape;
+  NumbersOf of = NumbersOf::samples;
+  Index sample = 0;  ///< within the whole data set
+};
+
+/// DataError: file, data set and row of this sample, and what data.normalise takes of it.
+[[noreturn]] void refuse_logarithm(const LogarithmLocation& place);
+
+/// Checks every sample and label, at full resolution, of which data.normalise takes log(1 + x); reads nothing else.
+/// DataError, the same on all ranks, for the first number of a rank that is not above -1. Collective.
+void require_logarithms(const DataConfig& data, const DatasetSpec& spec, const DatasetShape& shape, Comm& comm);
+
+// Digits that float32, in which training computes, does not keep of what files hold.
+
+/// Says so, with advice, where a channel's numbers lie so far from 0 for their spread that rounding them to float32
+/// moves them by more than a hundredth of their deviation. `facts` are of the same numbers, in float32. Reads some rows
+/// again, as they are stored, where facts and types make that possible. The same on every rank. Not collective.
+std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
+                                       const ChannelFacts& facts);
+
+/// Says so of the first data set whose numbers are integers, and so far from 0 that they are rather identifiers than
+/// anything counted or measured. `facts` are of these numbers. Not collective.
+std::optional<std::string> like_identifiers(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
+                                            const ChannelFacts& facts);
+
+/// DataError where digits are lost. Collective.
+void require_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of, const ChannelFacts& facts,
+                    Comm& comm);
 
 }  // namespace mrmf

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "io/dataset.hpp"
 #include "io/row_source.hpp"
-#include "io/stored_rows.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

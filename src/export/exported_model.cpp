@@ -1,11 +1,15 @@
 #include "src/export/exported_model.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "io/limits.hpp"
 #include "kernels/check.hpp"
+#include "layers/geometry.hpp"
 
 namespace mrmf {
 
@@ -42,6 +46,145 @@ void require_sayable(const Network& network) {
       throw ConfigError(fmt::format("{}: its input {} has no positions, and other programs have no {} of such; {}",
                                     entry.name, to_string(entry.input), to_string(entry.kind),
                                     entry.kind == conv || entry.kind == conv_transpose ? "use dense" : "leave it out"));
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json used(const Extent& extent, int axes) { return std::vector<Index>(extent.end() - axes, extent.end()); }
+
+Json window_of(const ConvGeometry& g, const Shape& in, bool transposed) {
+  Json window{{"stride", used(g.stride, in.axes)},
+              {"dilation", used(g.dilation, in.axes)},
+              {"pad_before", used(g.pad_before, in.axes)},
+              {"pad_after", used(g.pad_after, in.axes)}};
+  if (transposed) window["out"] = used(g.in, in.axes);
+  return window;
+}
+
+// Its settings, with every size in numbers.
+Json settings_of(const Entry& entry) {
+  const Shape& in = entry.input;
+  const LayerSpec& spec = entry.spec;
+  switch (entry.kind) {
+    case LayerKind::conv: return window_of(conv_geometry(in, spec), in, false);
+    case LayerKind::conv_transpose: return window_of(conv_transpose_geometry(in, spec), in, true);
+    case LayerKind::max_pool:
+    case LayerKind::average_pool: {
+      const PoolGeometry g = pool_geometry(in, spec);
+      return {{"window", used(g.window, in.axes)}, {"stride", used(g.stride, in.axes)}};
+    }
+    case LayerKind::upsample:
+      return {{"factor", used(spec.window, in.axes)},
+              {"mode", spec.mode == UpsampleKind::linear ? "linear" : "nearest"}};
+    case LayerKind::batch_norm: return {{"epsilon", spec.epsilon}, {"momentum", spec.momentum}};
+    case LayerKind::group_norm: return {{"groups", spec.groups}, {"epsilon", spec.epsilon}};
+    case LayerKind::layer_norm: return {{"groups", 1}, {"epsilon", spec.epsilon}};
+    case LayerKind::leaky_relu: return {{"slope", spec.slope}};
+    case LayerKind::tanh: return {{"scale", spec.scale}};
+    case LayerKind::dropout: return {{"rate", spec.rate}};
+    default: return Json::object();
+  }
+}
+
+Json map_of(const ChannelMap& map) {
+  Json json{{"log1p", map.log1p}, {"scale", map.scale}, {"shift", map.shift}};
+  if (!map.fill.empty()) json["fill"] = map.fill;
+  if (map.mask) json["mask"] = true;
+  return json;
+}
+
+Json network_of(const ExportedModel& model) {
+  const Network& network = model.network;
+  Json layers = Json::array();
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    const Entry& entry = network.entry(i);
+    Json layer{{"name", entry.name}, {"type", to_string(entry.kind)}, {"reads", network.wiring()[i]}};
+    layer.update(settings_of(entry));
+    layers.push_back(std::move(layer));
+  }
+  const Shape in = network.input();
+  Json sample = used(in.spatial, in.axes);
+  sample.push_back(in.channels);
+  return {{"sample", sample},
+          {"reinterpret", model.layout == SampleLayout::reinterpret},
+          {"samples", map_of(model.samples)},
+          {"labels", map_of(model.labels)},
+          {"layers", layers}};
+}
+
+std::string tensor_name(const TensorSpan& place) {
+  const std::size_t cut = place.name.rfind('/');
+  return place.name.substr(0, cut) + "." + place.name.substr(cut + 1);
+}
+
+std::vector<TensorSpan> all_places(const Network& network) {
+  std::vector<TensorSpan> places = parameter_spans(network);
+  std::ranges::copy(state_spans(network), std::back_inserter(places));
+  return places;
+}
+
+// The first few names of a list.
+std::string some(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 5;
+  const std::vector<std::string> first(names.begin(),
+                                       names.begin() + static_cast<std::ptrdiff_t>(std::min(most, names.size())));
+  return fmt::format("{}{}", fmt::join(first, ", "),
+                     names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
+}
+
+void require_same_tensors(const SafetensorsFile& file, const std::vector<TensorSpan>& places) {
+  std::vector<std::string> missing, unknown;
+  std::map<std::string, bool> wanted;
+  for (const TensorSpan& place : places) {
+    wanted[tensor_name(place)] = true;
+    if (!file.tensors().contains(tensor_name(place))) missing.push_back(tensor_name(place));
+  }
+  for (const auto& [name, place] : file.tensors())
+    if (!wanted.contains(name)) unknown.push_back(shown(name));
+  const std::string without = missing.empty() ? "" : "lacks " + some(missing);
+  const std::string beside = unknown.empty() ? "" : "has " + some(unknown) + " of no layer";
+  if (!missing.empty() || !unknown.empty())
+    throw DataError(fmt::format("{}: {}{}{}; is the configuration that of its network?", file.path(), without,
+                                without.empty() || beside.empty() ? "" : ", and ", beside));
+  for (const TensorSpan& place : places) {
+    const std::vector<Index>& shape = file.tensors().at(tensor_name(place)).shape;
+    if (shape != place.shape)
+      throw DataError(
+          fmt::format("{}: tensor {} has the shape {}, and the configuration's network needs {} (channels "
+                      "last)",
+                      file.path(), tensor_name(place), shape_text(shape), shape_text(place.shape)));
+  }
+}
+
+}  // namespace
+
+std::string safetensors_bytes(const ExportedModel& model) {
+  require_sayable(model.network);
+  std::vector<SafetensorsTensor> parts;
+  for (const TensorSpan& place : parameter_spans(model.network))
+    parts.push_back({tensor_name(place), place.shape, model.parameter(place)});
+  for (const TensorSpan& place : state_spans(model.network))
+    parts.push_back({tensor_name(place), place.shape, model.statistic(place)});
+  std::map<std::string, std::string> metadata = model.facts;
+  metadata["network"] = network_of(model).dump();
+  return safetensors_bytes(parts, metadata);
+}
+
+void read_parameters(Backend& backend, const SafetensorsFile& file, Model& model) {
+  require_same_tensors(file, all_places(model.network()));
+  const auto read = [&](const std::vector<TensorSpan>& places, Span arena) {
+    for (const TensorSpan& place : places) {
+      std::vector<float> values(place.count);
+      file.read(tensor_name(place), values);
+      if (place.name.ends_with("/running_variance") && std::ranges::any_of(values, [](float v) { return v < 0; }))
+        throw DataError(file.path() + ": tensor " + tensor_name(place) + ": a variance below 0");
+      backend.write(values, place.in(arena));
+    }
+  };
+  read(parameter_spans(model.network()), model.params());
+  read(state_spans(model.network()), model.state());
 }
 
 }  // namespace mrmf

@@ -1,19 +1,166 @@
 #include "src/inference/predict.hpp"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "io/hdf5_output.hpp"
-#include "io/stored_rows.hpp"
+#include "io/row_choice.hpp"
 #include "kernels/check.hpp"
-#include "layers/dropout_passes.hpp"
+#include "layers/model.hpp"
 #include "src/config/key_table.hpp"
-#include "src/inference/append.hpp"
 #include "src/inference/scores.hpp"
 
 namespace mrmf {
+namespace {
+
+constexpr Index kCached = Index{1} << 26;  // bytes of unpacked chunks
+constexpr Index kAtOnce = Index{1} << 26;  // bytes that are copied at once
+
+// "/group//x" is "group/x".
+std::string plain(const std::string& name) {
+  std::string path;
+  for (std::size_t first = 0; first < name.size();) {
+    const std::size_t end = std::min(name.find('/', first), name.size());
+    const std::string part = name.substr(first, end - first);
+    if (!part.empty() && part != ".") path += (path.empty() ? "" : "/") + part;
+    first = end + 1;
+  }
+  if (path.empty()) throw ConfigError("--append '" + name + "': name a data set of the input files");
+  return path;
+}
+
+// Whether both cannot be in one file: they are the same, or one would be a group and a data set.
+bool collide(const std::string& a, const std::string& b) {
+  return a == b || a.starts_with(b + "/") || b.starts_with(a + "/");
+}
+
+std::vector<std::string> checked(const std::vector<std::string>& names, const std::vector<std::string>& taken) {
+  std::vector<std::string> plain_names;
+  for (const std::string& name : names) {
+    const std::string path = plain(name);
+    for (const std::string& own : taken)
+      if (collide(path, own))
+        throw ConfigError("--append " + name + ": predict may write '" + own +
+                          "' itself; give the data set another name in the input files (h5copy)");
+    for (const std::string& other : plain_names)
+      if (collide(path, other))
+        throw ConfigError("--append " + name + ": '" + other + "' is there already; leave one out");
+    plain_names.push_back(path);
+  }
+  return plain_names;
+}
+
+DatasetSpec packed_as(DatasetSpec spec, PackingRule packing) {
+  spec.packing = packing;
+  return spec;
+}
+
+// Whole numbers of which some are missing are copied as they are stored: they may be the names of things, of which
+// float32 knows too few. All files must say alike that nothing else is to be done to them.
+PackingRule packing_of(const DatasetSpec& spec, const DatasetShape& shape, const std::string& name) {
+  const RowSources packed(spec, &shape, {name}, {1, kCached});
+  const RowSources stored(packed_as(spec, PackingRule::ignore), &shape, {name}, {1, kCached});
+  bool marked = false;
+  for (std::size_t f = 0; f < spec.files.size(); ++f) {
+    const auto open = packed.at(f);
+    const Packing& packing = open->front()->packing();
+    if (!packing.whole()) return spec.packing;
+    marked = marked || !packing.plain();
+    if (packing.stored != stored.at(f)->front()->type()) return spec.packing;  // _Unsigned says what they mean
+  }
+  return marked ? PackingRule::ignore : spec.packing;
+}
+
+std::string shape_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
+
+}  // namespace
+
+AppendedData::AppendedData(const std::vector<std::string>& names, const std::vector<std::string>& taken,
+                           const DatasetSpec& spec, const DatasetShape& shape, Comm& world)
+    : names_(checked(names, taken)), spec_(spec), stored_(shape) {
+  for (const std::string& name : names_) {
+    Column column;
+    collective_try(world, [&] {
+      if (world.root()) column = inspect(name, shape);
+    });
+    std::vector<Index> words(column.shape);
+    words.push_back(static_cast<Index>(column.packing));
+    words.push_back(static_cast<Index>(column.type));
+    Index size = std::ssize(words);
+    world.broadcast(std::span(&size, 1), 0);
+    words.resize(static_cast<std::size_t>(size));
+    world.broadcast(std::span(words), 0);
+    column.type = static_cast<ElementType>(words.back());
+    words.pop_back();
+    column.packing = static_cast<PackingRule>(words.back());
+    words.pop_back();
+    column.shape = words;
+    column.sources = std::make_unique<RowSources>(packed_as(spec_, column.packing), &shape, std::vector{name},
+                                                  RowSources::Limits{1, kCached});
+    columns_.push_back(std::move(column));
+  }
+}
+
+AppendedData::Column AppendedData::inspect(const std::string& name, const DatasetShape& shape) const {
+  Column column;
+  std::string first;  // file
+  const PackingRule packing = packing_of(spec_, shape, name);
+  const RowSources sources(packed_as(spec_, packing), &shape, {name}, {1, kCached});
+  for (std::size_t f = 0; f < spec_.files.size(); ++f) {
+    const auto open = sources.at(f);
+    const RowSource& reader = *open->front();
+    const std::string& where = reader.where();
+    if (reader.shape().front() != stored_.rows_of_file(f))
+      throw DataError(where + " has " + std::to_string(reader.shape().front()) + " rows, and '" + spec_.samples +
+                      "' has " + std::to_string(stored_.rows_of_file(f)) +
+                      "; --append copies data sets with a row per sample");
+    reader.require_alike(spec_.missing == MissingRule::refuse);
+    std::vector<Index> all = reader.shape();
+    all.front() = shape.samples;
+    if (f == 0) {
+      column = {.shape = all, .type = reader.type(), .packing = packing};
+      first = spec_.files[f];
+    } else if (all != column.shape) {
+      throw DataError(where + " has rows of shape " + shape_text({all.begin() + 1, all.end()}) + ", and those in " +
+                      first + " of " + shape_text({column.shape.begin() + 1, column.shape.end()}) +
+                      "; --append needs the same in every file");
+    } else if (reader.type() != column.type) {
+      throw DataError(where + " holds " + to_string(reader.type()) + ", and that in " + first + " " +
+                      to_string(column.type) + "; --append needs one type in every file");
+    }
+  }
+  return column;
+}
+
+void AppendedData::create(Hdf5Output& out) const {
+  for (std::size_t c = 0; c < names_.size(); ++c) out.create_dataset(names_[c], columns_[c].shape, columns_[c].type);
+}
+
+void AppendedData::copy(const RowSource& from, Range rows, const Destination& to) {
+  const Index most = std::max<Index>(1, kAtOnce / std::max<Index>(1, from.row_bytes()));
+  for (Index done = 0; done < rows.count; done += most) {
+    const Index count = std::min(most, rows.count - done);
+    rows_.resize(static_cast<std::size_t>(count * from.row_bytes()));
+    from.read(rows.first + done, count, rows_.data());
+    to.out.write_rows(to.name, to.first + done, std::span<const std::byte>(rows_));
+  }
+}
+
+void AppendedData::write(Hdf5Output& out, Range samples) {
+  for (std::size_t c = 0; c < names_.size(); ++c) {
+    const Column& column = columns_[c];
+    Index done = samples.first;
+    stored_.for_each_run(samples, [&](const RowRun& run) {
+      const auto open = column.sources->at(run.file);
+      copy(*open->front(), run.rows, {out, names_[c], done});
+      done += run.rows.count;
+    });
+  }
+}
+
 namespace {
 
 constexpr std::size_t kMostAttribute = 60000;  // bytes

@@ -8,13 +8,12 @@
 #include <iterator>
 #include <ostream>
 
-#include "io/file_patterns.hpp"
+#include "io/file_names.hpp"
+#include "io/row_choice.hpp"
 #include "io/row_source.hpp"
-#include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
-#include "layers/dropout_passes.hpp"
+#include "layers/model.hpp"
 #include "src/data/data.hpp"
-#include "src/data/logarithms.hpp"
 #include "src/data/normalise.hpp"
 #include "src/inference/training_rows.hpp"
 #include "src/plan/labels.hpp"

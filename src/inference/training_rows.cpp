@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "io/distinct_rows.hpp"
-#include "io/file_identity.hpp"
+#include "io/input_file.hpp"
+#include "io/same_rows.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

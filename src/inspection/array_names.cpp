@@ -1,4 +1,4 @@
-#include "src/inspection/array_names.hpp"
+#include "src/inspection/guess_parts.hpp"
 
 #include <algorithm>
 #include <cctype>

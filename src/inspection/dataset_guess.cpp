@@ -10,16 +10,12 @@
 #include <tuple>
 
 #include "io/axis_order.hpp"
-#include "io/channels_first.hpp"
 #include "io/edit_distance.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/row_source.hpp"
 #include "kernels/check.hpp"
-#include "src/inspection/array_names.hpp"
-#include "src/inspection/label_guess.hpp"
-#include "src/inspection/row_layout.hpp"
-#include "src/inspection/split_guess.hpp"
+#include "src/inspection/guess_parts.hpp"
 
 namespace mrmf {
 namespace {

@@ -15,10 +15,8 @@
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "layers/network.hpp"
-#include "mpi/root_try.hpp"
-#include "src/data/logarithms.hpp"
-#include "src/inspection/haar_energies.hpp"
-#include "src/inspection/linear_fit.hpp"
+#include "mpi/comm.hpp"
+#include "src/data/normalise.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {

@@ -1,4 +1,4 @@
-#include "src/inspection/haar_energies.hpp"
+#include "src/inspection/detail_measurement.hpp"
 
 #include <algorithm>
 #include <array>

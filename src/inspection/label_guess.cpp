@@ -1,4 +1,4 @@
-#include "src/inspection/label_guess.hpp"
+#include "src/inspection/guess_parts.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,7 +16,6 @@
 #include "io/labels.hpp"
 #include "io/row_source.hpp"
 #include "kernels/check.hpp"
-#include "src/inspection/label_values.hpp"
 
 namespace mrmf {
 namespace {

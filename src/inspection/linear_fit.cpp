@@ -1,4 +1,4 @@
-#include "src/inspection/linear_fit.hpp"
+#include "src/inspection/detail_measurement.hpp"
 
 #include <Eigen/Dense>
 #include <algorithm>

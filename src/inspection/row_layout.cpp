@@ -1,4 +1,4 @@
-#include "src/inspection/row_layout.hpp"
+#include "src/inspection/guess_parts.hpp"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,10 @@
 #include <map>
 #include <set>
 
-#include "io/attribute_names.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/row_source.hpp"
 #include "kernels/check.hpp"
-#include "src/inspection/array_names.hpp"
 
 namespace mrmf {
 namespace {

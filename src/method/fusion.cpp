@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "layers/stem.hpp"
-#include "src/run/whole_weights.hpp"
+#include "src/run/model_file.hpp"
 
 namespace mrmf {
 namespace {

@@ -37,10 +37,6 @@ struct ResolvedRun {
   DatasetShape validation{};
 };
 
-/// ConfigError where training on so many ranks would refuse the batches of a phase, whatever the samples hold. Every
-/// team of every stage is checked, but those that must first be measured. requires: grids whose groups fill the ranks.
-void check_batches(const Plan& plan, const Config& config, const DatasetShape& shape, int ranks);
-
 /// Runs before the data are loaded for training. Looks at files, and at samples where "auto" or units ask for them. An
 /// impossible plan is refused: ConfigError. Collective.
 ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world);

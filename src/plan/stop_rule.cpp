@@ -1,8 +1,7 @@
 #include "src/plan/stop_rule.hpp"
 
+#include <algorithm>
 #include <cmath>
-
-#include "src/plan/best_epoch.hpp"
 
 namespace mrmf {
 
@@ -47,6 +46,18 @@ StopReason StopRule::update(double train_loss, double validation_loss, std::opti
     return StopReason::slope;
   if (memory_.epochs >= settings_.epochs) return StopReason::epochs;
   return StopReason::none;
+}
+
+int probe_half_steps(double share, int steps) {
+  return std::clamp(static_cast<int>(std::lround(share * steps / 2)), 1, std::max(1, steps / 2));
+}
+
+bool pays_no_more(const std::vector<ProbeRecord>& probes) {
+  if (probes.size() < 2) return false;
+  const ProbeRecord &before = probes[probes.size() - 2], &now = probes.back();
+  const double coarse = (before.end - now.end) / (now.gflop - before.gflop);
+  const double fine = (now.halfway - now.end) / now.probe_gflop;
+  return coarse < fine;
 }
 
 }  // namespace mrmf

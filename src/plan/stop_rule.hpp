@@ -1,14 +1,38 @@
 // When a phase ends: a value type that the training loop feeds. No I/O, no MPI.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/config/config.hpp"
-#include "src/plan/slope_rule.hpp"
 
 namespace mrmf {
+
+// When a coarse phase stops paying (method.switch = "slope"): a function of losses and arithmetic alone. No I/O, no
+// MPI.
+
+/// What a coarse model was worth at full resolution: a copy of it was transferred and trained for a short while, as a
+/// probe. Losses are of full-resolution validation data, and the same on every rank.
+struct ProbeRecord {
+  int epoch = 0;           ///< epoch of the coarse phase, after which it was transferred
+  double gflop = 0;        ///< gflop of the coarse phase until then, with the probes before
+  double halfway = 0;      ///< loss in the middle of the probe, when what the transfer spoilt is mended
+  double end = 0;          ///< loss at its end
+  double probe_gflop = 0;  ///< gflop of its training from the middle to the end
+  bool operator==(const ProbeRecord&) const = default;
+};
+
+/// Batch norms' statistics in a probe are of so many batches at most: a probe is one of many, and only compares.
+inline constexpr int kProbeBatches = 8;
+
+/// Steps of each half of a probe that takes this share of an epoch of `steps`.
+int probe_half_steps(double share, int steps);
+
+/// From the last probe but one to the last, the coarse phase has lowered the loss at the probe's end by less per
+/// arithmetic than the second half of the last probe did. One probe alone says nothing.
+bool pays_no_more(const std::vector<ProbeRecord>& probes);
 
 /// Why a phase ended; none: it continues.
 enum class StopReason { none, epochs, plateau, target, early_stopping, slope };
@@ -37,7 +61,7 @@ class StopRule {
     int slow_epochs = 0;                ///< consecutive epochs below the threshold so far
     std::optional<double> previous;     ///< training loss of the last epoch
     int unimproved = 0;                 ///< consecutive epochs in which `best` did not improve
-    std::optional<double> best{};       ///< monitored() of the last epoch that counted as better (best_epoch.hpp)
+    std::optional<double> best{};       ///< monitored() of the last epoch that counted as better (BestEpoch)
     std::vector<ProbeRecord> probes{};  ///< so far
     bool operator==(const Memory&) const = default;
   };
@@ -52,6 +76,28 @@ class StopRule {
 
   StopSettings settings_;
   Memory memory_;
+};
+
+// What training.monitor looks at, and the best epoch by it: value types that the training loop feeds. No I/O, no MPI.
+
+/// The monitored number of an epoch as one that falls while a model gets better: the validation loss, or the negative
+/// of the metric. NaN where there is none.
+inline double monitored(Monitor monitor, double validation_loss, std::optional<double> metric) {
+  return monitor == Monitor::loss ? validation_loss : -metric.value_or(std::nan(""));
+}
+
+/// The best epoch of a phase so far. Of equal epochs the first one is the best.
+struct BestEpoch {
+  int epoch = 0;     ///< 1-based; 0: none yet
+  double value = 0;  ///< its monitored()
+
+  /// Whether this epoch is now the best one.
+  bool update(int of_epoch, double of_value) {
+    if (std::isnan(of_value) || (epoch > 0 && of_value >= value)) return false;
+    *this = {of_epoch, of_value};
+    return true;
+  }
+  bool operator==(const BestEpoch&) const = default;
 };
 
 }  // namespace mrmf

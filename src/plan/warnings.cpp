@@ -8,8 +8,8 @@
 #include <iostream>
 #include <set>
 
-#include "io/channels_first.hpp"
-#include "io/file_identity.hpp"
+#include "io/axis_order.hpp"
+#include "io/input_file.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

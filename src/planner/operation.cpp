@@ -1,4 +1,4 @@
-#include "src/planner/operation.hpp"
+#include "src/planner/cost_model.hpp"
 
 #include <fmt/ranges.h>
 

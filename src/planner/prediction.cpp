@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "layers/model.hpp"
-#include "mpi/few_ranks.hpp"
+#include "mpi/reduce_scatter.hpp"
 #include "src/training/data_parallel.hpp"
 
 namespace mrmf {

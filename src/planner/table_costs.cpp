@@ -9,7 +9,6 @@
 
 #include "kernels/check.hpp"
 #include "src/planner/cost_tables.hpp"
-#include "src/planner/least_squares.hpp"
 
 namespace mrmf {
 namespace {

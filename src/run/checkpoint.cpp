@@ -1,4 +1,5 @@
 #include "src/run/checkpoint.hpp"
+#include "io/checksummed_file.hpp"
 
 #include <fmt/format.h>
 
@@ -8,10 +9,10 @@
 #include <set>
 #include <vector>
 
-#include "io/checksummed_file.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
+#include "io/input_file.hpp"
 #include "io/limits.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/check.hpp"
@@ -23,7 +24,6 @@
 #include "src/run/model_file.hpp"
 #include "src/run/recorded_data.hpp"
 #include "src/run/run_folder.hpp"
-#include "src/run/whole_weights.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

@@ -8,7 +8,7 @@
 
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
-#include "mpi/root_try.hpp"
+#include "mpi/comm.hpp"
 #include "src/run/records.hpp"
 
 namespace mrmf {

@@ -9,7 +9,7 @@
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/records.hpp"
-#include "src/run/time_left.hpp"
+#include "src/run/run_cost.hpp"
 #include "src/run/train_state.hpp"
 
 namespace mrmf {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/best_epoch.hpp"
 #include "src/plan/learning_rate.hpp"
 #include "src/plan/plan.hpp"
 #include "src/plan/stop_rule.hpp"

@@ -19,7 +19,7 @@ std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team);
 /// The same of messages between the ranks of a group.
 std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group);
 
-/// Whether each rank updates the piece of the parameters whose gradients it adds (sharded_update.hpp): the one rule,
+/// Whether each rank updates the piece of the parameters whose gradients it adds (ShardedUpdate): the one rule,
 /// for training, for the memory of models, and for plans. `by_pieces`: the ranks that train the model add its gradients
 /// by reduce-scatter, as AllReduce::updates() says and mpi::adds_by_reduce_scatter() foresees; shard replicas do not.
 /// Where gradients are clipped, all must be summed before the first parameter is updated.

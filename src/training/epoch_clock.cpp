@@ -1,4 +1,4 @@
-#include "src/training/epoch_clock.hpp"
+#include "src/training/phase_run.hpp"
 
 #include <algorithm>
 #include <array>

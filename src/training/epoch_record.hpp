@@ -2,10 +2,36 @@
 // warnings.
 #pragma once
 
+#include <span>
+#include <string>
+
+#include "io/sample_store.hpp"
+#include "mpi/comm.hpp"
+#include "src/config/config.hpp"
+#include "src/run/records.hpp"
 #include "src/training/phase_run.hpp"
 #include "src/training/validation.hpp"
 
+// Losses beside the spread of the labels: a model that always answers the labels' mean has their variance as its mean
+// squared error, so one that is far worse than that does not learn what the labels say.
+
 namespace mrmf {
+
+/// The number of samples whose labels a rank reads, with so many numbers each: of 4096, or of a million numbers.
+Index spread_samples(Index per_sample);
+
+/// The variance of labels around their mean, per channel, as a mean over the channels, over these samples of every
+/// rank. Looks at `batch` samples at a time. Collective.
+double label_variance(const SampleStore& store, const Extent& resolution, std::span<const std::int64_t> ids,
+                      Index batch, Comm& team);
+
+/// Whether a loss is the mean squared error alone, so that the labels' variance says what it should be below.
+bool is_mse_alone(const LossSettings& loss);
+
+/// A warning when both losses of an epoch are more than 1000 times that variance; empty: they are not, or the labels do
+/// not vary, or the loss is not the mean squared error alone.
+std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& place,
+                           double variance);
 
 /// Of the epoch that `state` has just trained. The seconds are end_epoch()'s. `recalibrated`: rows of the team that
 /// batch norms' recalibration took. DivergedError (stage, epoch) when the validation loss is not finite.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "mpi/few_ranks.hpp"
+#include "mpi/reduce_scatter.hpp"
 #include "src/training/optimizer.hpp"
 #include "src/training/shard_replicas.hpp"
 

@@ -1,4 +1,4 @@
-#include "src/training/probe.hpp"
+#include "src/training/trainer.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "kernels/check.hpp"
-#include "src/plan/slope_rule.hpp"
+#include "src/plan/stop_rule.hpp"
 #include "src/training/precise_batch_norm.hpp"
 #include "src/training/training_step.hpp"
 #include "src/training/validation.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "layers/geometry.hpp"
-#include "layers/wiring.hpp"
+#include "layers/network.hpp"
 #include "src/config/presets.hpp"
 
 namespace mrmf::cuda {

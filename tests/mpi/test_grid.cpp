@@ -10,7 +10,7 @@
 
 #include "layers/halo_exchange.hpp"
 #include "src/config/presets.hpp"
-#include "src/run/whole_weights.hpp"
+#include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/training/data_parallel.hpp"
 #include "tests/unit/support/backends.hpp"

@@ -10,9 +10,8 @@
 
 #include "kernels/backend.hpp"
 #include "layers/layer.hpp"
-#include "mpi/message_sum.hpp"
 #include "mpi/peer_memory.hpp"
-#include "mpi/shared_sum.hpp"
+#include "mpi/reduce_scatter.hpp"
 
 using namespace mrmf;
 

@@ -4,7 +4,6 @@
 
 #include "src/method/fusion.hpp"
 #include "src/run/model_file.hpp"
-#include "src/run/whole_weights.hpp"
 #include "src/training/trainer.hpp"
 #include "tests/mpi/shared_folder.hpp"
 #include "tests/unit/support/small_model.hpp"

@@ -12,8 +12,8 @@
 #include "kernels/random.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/presets.hpp"
+#include "src/export/exported_model.hpp"
 #include "src/export/onnx.hpp"
-#include "src/export/parameters.hpp"
 
 using namespace mrmf;
 

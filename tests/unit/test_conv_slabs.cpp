@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layers/conv_slabs.hpp"
+#include "layers/halo_exchange.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/small_model.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "src/simulators/cosmology/files.hpp"
+#include "src/simulators/cosmology/simulate.hpp"
 #include "src/simulators/cosmology/universe.hpp"
 
 using namespace mrmf;

@@ -5,7 +5,6 @@
 #include <numbers>
 
 #include "kernels/check.hpp"
-#include "src/simulators/cosmology/evolution.hpp"
 #include "src/simulators/cosmology/initial_conditions.hpp"
 #include "src/simulators/cosmology/universe.hpp"
 

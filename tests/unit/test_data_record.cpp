@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include "io/data_record.hpp"
-#include "io/row_digest.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

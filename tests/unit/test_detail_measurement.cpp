@@ -8,8 +8,6 @@
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "src/inspection/detail_measurement.hpp"
-#include "src/inspection/haar_energies.hpp"
-#include "src/inspection/linear_fit.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "tests/support/data_files.hpp"
 

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/formulas.hpp"
-#include "layers/dropout_passes.hpp"
+#include "layers/model.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/small_model.hpp"
 

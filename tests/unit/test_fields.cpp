@@ -11,8 +11,7 @@
 
 #include "io/hdf5_file.hpp"
 #include "kernels/check.hpp"
-#include "src/simulators/fields/heat.hpp"
-#include "src/simulators/fields/texture.hpp"
+#include "src/simulators/fields/fields.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/read_floats.hpp"
 
@@ -245,7 +244,7 @@ TEST_CASE("fields: averages of 2 x 2 pixels keep less than half of the stripes' 
       least = std::min(least, kept);
       most = std::max(most, kept);
     }
-  CHECK(sum / count == Approx(0.45).epsilon(0.02));  // what texture.hpp and the guide say
+  CHECK(sum / count == Approx(0.45).epsilon(0.02));  // what fields.hpp and the guide say
   CHECK(least > 0.14);
   CHECK(most < 0.64);
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "src/simulators/volumes/fractal.hpp"
+#include "src/simulators/volumes/simulate.hpp"
 
 using namespace mrmf;
 using namespace mrmf::volumes;

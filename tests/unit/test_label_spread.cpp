@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "src/training/label_spread.hpp"
+#include "src/training/epoch_record.hpp"
 
 using namespace mrmf;
 

@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "src/simulators/neuron/samples.hpp"
-#include "src/simulators/neuron/stimulus.hpp"
 #include "tests/unit/support/neuron_reference.hpp"
 
 using namespace mrmf;

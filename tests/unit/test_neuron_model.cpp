@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "src/simulators/neuron/channels.hpp"
-#include "src/simulators/neuron/stimulus.hpp"
+#include "src/simulators/neuron/samples.hpp"
 
 using namespace mrmf::neuron;
 using doctest::Approx;

@@ -3,14 +3,15 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include "io/checksummed_file.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 
-#include "io/checksummed_file.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
+#include "io/input_file.hpp"
 #include "io/output_file.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/size_limit.hpp"

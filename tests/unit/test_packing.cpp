@@ -14,9 +14,8 @@
 
 #include "io/channel_map.hpp"
 #include "io/coarsen.hpp"
-#include "io/mask.hpp"
+#include "io/not_finite.hpp"
 #include "io/row_reader.hpp"
-#include "io/stored_limit.hpp"
 #include "kernels/random.hpp"
 #include "tests/support/data_files.hpp"
 

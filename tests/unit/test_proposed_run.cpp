@@ -4,7 +4,7 @@
 
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
-#include "src/planner/proposed_config.hpp"
+#include "src/planner/rank_grid_search.hpp"
 #include "src/planner/team_sizes.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/config_text.hpp"

@@ -7,10 +7,9 @@
 
 #include "io/axis_order.hpp"
 #include "io/channel_map.hpp"
-#include "io/file_patterns.hpp"
+#include "io/file_names.hpp"
 #include "io/row_choice.hpp"
 #include "io/split_column.hpp"
-#include "io/stored_rows.hpp"
 #include "kernels/check.hpp"
 #include "tests/support/data_files.hpp"
 

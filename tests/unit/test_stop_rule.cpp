@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "src/plan/best_epoch.hpp"
 #include "src/plan/stop_rule.hpp"
 
 using namespace mrmf;

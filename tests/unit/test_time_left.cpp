@@ -1,8 +1,8 @@
 // The time that a run still takes, against numbers worked out by hand.
 #include <doctest/doctest.h>
 
+#include "src/run/run_cost.hpp"
 #include "src/run/run_log.hpp"
-#include "src/run/time_left.hpp"
 
 using namespace mrmf;
 

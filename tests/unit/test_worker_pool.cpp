@@ -9,10 +9,10 @@
 #include <numeric>
 #include <vector>
 
-#include "io/reader_pool.hpp"
+#include "io/row_stream.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/check.hpp"
-#include "src/training/worker_pool.hpp"
+#include "src/training/shard_replicas.hpp"
 
 using namespace mrmf;
 

@@ -11,7 +11,7 @@ if(TARGET mrmf_cuda)
   add_dependencies(product mrmf_cuda)
 endif()
 
-# The program looks for the CUDA module where it looks for libraries (src/system/cuda_module.cpp).
+# The program looks for the CUDA module where it looks for libraries (src/system/backend_choice.cpp).
 file(RELATIVE_PATH MRMF_MODULE_FROM_PROGRAM ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/mrmf)
 set_target_properties(mrmf PROPERTIES INSTALL_RPATH "$ORIGIN/${MRMF_MODULE_FROM_PROGRAM}" INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS mrmf RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

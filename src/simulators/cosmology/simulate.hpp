@@ -5,11 +5,14 @@
 // files' bytes depend only on the settings other than output folder, threads and ranks per cube, not on ranks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "io/output_file.hpp"
+#include "io/sample_order.hpp"
 
 namespace mrmf {
 
@@ -55,7 +58,7 @@ int makers(const CosmologySimulation& settings);
 double bytes_per_thread(const CosmologySimulation& settings);
 
 /// Collective; ConfigError when settings.ranks_per_cube does not divide the ranks. Makes the folder if necessary and
-/// writes the files of src/simulators/cosmology/files.hpp into it, each whole or not at all:
+/// writes the files of src/simulators/cosmology/simulate.hpp into it, each whole or not at all:
 ///   3Dmap      (n, size, size, size, 4) uint16   particles per voxel at the redshifts
 ///   unitPar    (n, 4) float32                    labels: Omega_m, sigma_8, n_s, H_0 scaled to [-1, 1)
 ///   physPar    (n, 4) float32                    the same, unscaled
@@ -68,3 +71,35 @@ double bytes_per_thread(const CosmologySimulation& settings);
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress = {});
 
 }  // namespace mrmf
+
+// The files of a data set: their samples, by the names and the split of the published files, and their metadata.
+
+namespace mrmf::cosmology {
+
+/// The most files per split, 80 together.
+constexpr Index kTrainFiles = 64, kOtherFiles = 8;
+
+struct CubeFile {
+  std::string name;  ///< PeterA_2019_05_4parE-rec<number>.h5
+  Range samples;     ///< which of all samples
+};
+
+struct CubeFiles {
+  std::vector<CubeFile> train, validation, test;
+};
+
+/// Validation and test get a tenth of the samples each (at least one), spread evenly over the fewest files that hold
+/// them. ConfigError when a split would need more files than were published.
+CubeFiles cube_files(const CosmologySimulation& settings);
+
+/// The beginning of such files' names.
+constexpr const char* kFilePrefix = "PeterA_2019_05_4parE-rec";
+
+/// JSON for the data set meta.JSON: settings, parameters, the file's samples out of how many, and the program's
+/// version.
+std::string metadata(const CosmologySimulation& settings, const CubeFile& file);
+
+/// The [data] section of a configuration that trains on these files with `mrmf train`.
+std::string data_section(const CosmologySimulation& settings);
+
+}  // namespace mrmf::cosmology

@@ -42,7 +42,7 @@ struct CableKernel {
   float* peak;  ///< 8: highest potential of probe 0
 };
 
-/// Table geometry, as in gate_table.hpp.
+/// Table geometry.
 struct TableGeometry {
   float lowest, highest, per_millivolt;
 };

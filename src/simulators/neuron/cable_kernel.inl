@@ -82,7 +82,7 @@ MRMF_INLINE void transpose(F8 (&a)[8]) {
   }
 }
 
-// m^exponent with the exponents of channel_block.hpp.
+// m^exponent with the exponents of channels.hpp.
 template <bool kCalcium>
 MRMF_INLINE F8 power(const F8& m) {
   constexpr int kMiddle = kCalcium ? -1 : 0;

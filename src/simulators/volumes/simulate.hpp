@@ -1,16 +1,62 @@
 // `mrmf simulate volumes`: makes pairs of a noisy volume and the mask of what is in it, for segmentation.
 //
-// In every volume float a few fractals, each of some class (fractal.hpp). The volume shows them at random brightness
+// In every volume float a few fractals, each of some class. The volume shows them at random brightness
 // under noise; the mask holds the class at each position, 0 where there is none. What a class looks like is its shape
 // alone. A sample depends on the settings, the seed and its number alone, so the file's bytes do not depend on ranks or
 // threads.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "io/output_file.hpp"
+#include "kernels/random.hpp"
 #include "src/simulators/split_file.hpp"
+
+// Fractals in space: iterated function systems, each a class of shapes, and the instances of a class.
+//
+// The recipe is that of LLNL's ScaFFold benchmark (after Kataoka et al. 2020): 2 to 8 affine maps with 12 parameters
+// each; an instance scales one of the 12, in all maps, by one of 12 factors from 0.4 to 1.6.
+
+namespace mrmf::volumes {
+
+using Point = std::array<double, 3>;
+
+/// x -> a x + b.
+struct AffineMap {
+  std::array<double, 12> parameters{};  ///< the rows of a, then b
+
+  Point operator()(const Point& x) const;
+  /// |det a|: how likely the map is drawn, relative to others.
+  double volume() const;
+  /// Scales a down where it would not contract.
+  void contract();
+};
+
+inline constexpr int kParameters = 12, kFactors = 12;
+inline constexpr int kInstances = kParameters * kFactors + 1;  ///< of a class: the first is the class itself
+
+/// An iterated function system. Its points are those that random maps lead to, one after the other.
+class Fractal {
+ public:
+  /// The shape of a class: the first of those drawn from (seed, number) that fills some space.
+  static Fractal of_class(std::uint64_t seed, int number);
+  Fractal instance(int number) const;  ///< below kInstances
+
+  const std::vector<AffineMap>& maps() const { return maps_; }  ///< all of them contract
+
+  /// So many points, shifted and scaled alike along all axes into the cube [0, 1)^3.
+  std::vector<Point> points(std::uint64_t key, std::size_t count) const;
+
+ private:
+  explicit Fractal(std::vector<AffineMap> maps);
+  std::vector<AffineMap> maps_;
+  std::vector<double> chances_;  // summed up
+};
+
+}  // namespace mrmf::volumes
 
 namespace mrmf {
 

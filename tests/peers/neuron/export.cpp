@@ -8,7 +8,6 @@
 #include <string>
 
 #include "src/simulators/neuron/samples.hpp"
-#include "src/simulators/neuron/stimulus.hpp"
 #include "tests/unit/support/neuron_reference.hpp"
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include "src/simulators/neuron/cable.hpp"
 #include "src/simulators/neuron/channels.hpp"
-#include "src/simulators/neuron/stimulus.hpp"
+#include "src/simulators/neuron/samples.hpp"
 
 namespace mrmf::neuron {
 

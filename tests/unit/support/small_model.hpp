@@ -34,7 +34,7 @@ inline std::vector<LayerSpec> small_layers() {
 }
 
 /// conv 2->6 k3, ReLU, flatten, dense 600, tanh, dense 3: the first dense layer is long enough to be summed in pieces
-/// (mpi/few_ranks.hpp), also where a grid of two cuts it.
+/// (mpi/reduce_scatter.hpp), also where a grid of two cuts it.
 inline std::vector<LayerSpec> long_layers() {
   LayerSpec conv = layer(LayerKind::conv, 6);
   conv.window = {1, 1, 3};

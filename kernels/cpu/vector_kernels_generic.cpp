@@ -1,0 +1,41 @@
+// The fused kernel and the loops of batch norm for any x86-64 (SSE2). See conv_pool_relu.inl and norm_loops.inl.
+#include "kernels/cpu/vector_kernels.hpp"
+
+#define VECTOR_LANES 4
+#define FUSED_REGISTERS 16
+
+namespace mrmf::cpu::fused {
+namespace {
+typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
+typedef int IntLanes __attribute__((vector_size(4 * VECTOR_LANES)));
+
+// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns their number. May
+// write a whole vector.
+inline int fused_compress(IntLanes mask, FloatLanes value, int first, float* values, int* indices) {
+  int count = 0;
+  for (int lane = 0; lane < VECTOR_LANES; ++lane) {
+    values[count] = value[lane];
+    indices[count] = first + lane;
+    count -= mask[lane];
+  }
+  return count;
+}
+
+// Each lane's choice of one of four floats.
+inline FloatLanes fused_select(const float* four, IntLanes choice) {
+  return FloatLanes{four[choice[0]], four[choice[1]], four[choice[2]], four[choice[3]]};
+}
+}  // namespace
+}  // namespace mrmf::cpu::fused
+
+#include "kernels/cpu/conv_pool_relu.inl"
+
+namespace mrmf::cpu::fused {
+const Kernels* generic_kernels() { return &kernels; }
+}  // namespace mrmf::cpu::fused
+
+#include "kernels/cpu/norm_loops.inl"
+
+namespace mrmf::cpu::norm_loops {
+const Kernels* generic_kernels() { return &kernels; }
+}  // namespace mrmf::cpu::norm_loops

@@ -1,0 +1,164 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "layers/geometry.hpp"
+#include "layers/layer.hpp"
+
+namespace mrmf {
+namespace {
+
+/// A batch norm, alone or with the layers that the backend runs behind it in the same pass. Parameters and signature
+/// are those of the batch norm itself, so a fused and an unfused model may swap them.
+class BatchNorm final : public Layer {
+ public:
+  BatchNorm(Index channels, const Shape& output, std::unique_ptr<NormOp> op)
+      : channels_(static_cast<std::size_t>(channels)), output_(output), op_(std::move(op)) {}
+
+  std::string signature() const override { return "batch_norm " + std::to_string(channels_); }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override {
+    const std::vector<Index> shape{static_cast<Index>(channels_)};
+    return {.params = {{"gamma", shape}, {"beta", shape}},
+            .state = {{"running_mean", shape}, {"running_variance", shape}},
+            .cache = 2 * static_cast<Index>(channels_),
+            .slices = {.y = op_->slices()}};
+  }
+  void initialise(Rng&, Span params, Span state) const override {
+    std::ranges::fill(first(params), 1.0F);
+    std::ranges::fill(second(params), 0.0F);
+    std::ranges::fill(first(state), 0.0F);
+    std::ranges::fill(second(state), 1.0F);
+  }
+
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(buffers.step, x, memory(buffers), y);
+  }
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    op_->backward(buffers.step, x, dy, memory(buffers), first(buffers.grads), second(buffers.grads), dx);
+  }
+
+ private:
+  /// Parameters, gradients, state and cache each hold two values per channel, one kind after the other.
+  Span first(Span both) const { return both.first(channels_); }
+  Span second(Span both) const { return both.subspan(channels_, channels_); }
+
+  NormMemory memory(const LayerBuffers& buffers) const {
+    return {.gamma = buffers.params.first(channels_),
+            .beta = buffers.params.subspan(channels_, channels_),
+            .running_mean = first(buffers.state),
+            .running_variance = second(buffers.state),
+            .mean = first(buffers.cache),
+            .inverse_deviation = second(buffers.cache),
+            .bias = buffers.bias};
+  }
+
+  std::size_t channels_;
+  Shape output_;
+  std::unique_ptr<NormOp> op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       const std::optional<Box>& counted) {
+  require(spec.momentum > 0 && spec.momentum <= 1, spec, "momentum must be above 0 and at most 1");
+  require(spec.epsilon > 0, spec, "epsilon must be above 0");
+  require_within(counted, in);
+  return std::make_unique<BatchNorm>(
+      in.channels, in, backend.norm({in.channels, spec.momentum, spec.epsilon, in.spatial, counted}, in.n));
+}
+
+std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs) {
+  if (in.axes == 0) return nullptr;
+  NormReluPool settings{.norm = {in.channels, specs.norm.momentum, specs.norm.epsilon, in.spatial, {}},
+                        .in = in.spatial,
+                        .axes = in.axes,
+                        .slope = specs.relu.kind == LayerKind::leaky_relu ? specs.relu.slope : 0.0F,
+                        .pool = {}};
+  Shape output = in;
+  if (specs.pool) {
+    settings.pool = pool_geometry(in, *specs.pool);
+    if (settings.pool->kind != PoolKind::average || settings.pool->stride != settings.pool->window) return nullptr;
+    output = output_shape(in, settings.pool->out(), in.channels);
+  }
+  std::unique_ptr<NormOp> op = backend.norm_relu_pool(settings, in.n);
+  if (!op) return nullptr;
+  return std::make_unique<BatchNorm>(in.channels, output, std::move(op));
+}
+
+namespace {
+
+/// Group norm, and layer norm as the group norm of one group: the statistics are over a sample's positions and a
+/// group's channels, gamma and beta are per channel. Nothing depends on the batch. Ranks that share samples add up
+/// their sums.
+class GroupNorm final : public Layer {
+ public:
+  GroupNorm(Backend& backend, const Shape& in, const LayerSpec& spec, Index groups, Index sample_positions)
+      : word_(to_string(spec.kind)),
+        groups_(groups),
+        channels_(static_cast<std::size_t>(in.channels)),
+        places_(static_cast<std::size_t>(in.n * groups)),
+        output_(in),
+        op_(backend.group_norm({in.channels, groups, product(in.spatial), spec.epsilon, sample_positions}, in.n)) {}
+
+  /// "group_norm 32 g8", "layer_norm 32"
+  std::string signature() const override {
+    const std::string text = fmt::format("{} {}", word_, channels_);
+    return word_ == to_string(LayerKind::group_norm) ? fmt::format("{} g{}", text, groups_) : text;
+  }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override {
+    const std::vector<Index> shape{static_cast<Index>(channels_)};
+    return {.params = {{"gamma", shape}, {"beta", shape}},
+            .state = {},
+            .cache = 2 * static_cast<Index>(places_),
+            .slices = {.y = op_->slices()}};
+  }
+  void initialise(Rng&, Span params, Span) const override {
+    std::ranges::fill(params.first(channels_), 1.0F);
+    std::ranges::fill(params.subspan(channels_, channels_), 0.0F);
+  }
+
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    op_->forward(buffers.step, x, memory(buffers, x.shape.n), y);
+  }
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    op_->backward(buffers.step, x, dy, memory(buffers, x.shape.n), buffers.grads.first(channels_),
+                  buffers.grads.subspan(channels_, channels_), dx);
+  }
+
+ private:
+  NormMemory memory(const LayerBuffers& buffers, Index rows) const {
+    const auto used = static_cast<std::size_t>(rows * groups_);
+    return {.gamma = buffers.params.first(channels_),
+            .beta = buffers.params.subspan(channels_, channels_),
+            .running_mean = {},
+            .running_variance = {},
+            .mean = buffers.cache.first(used),
+            .inverse_deviation = buffers.cache.subspan(places_, used)};
+  }
+
+  std::string word_;
+  Index groups_;
+  std::size_t channels_, places_;  // a place: a group of a sample
+  Shape output_;
+  std::unique_ptr<NormOp> op_;
+};
+
+}  // namespace
+
+// `sample_positions`: positions of a whole sample of which `in` is a block; 0: it is whole.
+std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       Index sample_positions) {
+  require(spec.epsilon > 0, spec, "epsilon must be above 0");
+  const Index groups = spec.kind == LayerKind::layer_norm ? 1 : spec.groups;
+  require(groups >= 1 && in.channels % groups == 0, spec,
+          fmt::format("{} groups do not divide the {} channels of its input {}", groups, in.channels, to_string(in)));
+  require(std::max(sample_positions, product(in.spatial)) * (in.channels / groups) > 1, spec,
+          fmt::format("a group of its input {} is a single value, whose norm is always 0; use fewer groups than {}",
+                      to_string(in), groups));
+  return std::make_unique<GroupNorm>(backend, in, spec, groups, sample_positions);
+}
+
+}  // namespace mrmf

@@ -1,0 +1,105 @@
+// What labels are, guessed from their values, type and shape: numbers, yes or no, or classes.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/dataset.hpp"
+#include "io/edit_distance.hpp"  // in_small_letters()
+#include "kernels/tensor.hpp"
+#include "src/inspection/dataset_guess.hpp"
+
+namespace mrmf {
+
+/// Whether an array may be labels of samples of these axes (data.axes): numbers per sample, or per position of the
+/// samples.
+bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes);
+
+/// Reads the labels of all files, for training and for validation, and sets guesses.kind and guesses.outputs;
+/// guesses.axes and the names are known. Classes are whole numbers in integers, from 0 or 1 on and nearly without gaps,
+/// beside which one negative number, or 255, may stand for no label; -1 and 1; words; and one-hot rows, of floats too:
+/// guesses.class_values and guesses.ignore say which. A line among the reasons says so where floats look like classes,
+/// or classes are many. DataError: labels of several axes whose positions are not the samples', labels that cannot be
+/// read, and labels of positions that are a few whole numbers far apart.
+void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
+                  DatasetGuess& guesses);
+
+// What the labels of a data set hold, gathered one by one. Private to src/data.
+
+constexpr std::size_t kFewNumbers = 16;  ///< as few different numbers as this are hardly measured ones
+
+struct LabelValues {
+  static constexpr Index kMostCounted = 65536;  ///< whole numbers of which is known which there are
+
+  bool whole = true, from_0_to_1 = true;
+  double least = 0, most = 0;
+  Index count = 0;
+  std::bitset<kMostCounted> classes;  ///< which of the whole numbers from 0 on there are
+  std::set<float> others;             ///< of all other numbers a few
+  bool one_hot = true;                ///< every label has a single 1, and zeros, but for rounding
+  bool marked = true;                 ///< every label has a single number that is larger than all others, which are one
+  std::optional<std::pair<float, float>> marks{};  ///< these: the others, and the larger one
+  std::set<std::string> words;                     ///< the different ones, of labels that are words
+
+  void add(float value);
+  /// A label of several numbers. One that is not finite says nothing: its row is left out.
+  void add_label(ConstSpan label);
+  std::size_t distinct() const { return classes.count() + others.size(); }
+  std::vector<float> listed() const;  ///< the different numbers, where they are few
+  /// Of words that are classes by themselves, and may not be meant so, what is odd; "" where nothing is.
+  std::string odd_words() const;
+};
+
+// Which array says of each row whether it trains or validates, guessed from names and values.
+
+/// Sets look.split_column and look.split_validation where a column of the first file holds words such as "train" and
+/// "val", or is a mark of 0 and 1 that is named like validation. Other values may be folds or roles, which only the
+/// user knows: a line among the reasons tells of those that are named so. Reads the columns.
+void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
+                       DatasetGuess& look);
+
+// Whether files keep their samples along an axis, one per file, or one per group: guessed by comparing files, and
+// groups of a file, with each other.
+
+struct RowLayout {
+  RowForm rows = RowForm::axis;
+  std::string groups;  ///< data.groups
+  /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
+  /// Numbers that are the same in several samples are not among them: coordinates, for example.
+  std::vector<FileArray> arrays;
+  std::string why_not{};             ///< groups that look like samples are none; "": nothing is to be said
+  std::vector<std::string> reasons;  ///< a line for each guess, for people
+};
+
+/// `first` are the arrays of the first file, which an axis of samples is assumed for. Where samples are one per file or
+/// per group, as many of either have the same arrays of the same shapes, and no array that could be labels along the
+/// first axis. DataError when a file cannot be read.
+RowLayout find_rows(const std::vector<std::string>& paths, std::vector<FileArray> first, const GivenNames& given);
+
+// What names of arrays say of them: words such as "train", "val" or "label".
+
+/// By the name, as one of its words.
+bool is_for_training(const std::string& name);
+bool is_held_out(const std::string& name);       ///< validation or test
+bool is_only_held_out(const std::string& name);  ///< and not for training, too
+bool is_like_labels(const std::string& name);
+/// Whether both have the same name, but that one of its words is one for labels: "b_x" and "b_y", "images" and
+/// "labels".
+bool is_named_beside(const std::string& labels, const std::string& samples);
+/// What rows are for, whatever is in it: "split", "fold", "role", ...
+bool is_like_split(const std::string& name);
+/// A mark of the rows that validate: named as held_out(), or as what is held out.
+bool is_like_mark(const std::string& name);
+/// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.
+bool is_like_row_numbers(const std::string& name);
+
+/// Names with `word` in place of "train" or "training", in small letters: in all places, then in the first alone. None
+/// where there is no such word.
+std::vector<std::string> partner_names(const std::string& name, const std::string& word);
+
+}  // namespace mrmf
