@@ -122,8 +122,6 @@ Config with_grid(const RanksProposal& plan) {
 
 namespace {
 
-constexpr double kGiga = 1e9;
-
 std::string percent(double part, double all) { return fmt::format("{:.1f} %", all > 0 ? 100 * part / all : 0); }
 
 std::string grid_text(const Grid& grid, int ranks, int axes) {

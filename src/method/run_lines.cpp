@@ -8,6 +8,7 @@
 
 #include "layers/geometry.hpp"
 #include "src/data/data.hpp"
+#include "src/planner/cost_model.hpp"
 #include "src/training/sample_grid.hpp"
 
 namespace mrmf {

@@ -14,7 +14,6 @@
 #include "src/method/teams.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
-#include "src/planner/cost_model.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/recorded_data.hpp"
 #include "src/run/run_folder.hpp"

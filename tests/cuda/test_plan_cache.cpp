@@ -11,7 +11,7 @@
 #include <string>
 
 #include "kernels/cuda/conv_plan.hpp"
-#include "kernels/cuda/conv_trial.hpp"
+#include "kernels/cuda/trial_note.hpp"
 
 using namespace mrmf::cuda;
 
