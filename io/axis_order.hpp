@@ -1,4 +1,5 @@
-// Axes by name: where the channels of stored samples are, and how they get to the end.
+// Axes by name: where the channels of stored samples are, how they get to the end, and whether a shape looks as if they
+// came first without having been named.
 #pragma once
 
 #include <string>
@@ -42,8 +43,7 @@ ChannelBox channel_box(const Shape& sample, const AxisOrder& order);
 /// Copies `rows` rows of elements of so many bytes, channels to the end. `from` and `to` do not overlap.
 void move_channels_last(const ChannelBox& box, Index rows, Index element_bytes, const std::byte* from, std::byte* to);
 
-// Files whose channels come first, and are taken for others: channels come last unless the axes are named
-// (io/axis_order.hpp).
+// Files whose channels come first, and are taken for others: channels come last unless the axes are named.
 
 /// As many "channels" as this may be positions.
 inline constexpr Index kManyChannels = 16;

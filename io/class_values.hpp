@@ -59,8 +59,8 @@ class ClassValues {
 
   LabelForm form_;
   std::optional<double> ignore_;
-  std::array<std::unordered_map<double, float>, kKinds.size()> values_;  // of classes that are named by numbers
-  std::unordered_map<std::string, float> words_;                         // words of all others
+  std::array<std::unordered_map<double, float>, kKinds.size()> values_;  // the classes that numbers name, by kind
+  std::unordered_map<std::string, float> words_;                         // the classes that words name
 };
 
 /// Named values are below it: above, a double does not tell neighbours apart.

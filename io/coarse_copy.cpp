@@ -23,7 +23,7 @@
 namespace mrmf {
 namespace {
 
-constexpr Index block_bytes = Index{1} << 26;            // of rows that a rank has in memory at once
+constexpr Index block_bytes = Index{1} << 26;            // bytes of rows that a rank has in memory at once
 constexpr std::size_t most_told = std::size_t{1} << 14;  // bytes that an attribute says of data sets, of 64 KiB
 
 /// A data set that is averaged, which is open only while its rows are read: each of many groups may have one. Channels
@@ -34,7 +34,7 @@ struct Samples {
   ElementType type;
   bool may_miss, packed;  ///< attributes say what is missing; these or others say that it is packed
   Index per_row;          ///< such samples in a row
-  Shape fine, coarse;     ///< of one of them
+  Shape fine, coarse;     ///< shapes of one of them
 };
 
 std::string counted(Index count, const std::string& what) {

@@ -1,4 +1,4 @@
-// Data at a lower resolution: samples in memory, and copies of whole files.
+// Data at a lower resolution: samples in memory, and copies of whole files with their coordinates.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // What is remembered of data files, so that later it can be told whether they still hold the same numbers: size and
-// time of every file, and checksums of some rows of some of them.
+// time of every file, and checksums of some rows of some of them; and how such checksums are made.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class Digest {
 /// How much of a data set is looked at.
 struct Glance {
   Index whole = 0;               ///< a data set of at most so many bytes is read whole
-  Index places = 4;              ///< of a larger one so many places, the first and the last rows among them,
+  Index places = 4;              ///< a larger one in so many places, the first and the last rows among them,
   Index bytes = Index{1} << 16;  ///< each of as many whole rows as fit, or a piece from the middle of a longer one
   /// At most so many rows in one place, and in all that is read whole: each may take long to open.
   Index rows = std::numeric_limits<Index>::max();
@@ -66,7 +66,7 @@ struct ArrayRecord {
   Index file = 0;  ///< by its position
   std::string name;
   std::vector<Index> shape;
-  std::uint64_t sum = 0;  ///< of the type, and of numbers of some rows; of all rows of a small data set
+  std::uint64_t sum = 0;  ///< checksum of the type, and of numbers of some rows; of all rows if it is small
   bool operator==(const ArrayRecord&) const = default;
 };
 

@@ -1,4 +1,5 @@
-// Description of a data set: its files, the names in them, its shape.
+// Description of a data set: its files, the names in them, the shape that their headers give it, and in which file each
+// of its samples is.
 #pragma once
 
 #include <functional>
@@ -6,11 +7,11 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "io/sample_order.hpp"
 
 #include "io/element.hpp"
 #include "io/packing.hpp"
 #include "io/row_choice.hpp"
+#include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

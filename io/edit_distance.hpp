@@ -18,7 +18,7 @@ std::string list_near(const std::string& word, const std::vector<std::string>& c
 /// "; did you mean <quote>X<quote>?", or "" when nothing is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates, char quote = '\'');
 
-/// Of letters from A to Z; others stay.
+/// Makes the letters from A to Z small; others stay.
 std::string in_small_letters(std::string text);
 
 }  // namespace mrmf

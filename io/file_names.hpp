@@ -1,4 +1,5 @@
-// Names of files with *, ? and [...], and with ranges of numbers.
+// Names of files: patterns with *, ? and [...] and ranges of numbers, and advice on names and files that are not what
+// this program reads.
 #pragma once
 
 #include <string>

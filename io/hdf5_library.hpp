@@ -1,5 +1,5 @@
-// Tools around the HDF5 library: its lock, RAII for its identifiers, its error text, and the state of an open file.
-// Private to io/.
+// Tools around the HDF5 library: its lock, RAII for its identifiers, its error text, and open files and the texts in
+// them. Private to io/.
 #pragma once
 
 #include <mutex>
@@ -144,8 +144,7 @@ Space select(hid_t file_space, const Block& block);
 
 }  // namespace h5
 
-// An open HDF5 file that the readers of its data sets share. Private to io/.
-
+/// An open HDF5 file that the readers of its data sets share.
 class DataFile {
  public:
   /// DataError that says what is wrong, as Hdf5File::open's.

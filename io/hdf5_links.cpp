@@ -59,7 +59,7 @@ ObjectIdentity identity_of(hid_t object) {
 
 std::unique_ptr<InputFile> plain_file_of(hid_t object) {
   const File file(H5Iget_file_id(object));
-  void* number = nullptr;  // of the file that the library has open: an int, with the driver of file_access()
+  void* number = nullptr;  // the number of the file that the library has open: an int, with file_access()'s driver
   if (H5Fget_vfd_handle(file.get(), H5P_DEFAULT, &number) < 0 || number == nullptr) return {};
   FileDescriptor same(::fcntl(*static_cast<const int*>(number), F_DUPFD_CLOEXEC, 0));
   return same ? std::make_unique<InputFile>(std::move(same)) : nullptr;
@@ -162,7 +162,7 @@ class LinkWalk {
 
   Target found_;
   std::vector<std::string> rest_;  // the next one last
-  std::size_t own_ = 0;            // of these, parts of the name that was asked for, not of links; they come first
+  std::size_t own_ = 0;            // so many of these, the first, are of the name that was asked for, not of links
   std::string leads_;              // where the last link leads
   int links_ = 0;
 };

@@ -1,4 +1,5 @@
-// Where names in a file lead: through soft links, and through links into other files. Private to io/.
+// Where names and data sets in a file lead: through links, also into other files, and to the sources of virtual and
+// external data sets. Private to io/.
 #pragma once
 
 #include <memory>
@@ -44,7 +45,7 @@ bool is_dataset(const Target& target);
 /// these name, are relative to it, whatever file the object was reached from.
 std::string file_of(hid_t object);
 
-/// Of an open object.
+/// The identity of an open object.
 ObjectIdentity identity_of(hid_t object);
 
 /// The file in which an object lies, to be read without the library, also after the library has closed it: the same
@@ -56,7 +57,7 @@ std::unique_ptr<InputFile> plain_file_of(hid_t object);
 void add_inputs(hid_t file, const std::string& path, const std::string& name, std::vector<std::string>& files);
 
 // Sources of a data set's rows: finds the files that it names as the library would, and tells whether all rows were
-// ever written. For missing rows HDF5 silently returns its fill value. Private to io/.
+// ever written. For missing rows HDF5 silently returns its fill value.
 
 /// The location of one source of a virtual data set.
 struct SourceName {

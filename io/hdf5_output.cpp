@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "rows are written as t
 
 /// A data set's place in the file.
 struct DatasetSpan {
-  Index offset = 0;  // of its first byte
+  Index offset = 0;  // the place of its first byte
   ElementType type = ElementType::float32;
   std::vector<Index> shape;
 };

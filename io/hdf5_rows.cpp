@@ -303,7 +303,7 @@ Block Rows::in_file(Block block) const {
 Space Rows::selected(const Block& block) const {
   const Block own = in_file(block);
   if (!own.count.empty()) return select(space_.get(), own);
-  H5Sselect_all(space_.get());  // of a single value
+  H5Sselect_all(space_.get());  // a single value has no axes to select along
   return Space(H5Screate(H5S_SCALAR));
 }
 
@@ -351,7 +351,7 @@ void Rows::read_stored(const Block& block, void* to) const {
   stored.elements = std::accumulate(stored.count.begin(), stored.count.end(), Index{1}, std::multiplies<>());
   if (std::equal(block.count.begin() + axes, block.count.end(), element_.axes.begin()))
     return read_elements(stored, to);
-  std::vector<Index> wanted{0};  // of the numbers of an element
+  std::vector<Index> wanted{0};  // which numbers of an element are in the block
   for (std::size_t axis = 0; axis < element_.axes.size(); ++axis) {
     std::vector<Index> next;
     for (const Index number : wanted)

@@ -1,4 +1,5 @@
-// Types of elements in HDF5 files, and what they are in memory. Private to io/.
+// How numbers are stored in HDF5 files, and what they are in memory: types of elements, filters that pack chunks, and
+// attributes that say what numbers mean. Private to io/.
 #pragma once
 
 #include <optional>
@@ -35,7 +36,7 @@ Type memory_type(hid_t file_type);
 /// The type as our own files hold it: little-endian. Not of ElementType::other.
 Type stored_type(ElementType type);
 
-// Filters that pack the chunks of data sets. Private to io/.
+// Filters that pack the chunks of data sets.
 
 /// Which filter of a data set the library does not have, and what to do: "is packed by filter 32015 (zstd), ...".
 /// Nothing where it has all of them. With `used`, only if the first of the chunks went through it: what a filter did
@@ -45,7 +46,7 @@ std::optional<std::string> missing_filter(const Dataset& dataset, bool used);
 /// DataError, as missing_filter() has it of a filter that was used. `what` is "<path>: data set '<name>'".
 void require_filters(const Dataset& dataset, const std::string& what);
 
-// The attributes of netCDF and CF that say what an array's numbers mean, and what an array is for. Private to io/.
+// The attributes of netCDF and CF that say what an array's numbers mean, and what an array is for.
 
 /// What the attributes of an open data set say of its numbers, which the file holds as `stored`. `what` is "<path>:
 /// data set '<name>'". Where there is no _FillValue, netCDF's own default counts as missing if it is the data set's

@@ -1,4 +1,4 @@
-// HDF5 files written through OutputFile. Private to io/.
+// HDF5 files written through OutputFile, and copies of objects from one file into another. Private to io/.
 //
 // The library writes late: small data sets when they are closed, its own structures when the file is. When such a write
 // fails, some of its closing functions report nothing, and later ones crash. So the file driver is ours: it never fails
@@ -45,7 +45,7 @@ class DriverFile {
   std::exception_ptr error_;
 };
 
-// Copies of data sets, attributes and names from one HDF5 file into another. Private to io/.
+// Copies of data sets, attributes and names from one HDF5 file into another.
 
 /// What a copy has not got of its source.
 struct LeftOut {

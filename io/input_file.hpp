@@ -1,5 +1,5 @@
 // Regular files, opened for reading with system calls. Every file that a user names is opened here first: a FIFO or a
-// device could keep its reader waiting forever.
+// device could keep its reader waiting forever. And what tells a file from others, and from what it was before.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct FileState {
   bool operator==(const FileState&) const = default;
 };
 
-/// Of an open file, or of one by its name; none where the system does not say.
+/// The state of an open file, or of one by its name; none where the system does not say.
 std::optional<FileState> file_state(int descriptor);
 std::optional<FileState> file_state(const std::string& path);
 

@@ -202,7 +202,7 @@ Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
 void Labels::read(const OpenRows& open, Range rows, Index to) {
   const Index width = label_.per_sample(), positions = width / label_.channels;
   const Index step = std::max<Index>(1, kReadElements / (width * std::max<Index>(1, one_hot_)));
-  std::vector<float> all, one;  // of all names, and of one
+  std::vector<float> all, one;  // numbers of all names, and those of one
   for (Index done = 0; done < rows.count; done += step) {
     const Index count = std::min(step, rows.count - done);
     all.resize(static_cast<std::size_t>(count * width));

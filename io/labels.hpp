@@ -52,7 +52,7 @@ class Labels {
   struct Rows {
     const RowSource& source;
     Index first, count;
-    Shape label;  // of a row
+    Shape label;  // shape of a row's label
     bool moves;   // its channels, to the end
   };
   void read(const OpenRows& open, Range rows, Index to);

@@ -1,4 +1,5 @@
-// Rows that no model can learn from, because they hold NaN or infinity.
+// Numbers that are not finite: rows that no model can learn from, because they hold NaN or infinity, and masks of what
+// is missing.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,8 @@ struct Packing {
   bool marks() const { return !missing.empty() || least || most; }
   /// Nothing is to be done: stored numbers are the real ones.
   bool plain() const { return !scaled() && !marks(); }
-  /// Of the numbers in memory: stored, if plain or float64; of whole ones of 32 bits or more float64; else float32.
+  /// The type of the numbers in memory: the stored one, if plain or float64; float64 for whole ones of 32 bits or more;
+  /// else float32.
   ElementType type() const;
   /// Whole numbers: integers that are not scaled. Some may be missing.
   bool whole() const { return !is_float(stored) && !scaled(); }

@@ -1,4 +1,5 @@
-// What is remembered of the files of a data set once they have been opened. Private to io/.
+// What is kept of the files of a data set once they have been opened: the files used last, open, and where the rows of
+// all lie. Private to io/.
 #pragma once
 
 #include <cstddef>

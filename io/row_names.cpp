@@ -150,7 +150,7 @@ class WordRows : public RowSource {
   bool whole_;
 };
 
-/// Of an attribute, read when it is opened.
+/// The words of an attribute, read when it is opened.
 class AttributeWords final : public WordRows {
  public:
   AttributeWords(h5::StoredWords stored, const std::string& where, bool whole)
@@ -164,7 +164,7 @@ class AttributeWords final : public WordRows {
   std::vector<std::string> words_;
 };
 
-/// Of an array, read when they are asked for.
+/// The words of an array, read when they are asked for.
 class ArrayWords final : public WordRows {
  public:
   ArrayWords(std::shared_ptr<const DataFile> file, h5::Dataset dataset, std::vector<Index> shape,

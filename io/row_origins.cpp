@@ -142,7 +142,7 @@ struct SourceOrigins {
 /// One mapping of a virtual data set.
 struct Mapping {
   const RowSelection& to;        ///< rows of the virtual data set
-  const RowSelection& from;      ///< of the source
+  const RowSelection& from;      ///< rows of the source
   const SourceOrigins& origins;  ///< origins of all the source's rows
   ObjectIdentity source;
 };
@@ -240,7 +240,7 @@ class Follower {
   /// Row by row, in the order of both selections.
   static void map_rows(const Mapping& mapping, std::vector<RowOrigin>& all) {
     auto from = mapping.from.runs.begin();
-    Index used = 0;  // of that run
+    Index used = 0;  // rows of that run that are mapped
     for (const Run& to : mapping.to.runs)
       for (Index done = 0; done < to.count && from != mapping.from.runs.end();) {
         const Index count = std::min(to.count - done, from->count - used);

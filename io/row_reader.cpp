@@ -19,7 +19,7 @@ namespace {
 
 constexpr Index largest_read = Index{1} << 30;      // below what one read call may return
 constexpr Index long_run = Index{1} << 16;          // bytes that are worth a call of their own
-constexpr Index short_read = Index{1} << 20;        // of short runs, what lies between them included
+constexpr Index short_read = Index{1} << 20;        // bytes of short runs, what lies between them included
 constexpr Index unpacked_at_once = Index{1} << 17;  // bytes of packed numbers, with the result less than a core's cache
 
 std::string way_text(const h5::Storage& storage, bool whole) {
@@ -56,7 +56,7 @@ struct RowReader::State {
   std::vector<Index> shape;
   Index row = 0;     // elements of one
   Index stored = 0;  // bytes of an element in the file
-  Index offset = 0;  // of the first in the file
+  Index offset = 0;  // the place of the first element in the file
   std::string what, units;
   bool whole;
   ReadingWay way;
@@ -107,7 +107,7 @@ struct RowReader::State {
     stored = size_of(packing.stored);
     row = std::accumulate(shape.begin() + 1, shape.end(), Index{1}, std::multiplies<>());
   }
-  Index bytes() const { return size_of(packing.type()); }  // of an element in memory
+  Index bytes() const { return size_of(packing.type()); }  // what an element takes in memory
 
   // Packed numbers are read a little at a time, and unpacked while they are in the processor's cache.
   void read_plain(Index first, Index count, std::byte* to) const {

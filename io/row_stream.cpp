@@ -80,7 +80,7 @@ void ReaderPool::work() {
 
 namespace {
 
-constexpr Index block_bytes = Index{1} << 22;         // of neighbours read together: long enough for a disk
+constexpr Index block_bytes = Index{1} << 22;         // bytes of neighbours read together: long enough for a disk
 constexpr Index most_batches = 4, least_batches = 2;  // the one in use, and those being read meanwhile
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The rows of one data set at one resolution: some stay in memory, the others are read ahead of their batch.
+// The rows of one data set at one resolution: some stay in memory, the others are read ahead of their batch, by threads
+// of their own.
 #pragma once
 
 #include <condition_variable>

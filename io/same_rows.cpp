@@ -103,7 +103,7 @@ std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files) {
   const auto order = [](const RowLocation& place) { return std::pair(place.file, place.first); };
   for (auto& [make, stretches] : makes) {
     std::ranges::sort(stretches, {}, &Stretch::start);
-    const Stretch* longest = nullptr;  // of those before, the one that ends last
+    const Stretch* longest = nullptr;  // the one of those before that ends last
     for (const Stretch& next : stretches) {
       if (longest != nullptr && next.start < longest->start + longest->count) {
         const Index count = std::min(next.start + next.count, longest->start + longest->count) - next.start;

@@ -1,4 +1,5 @@
-// Rows that are the same, whatever names lead to them. Plain arithmetic on where rows lie.
+// Rows that are the same, whatever names lead to them: plain arithmetic on where rows lie, and what data sets have in
+// common by it.
 #pragma once
 
 #include <optional>
@@ -48,7 +49,7 @@ std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files);
 std::vector<RowLocation> rows_also_in(const std::vector<FileRows>& here, const std::vector<FileRows>& there,
                                       const std::vector<std::vector<bool>>& taken);
 
-// Whether rows of data sets are the same, under whatever names.
+// The same for whole data sets, whose files are looked at.
 
 /// DataError, with both names and files, when the same rows occur twice in one of the data sets, or in both: a file
 /// named twice, by a link or another path, an array by two names, a virtual data set beside its sources. Rows are the

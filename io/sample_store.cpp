@@ -34,7 +34,7 @@ Index form_parts(const SampleForm& form) {
 }
 
 void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x) {
-  Range made{0, std::ssize(x)};  // of the sample's values
+  Range made{0, std::ssize(x)};  // which of the sample's values are made here
   if (form.layout == SampleLayout::reinterpret) {
     std::vector<float> flat(x.size());
     SampleForm straight = form;

@@ -1,4 +1,4 @@
-// Scalar formulas that all backends share, so that they agree to the last bit where they can.
+// Scalar formulas that all backends share, losses among them, so that they agree to the last bit where they can.
 #pragma once
 
 #include <cmath>
@@ -63,7 +63,7 @@ MRMF_HD inline float activation(ActivationKind kind, float slope, float x) {
 /// dx of the activation from what gradient_reads_input() says: its output y (slope > 0 keeps the sign of the input) or,
 /// of gelu and silu, its input. dy passes where a ReLU's y is NaN, as in PyTorch.
 MRMF_HD inline float activation_gradient(ActivationKind kind, float slope, float y, float dy) {
-  constexpr float peak = 0.39894228F;  // of the normal density: 1 / sqrt(2 pi)
+  constexpr float peak = 0.39894228F;  // the normal density at 0: 1 / sqrt(2 pi)
   switch (kind) {
     case ActivationKind::relu: return y <= 0 ? 0 : dy;
     case ActivationKind::leaky_relu: return y <= 0 ? slope * dy : dy;

@@ -32,15 +32,15 @@ struct UnitFacts {
 struct InputGradient {
   ArenaSpan dx;      ///< written by the unit; empty for the network's input, whose gradient nobody wants
   ArenaSpan before;  ///< the sum of what later units gave; empty if this is the first
-  ArenaSpan sum;     ///< of both; may be the memory of one of them
+  ArenaSpan sum;     ///< the sum of both; may be the memory of one of them
 };
 
 /// The memory of one unit.
 struct UnitMemory {
   bool in_place = false;  ///< the output is written over an input
   ArenaSpan output;
-  ArenaSpan dy;                   ///< of the output, complete when the unit's backward begins
-  std::vector<InputGradient> dx;  ///< of each input
+  ArenaSpan dy;                   ///< the gradient of the output, complete when the unit's backward begins
+  std::vector<InputGradient> dx;  ///< one for each input
 };
 
 struct ArenaLayout {

@@ -146,7 +146,7 @@ class RowParallelDense final : public Layer {
   bool first_rank_;
   bool some_ = false;  // x has other features, too
   Index from_ = 0, cache_ = 0;
-  ArenaSpan sum_, summands_, no_bias_, features_;  // of the cache; the last is empty where x is this rank's features
+  ArenaSpan sum_, summands_, no_bias_, features_;  // in the cache; the last is empty where x is this rank's features
   std::unique_ptr<WeightedOp> op_;
 };
 

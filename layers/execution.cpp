@@ -127,7 +127,7 @@ class Units {
     return execution_.made.back().get();
   }
 
-  /// Of a batch norm's convolution, the last of its parameters.
+  /// The bias of a batch norm's convolution: the last of its parameters.
   ArenaSpan bias_in_front(std::size_t i) const {
     const std::size_t number = locals_[i].kind == LayerKind::batch_norm ? locals_[i].reads[0] : 0;
     if (number == 0 || !network_.entry(number - 1).spec.bias_in_norm) return {};
@@ -213,7 +213,7 @@ class Units {
   /// than are ever fused, so that networks of many layers are made in no time.
   Run run_from(std::size_t i) const {
     constexpr std::size_t kMostFused = 3;
-    const auto only_reader = [&](std::size_t next) {  // of the layer before it
+    const auto only_reader = [&](std::size_t next) {  // nothing else reads the layer before it
       return readers_[next] == 1 && locals_[next].reads == std::vector{next} &&
              (!partition_ || partition_->at_hand(next, 0));
     };

@@ -180,7 +180,7 @@ class HaloExchangeLayer final : public Layer {
   std::optional<Index> margin_;
   std::vector<Parcel> sent_, received_;
   Index floats_ = 0;
-  std::vector<Message> out_, in_;  // of the call under way
+  std::vector<Message> out_, in_;  // the messages of the call under way
 };
 
 }  // namespace

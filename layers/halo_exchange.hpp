@@ -1,5 +1,5 @@
 // The halo exchange: positions that a layer needs and other ranks have come in messages before its forward, and their
-// gradients go back after its backward.
+// gradients go back after its backward. And a convolution in slabs, which computes while messages come.
 #pragma once
 
 #include <memory>

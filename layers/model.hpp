@@ -1,4 +1,4 @@
-// A network with its memory: the arenas, and forward and backward over the list of layers.
+// A network with its memory: the arenas, forward and backward over the list of layers, and evaluation with dropout.
 //
 // Arenas hold parameters, gradients, state (batch-norm statistics), what layers keep for backward, and activations with
 // their gradients (arena_layout.hpp). The first three are in the order of layers, so an all-reduce, an optimizer step,
@@ -30,8 +30,8 @@ using UpdateAt = std::function<void(const ArenaSpan& summed, const ArenaSpan& pl
 /// Sums of gradients over ranks during backward: one starts whenever this many floats or more are ready.
 struct GradientSums {
   AllReduce* ranks = nullptr;
-  AllReduce* same_block =
-      nullptr;  ///< of row-parallel weights (layers/parameter_layout.hpp); null: no other rank has these
+  /// Sums the gradients of row-parallel weights (layers/parameter_layout.hpp); null: no other rank has these.
+  AllReduce* same_block = nullptr;
   Index bucket = std::numeric_limits<Index>::max();
   const UpdateAt* update = nullptr;  ///< with each sum, if all of them can (AllReduce::updates); null: none
 };
@@ -116,7 +116,7 @@ class Model {
   Span params_at_;  // in params_, or another model's
   Arena params_, grads_, state_, cache_, activations_;
   Step copies_;                 // the step as units see it whose input every rank of a grid has
-  std::vector<ConstTensor> x_;  // of the unit that runs: its inputs, and their gradients
+  std::vector<ConstTensor> x_;  // the inputs of the unit that runs, and below their gradients
   std::vector<Tensor> dx_;
 };
 

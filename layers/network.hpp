@@ -1,5 +1,6 @@
 // A network's structure: the list of layers for one resolution, their places in the arenas, and which are bottom
-// and which top. Holds no tensor memory, so even a huge network is cheap to look at.
+// and which top; and its wiring, which says what each layer reads. Holds no tensor memory, so even a huge network is
+// cheap to look at.
 #pragma once
 
 #include <cstddef>

@@ -55,9 +55,9 @@ struct Placement {
 
 /// A layer on the blocks of a grid.
 struct LayerPlacement {
-  std::vector<Cut> needs;  ///< of its inputs
+  std::vector<Cut> needs;  ///< what it needs of each input
   Placement output;
-  std::array<std::vector<Interval>, 3> pads{};  ///< of windows: zeros before (first) and after (count), by block
+  std::array<std::vector<Interval>, 3> pads{};  ///< pads of windows by block: zeros before (first) and after (count)
 };
 
 class Partition {

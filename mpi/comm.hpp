@@ -1,4 +1,5 @@
-// Message passing: RAII over MPI, with spans in place of lengths at call sites. mpi.h stays behind comm.cpp and io/.
+// Message passing: RAII over MPI, with spans in place of lengths at call sites, and work whose errors all ranks throw.
+// mpi.h stays behind mpi/ and io/.
 #pragma once
 
 #include <algorithm>

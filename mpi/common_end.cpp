@@ -28,7 +28,7 @@ CommonEnd::Common unpacked(std::int64_t number) {
 struct CommonEnd::State {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
-  std::int64_t least = 0;  // of all ranks; here, because MPI may still write to it after it was given up
+  std::int64_t least = 0;  // the least of all ranks; here, because MPI may write to it after it was given up
 
   State() {
     mpi::check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");

@@ -1,4 +1,5 @@
-// What a launcher says that it has started, for programs that MPI has not told of each other.
+// What a launcher says that it has started, for programs that MPI has not told of each other; and launchers that the
+// program's MPI does not understand.
 #pragma once
 
 #include <functional>
@@ -13,7 +14,7 @@ struct LaunchedTasks {
   int count = 1;         ///< at least
   int rank = 0;
   int lowest = 0;       ///< rank of those that know of it
-  std::string apart{};  ///< of srun: settings of variables with which each task works by itself
+  std::string apart{};  ///< with srun: settings of variables by which each task works by itself
   bool first() const { return rank == lowest; }
 
   /// What is wrong and what to do, where MPI sees one rank: one line. `mpi` is the program's own MPI, as a user knows
@@ -28,16 +29,14 @@ using Variable = std::function<const char*(const char* name)>;
 /// rank.
 bool mpi_is_told(const Variable& variable);
 
-/// Whether srun has told this process of the others by PMI-1 or PMI-2 and nothing else, which not every MPI understands
-/// (mpi/launched_tasks.hpp).
+/// Whether srun has told this process of the others by PMI-1 or PMI-2 and nothing else, which not every MPI
+/// understands.
 bool only_told_by_sruns_pmi(const Variable& variable);
 
 /// The tasks of which this process, which MPI takes for a single rank, is one; none if it was started by itself. The
 /// innermost launcher counts. What a batch job was given (SLURM_NTASKS) is none: its script may start a single process.
 /// Nor is a shell on a terminal that srun has started.
 std::optional<LaunchedTasks> launched_tasks(const Variable& variable);
-
-// Launchers that the program's MPI does not understand.
 
 /// srun tells its tasks of each other by PMI-1 or PMI-2 where it is asked to (--mpi=pmi2, or MpiDefault of the site).
 /// Open MPI that was built without them, as most packages are, then ends a program with a page of text while it starts.

@@ -115,7 +115,7 @@ class MpiMessages final : public Messages {
   Comm* group_;
   MPI_Comm comm_;
   std::map<List, Requests> made_;
-  List list_;                      // of the call under way
+  List list_;                      // the messages of the call under way
   Requests* under_way_ = nullptr;  // the one of made_ that is under way
   Clock::time_point since_;        // since the last start
   SumTime time_;

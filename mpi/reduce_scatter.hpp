@@ -1,6 +1,6 @@
 // A long sum over few ranks as a reduce-scatter and an all-gather: each rank adds one piece and gives it to the others.
 // MPI's own non-blocking sums of so few ranks send everything to one of them and back, and take fresh memory every
-// time. Private to mpi/.
+// time. The pieces go in messages, or are read in each other's memory. Private to mpi/.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +68,7 @@ class ReduceScatterSum {
   std::vector<Request> under_way_;
 };
 
-// A sum by reduce-scatter whose ranks send each other the pieces. Private to mpi/.
+// A sum by reduce-scatter whose ranks send each other the pieces.
 
 /// Memory that sums take and give back. It is kept, because clearing fresh pages takes longer than a sum.
 class SumMemory {
@@ -96,7 +96,7 @@ class MessageSum final : public ReduceScatterSum {
 };
 
 // A sum by reduce-scatter, with an update, whose ranks read the pieces in each other's memory. Messages only say where,
-// and when. Private to mpi/.
+// and when.
 
 /// No rank writes to what others may read: to its values before all have sent their second message, which says that
 /// they have read them; to its results before their next sum's first message.
@@ -122,8 +122,7 @@ class SharedSum final : public ReduceScatterSum {
   enum class Round { values, results } round_ = Round::values;
 };
 
-// Sums over few ranks of a CPU, which the ranks add by reduce-scatter (mpi/reduce_scatter.hpp), and the memory that
-// these need.
+// Which sums over few ranks of a CPU are added so, and the memory that these need.
 
 constexpr int few_ranks = 8;
 constexpr std::size_t long_sum = std::size_t{1} << 14;  ///< values from which on few ranks add them by reduce-scatter

@@ -1,4 +1,5 @@
-// Convolutions of our own, and a convolution fused with the batch norm of the network's input.
+// Convolutions of our own, also fused with what is before or behind them, transposed ones, and the taps that they are
+// made of.
 #pragma once
 
 #include <memory>

@@ -99,7 +99,7 @@ class FewPositions final : public WeightedOp {
 }  // namespace
 
 std::unique_ptr<WeightedOp> make_few_positions(const ConvGeometry& geometry, Index max_rows) {
-  constexpr Index few = 16;  // of all rows: with more, oneDNN uses packed weights often enough
+  constexpr Index few = 16;  // positions of all rows: with more, oneDNN uses packed weights often enough
   if (product(geometry.out()) * max_rows > few) return nullptr;
   return std::make_unique<FewPositions>(geometry);
 }

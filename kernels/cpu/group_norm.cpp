@@ -39,7 +39,7 @@ class GroupNorm final : public NormOp {
   /// One thread's memory.
   struct Scratch {
     std::vector<double> sums;                        // two per channel, of one piece
-    std::vector<double> gradients;                   // of beta and gamma, over the thread's pieces
+    std::vector<double> gradients;                   // gradients of beta and gamma, over the thread's pieces
     std::vector<float> mean, factor, offset, slope;  // a sample's terms per channel
     explicit Scratch(std::size_t channels)
         : sums(2 * channels),

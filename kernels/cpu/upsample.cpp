@@ -15,7 +15,7 @@ struct Source {
   Index position;
   float weight;
 };
-using Sources = std::vector<std::vector<Source>>;  // of each position of the tensor that is written
+using Sources = std::vector<std::vector<Source>>;  // for each position of the tensor that is written
 
 Sources forward_sources(const UpsampleGeometry& g, std::size_t axis) {
   Sources sources;

@@ -12,7 +12,7 @@ constexpr long outputs = 4, transforms = 6;
 struct Tiles {
   long count, rows;  // rows: of an input plane, padding included
   long transform;    // floats of one transform of a plane
-  long depth;        // of one transform's product
+  long depth;        // depth of one transform's product
   explicit Tiles(const Geometry& g)
       : count((g.width + outputs - 1) / outputs),
         rows(g.rows + g.kernel[1] - 1),

@@ -188,7 +188,7 @@ class ConvTranspose final : public WeightedOp {
   }
 
  private:
-  Index channels() const { return geometry_.in_channels; }  // of y
+  Index channels() const { return geometry_.in_channels; }  // channels of y
   Index positions(Index rows) const { return rows * product(geometry_.in); }
 
   Device& device_;

@@ -64,7 +64,7 @@ class ConvPlan {
   std::size_t workspace() const { return plan_.workspace(); }      ///< bytes of device memory that run() needs
   const std::string& description() const { return description_; }  ///< "engine 11, tensor cores": for tables and logs
   std::string engine() const;                                      ///< "engine 11", whatever its knobs
-  bool adds_bias() const { return bias_; }  ///< of a forward pass with a bias: false where the caller must add it
+  bool adds_bias() const { return bias_; }  ///< whether a forward pass adds its bias: false where the caller must
   std::string json() const;                 ///< for conv_plan_from_json
 
   /// Queues the convolution on the handle's stream. Neither allocates device memory nor waits.

@@ -1,4 +1,4 @@
-// A convolution plan tried in memory of its own: is it right, and how fast is it?
+// A convolution plan tried in memory of its own: is it right, and how fast is it? And how work on the device is timed.
 #pragma once
 
 #include <cstddef>

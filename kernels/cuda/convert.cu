@@ -105,7 +105,7 @@ template <class T>
 struct Reshape {
   Form from;
   Divider by_positions;
-  std::uint32_t channels;  // of y
+  std::uint32_t channels;  // channels of y
   std::size_t vectors;
   const T* x;
   T* y;
@@ -128,7 +128,7 @@ struct Reshape {
 /// Reads and writes one word.
 template <class Words>
 struct Gather {
-  Divider words;  // of a row
+  Divider words;  // divides by the words of a row
   std::size_t row_words;
   const std::int64_t* ids;
   std::int64_t first;

@@ -116,7 +116,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> Matmul::proposals(int most) const {
   MRMF_CUBLAS(cublasLtMatmulPreferenceCreate(&created));
   const Preference preference(created);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, device_.settings().workspace);
-  constexpr std::uint32_t alignment = 16;  // of layers' places in the arenas, and of stored activations
+  constexpr std::uint32_t alignment = 16;  // bytes: layers' places in the arenas and stored activations have it
   for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(preference, operand, alignment);

@@ -6,7 +6,7 @@
 namespace mrmf::cuda {
 namespace {
 
-Index vectors(ConstSpan x) { return static_cast<Index>(x.size() / 4); }  // of 16 bytes
+Index vectors(ConstSpan x) { return static_cast<Index>(x.size() / 4); }  // whole vectors of 16 bytes
 
 }  // namespace
 

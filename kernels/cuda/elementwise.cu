@@ -31,7 +31,7 @@ template <class T, ActivationKind Kind>
 struct Activate {
   static constexpr bool keeps_zero = Kind != ActivationKind::softplus && Kind != ActivationKind::sigmoid;
   float slope;
-  Divider by_vectors;  // of a position
+  Divider by_vectors;  // divides by the vectors of a position
   std::uint32_t channels;
   const T* x;
   T* y;
@@ -70,7 +70,7 @@ struct ActivateBackward {
 /// Reads x, writes y; one block of random numbers for each eight features that a vector meets.
 template <class T>
 struct Dropout {
-  Divider by_positions, by_row, by_plane;  // of what is here: all, those of the last axis and of the axis before
+  Divider by_positions, by_row, by_plane;  // divide by positions here: all, the last axis's, the one before's
   DropoutSettings settings;
   Extent sizes;
   std::uint32_t channels;
@@ -125,7 +125,7 @@ template <class T>
 struct CopyChannels {
   std::uint32_t from, to, end, channels;  // channels: of y
   std::uint32_t first;                    // vector of y
-  std::size_t x_vectors, y_vectors;       // of a position
+  std::size_t x_vectors, y_vectors;       // vectors of a position
   const T* x;
   T* y;
 
@@ -170,7 +170,7 @@ struct BoxPosition {
 /// Reads a box of x, writes or adds to one of y.
 template <class T>
 struct CopyBox {
-  Divider by_count[3];  // of the box
+  Divider by_count[3];  // divide by the positions of the box along each axis
   BoxPosition from, to;
   std::size_t vectors;
   bool add;

@@ -14,7 +14,7 @@ struct Layout {
   Samples samples;
   Divider by_width;  // channels of a group
   std::uint32_t channels, groups, width, stored;
-  double values;  // of a group, in whole samples
+  double values;  // values of a group, in whole samples
 
   Layout(const Storage& storage, const GroupNormSettings& s)
       : samples(s.positions, storage.vectors(s.channels)),

@@ -34,7 +34,7 @@ struct ErrorSum {
   ErrorLoss errors;
   Divider by_vectors;
   std::uint32_t channels;
-  float outputs;  // of a sample
+  float outputs;  // outputs of a sample
   const StepBlock* step;
   const T* y;
   const float* target;
@@ -43,7 +43,7 @@ struct ErrorSum {
 
   MRMF_HD auto at(std::uint32_t) const {
     return [f = *this](std::uint32_t i, float(&sums)[1][1]) {
-      std::uint32_t position = i;  // of all samples
+      std::uint32_t position = i;  // counted over all samples
       const std::uint32_t first = f.by_vectors.take(position) * static_cast<std::uint32_t>(width<T>);
       float value[width<T>];
       load(f.y, i, value);

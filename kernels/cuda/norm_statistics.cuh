@@ -56,7 +56,7 @@ struct AllRows {
 /// ...or those of a box of positions.
 struct RowsOfBox {
   std::size_t count;
-  Divider by_row, by_plane, by_box;  // of the box: positions of its last axis, of the axis before, of the first
+  Divider by_row, by_plane, by_box;  // divide by the box's last axis, the axis before, the first
   Extent first, in;
 
   RowsOfBox(const Box& box, const Extent& sizes, Index n)

@@ -67,7 +67,7 @@ template <class T>
 struct Backward {
   Windows<> windows;
   std::size_t vectors;
-  float share;                 // of an average
+  float share;                 // a position's share of an average
   const std::uint8_t* winner;  // null: average
   const T* dy;
   T* dx;

@@ -1,6 +1,7 @@
-// Deterministic sums over rows, per channel: the same order of additions in every run, on every device and in the
-// emulator. A thread adds up to eight rows in float32 and then in double; the threads of a block are added by a tree;
-// the blocks by a second launch of one block per channel (by the first where one block did all).
+// Deterministic sums over rows, per channel, or over the positions of each sample: the same order of additions in every
+// run, on every device and in the emulator. A thread adds up to eight rows in float32 and then in double; the threads
+// of a block are added by a tree; the blocks by a second launch of one block per channel (by the first where one block
+// did all).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@
 namespace mrmf::cuda {
 
 inline constexpr std::uint32_t float_rows = 8;        // rows added in float32
-inline constexpr std::uint32_t finish_threads = 128;  // of the second launch
+inline constexpr std::uint32_t finish_threads = 128;  // threads of a block in the second launch
 inline constexpr Index reduce_blocks = 8 * multiprocessors;
 
 /// Sums over `rows` rows of `vectors` vectors, of which the first `channels` elements count.
@@ -212,8 +213,8 @@ Index most_partials(Index n, int sums, const Of& of) {
 }
 
 struct Samples {
-  Divider by_vectors;              // of a position
-  std::size_t positions, vectors;  // of a sample, of a position
+  Divider by_vectors;              // divides by the vectors of a position
+  std::size_t positions, vectors;  // positions of a sample, vectors of a position
 
   Samples(Index sample_positions, Index of_position)
       : by_vectors(of_position),

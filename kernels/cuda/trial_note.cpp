@@ -67,7 +67,7 @@ void TrialNote::trying(const EngineOfKind& tried) {
                             {"at", seconds_now()}};
   std::error_code error;
   if (file_.has_parent_path()) fs::create_directories(file_.parent_path(), error);
-  fs::remove(file_, error);  // of a process that had this number before
+  fs::remove(file_, error);  // the note of a process that had this number before
   fs::create_symlink(note.dump(), file_, error);
   noted_ = !error;
   if (error) file_.clear();  // nor would the next one be made

@@ -134,7 +134,7 @@ class PatchConvTranspose final : public WeightedOp {
   }
 
  private:
-  static constexpr Index piece_floats = 32768;  // of patches: they stay in the L2 cache
+  static constexpr Index piece_floats = 32768;  // a piece of the patches stays in the L2 cache
 
   struct Thread {
     Patches patches;

@@ -147,7 +147,7 @@ class GroupNorm final : public NormOp {
     for_each_group(x.shape.n, [&](Index row, Index group) {
       const double mean = memory.mean[row * s_.groups + group];
       const double inverse = memory.inverse_deviation[row * s_.groups + group];
-      double sum = 0, products = 0;  // of the gradient of the normalised values, and of it times these
+      double sum = 0, products = 0;  // sums of the normalised values' gradient, and of it times these
       for_each_value(row, group, [&](Index c, Index i) {
         const double normalised = (x.data[i] - mean) * inverse;
         beta_sums[c] += dy.data[i];

@@ -167,7 +167,7 @@ class TimedUnits {
   std::vector<std::int64_t> ids_;
   Step step_;
   std::vector<Arena> arenas_;
-  std::vector<Tensor> y_, dy_;  // of the network's input, and of every unit's output
+  std::vector<Tensor> y_, dy_;  // the network's input and every unit's output, with their gradients
 };
 
 std::string name_of(const Network& network, const Unit& unit) {

@@ -1,4 +1,4 @@
-// Training steps with a clock around every unit.
+// Training steps with a clock around every unit, and tables made of several rounds of them.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The subcommands of mrmf and their common parts.
+// The subcommands of mrmf and their common parts, options above all. Private to src/cli.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ struct Subcommands {
   }
 };
 
-// Each is in its own src/cli/<name>.cpp, with its options and its work.
+// Each is in its own src/cli/<name>.cpp, with its options and its work; import in export.cpp, completion in manual.cpp.
 void add_simulate(Subcommands& commands);
 void add_coarsen(Subcommands& commands);
 void add_init(Subcommands& commands);
@@ -132,7 +132,7 @@ inline void add_overwrite(CLI::App& app, Replace& replace,
       "--overwrite", [&replace] { replace = Replace::file; }, what);
 }
 
-// Command-line options that say which models are run on which data. Private to src/cli.
+// Command-line options that say which models are run on which data.
 
 /// Adds --epoch and --checkpoint.
 void add_wanted(CLI::App& app, WantedModel& wanted);

@@ -1,7 +1,6 @@
 // `mrmf init`: from a file of samples and labels to a configuration that trains at once.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include "src/data/normalise.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
+#include "src/data/normalise.hpp"
 #include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"
 #include "src/plan/labels.hpp"
@@ -342,7 +342,7 @@ void write_config(const InitOptions& options, Comm& world) {
   collective_try(world, [&] {
     if (is_pattern(files.front())) throw DataError(no_match_text(files.front()));
     if (world.root()) {
-      for (const std::string& file : files) Hdf5File::open(file, Comm::self());  // of two mistakes, the input's is told
+      for (const std::string& file : files) Hdf5File::open(file, Comm::self());  // the input's mistake is told first
       require_output(options.output, options.replace, all_inputs(options.output, files));
     }
     draft.guess = guess_datasets(files, options.names);

@@ -15,7 +15,7 @@
 #include "src/cli/commands.hpp"
 #include "src/config/key_table.hpp"
 
-// What the manual and the shells' completion tell of a command's options. Private to src/cli.
+// What the manual and the shells' completion tell of a command's options.
 
 namespace mrmf {
 
@@ -214,7 +214,7 @@ std::string bash_completion(const CLI::App& app) {
     cases += command_case(*each);
   }
   for (const KeyDescription& key : key_list()) {
-    if (!key.list.empty()) continue;  // of a list, which --set takes as a whole
+    if (!key.list.empty()) continue;  // a key of a list, which --set takes as a whole
     keys.push_back(key.path + "=");
     if (!key.words.empty()) values += fmt::format("    {}) words={} ;;\n", key.path, list(key.words));
   }

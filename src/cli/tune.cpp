@@ -22,7 +22,6 @@
 #include "src/run/run_cost.hpp"
 
 // What `mrmf tune` prints: the price before anything is trained, the trials and how well the rungs agree after it.
-// Private to src/cli.
 
 namespace mrmf {
 

@@ -22,7 +22,7 @@ struct ChartLine {
 };
 
 struct LineChart {
-  std::string title, x, y;  ///< of the chart and its axes
+  std::string title, x, y;  ///< titles of the chart and of its axes
   std::vector<ChartLine> lines;
 };
 

@@ -17,7 +17,7 @@ namespace mrmf {
 namespace {
 
 using Cells = std::vector<std::string>;
-constexpr std::size_t kRunsRow = 5;  // of a comparison's heading: number of runs and seeds
+constexpr std::size_t kRunsRow = 5;  // the row of a comparison's heading with the number of runs and seeds
 
 std::string item(const std::string& words) { return "<li>" + html(typeset(words)) + "</li>\n"; }
 
@@ -241,7 +241,7 @@ std::string figures_section(const std::vector<RunSet>& sets) {
       rows.push_back(std::move(cells));
     }
   std::string out = html_table(header, rows);
-  const Run* plain = nullptr;  // of numbers, with no metric: classes always have one
+  const Run* plain = nullptr;  // a run without a metric, so one of numbers: classes always have one
   for (const RunSet& run_set : sets)
     for (const Run& run : run_set.runs)
       if (!plain && !run.result.metric) plain = &run;

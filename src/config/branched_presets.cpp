@@ -31,7 +31,7 @@ class LayerList {
     return spec;
   }
   void norm(const std::string& name, Index channels) {
-    constexpr Index groups = 8;  // of the benchmark's U-Net
+    constexpr Index groups = 8;  // as in the benchmark's U-Net
     LayerSpec& spec = add(norm_ == NormKind::group ? group_norm : batch_norm, name);
     if (norm_ == NormKind::group) spec.groups = std::gcd(groups, channels);
   }

@@ -1,5 +1,5 @@
 // Key tables: a key is declared once (path, field, rule, meaning). Reading it from a tree of TOML values, writing,
-// checking and describing it follow from that.
+// checking and describing it follow from that, and so does the list of all keys that people and programs get.
 #pragma once
 
 #include <algorithm>

@@ -29,7 +29,7 @@ struct Augmenter::Change {
     copy.assign(values.begin(), values.end());
     const Extent& size = shape.spatial;
     const Extent stride{size[1] * size[2] * shape.channels, size[2] * shape.channels, shape.channels};
-    std::array<std::vector<Index>, 3> offset;  // of each position along each axis of the result
+    std::array<std::vector<Index>, 3> offset;  // by axis: the offset of what each position of the result takes
     for (std::size_t axis = 0; axis < 3; ++axis)
       for (Index p = 0; p < size[axis]; ++p) {
         Index q = (p + shift[axis] + size[axis]) % size[axis];

@@ -219,7 +219,7 @@ Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf
 
 double ChannelFacts::least_of_all() const {
   double found = std::numeric_limits<double>::quiet_NaN();
-  for (const double of_channel : least) found = std::fmin(found, of_channel);  // of NaN and a number, the number
+  for (const double of_channel : least) found = std::fmin(found, of_channel);  // fmin() passes over NaN
   return found;
 }
 

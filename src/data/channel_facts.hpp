@@ -31,7 +31,7 @@ Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf
 /// One entry per channel. NaN is missing and counts nowhere; where all numbers are, so are these, and their deviation
 /// is 0.
 struct ChannelFacts {
-  std::vector<double> least, most;  ///< of the numbers as they are
+  std::vector<double> least, most;  ///< the least and the largest of the numbers as they are
   std::vector<double> mean,
       deviation;  ///< mean and deviation of the numbers, or of log(1 + x); NaN where a number has no logarithm
   std::vector<double> count{};  ///< count of numbers that are there

@@ -54,7 +54,7 @@ struct Split {
   std::unique_ptr<SampleStore> store;
   OrderSettings order;                 ///< batch is set per phase
   std::map<Extent, Index> batch_rows;  ///< the largest batches of the plan, by resolution
-  Augmentation augment;                ///< of training samples
+  Augmentation augment;                ///< changes of training samples
   Index labelled = 0;                  ///< samples of all ranks that have a label that counts; the others have no loss
 };
 

@@ -217,7 +217,7 @@ Number exact_number(ElementType type, const void* raw, Index place) {
 struct Sums {
   Number origin = 0;
   double count = 0, x = 0, xx = 0, errors = 0;
-  bool whole = true;  // of an integer type
+  bool whole = true;  // whether the numbers are of an integer type
   void add(Number value) {
     if (std::isnan(value)) return;  // missing
     if (count == 0) origin = value;

@@ -1,5 +1,5 @@
 // The units in which a network sees samples and labels: measured once over the training samples, kept in the run's
-// configuration.
+// configuration. And checks of the numbers that do not bear it: without a logarithm, or with digits that float32 loses.
 #pragma once
 
 #include <optional>

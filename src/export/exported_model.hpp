@@ -1,5 +1,5 @@
 // A trained network with its numbers, and what others have to know to use it: what is written to files of other
-// programs' formats.
+// programs' formats. And its form as a safetensors file.
 #pragma once
 
 #include <map>

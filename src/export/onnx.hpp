@@ -1,4 +1,4 @@
-// A trained network as an ONNX file.
+// A trained network as an ONNX file: its bytes, and the nodes that a layer becomes.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 #include "src/export/exported_model.hpp"
 #include "src/export/onnx_graph.hpp"
 
-// Each kind of layer as nodes of an ONNX graph. Private to src/export.
+// Each kind of layer as nodes of an ONNX graph.
 
 namespace mrmf {
 

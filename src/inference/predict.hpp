@@ -1,4 +1,4 @@
-// The outputs of trained models for every sample, in a file.
+// The outputs of trained models for every sample, in a file, with data sets of the input files beside them.
 #pragma once
 
 #include <memory>

@@ -46,7 +46,7 @@ class Scores {
   MetricSums sums_;
   std::vector<double> confusion_;           // classes: [label][prediction]
   double loss_ = 0, labelled_samples_ = 0;  // loss and labelled samples of samples
-  double in_first_ = 0, labelled_ = 0;      // of labels
+  double in_first_ = 0, labelled_ = 0;      // labels with their output among the largest ones, and all labels
 };
 
 /// Softmax over the channels of every position (classes), or sigmoids (yes or no).

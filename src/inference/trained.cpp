@@ -137,7 +137,7 @@ void tell_training_rows(const ModelOptions& options, const std::vector<ModelChoi
 // their size.
 void compare_samples(const ModelChoice& choice, const Trained& t, std::ostream& told, Comm& world) {
   const std::string trained = read_model_facts(choice.file, world).sample;
-  if (trained.empty()) return;  // of an earlier version
+  if (trained.empty()) return;  // a file of an earlier version
   const std::string at =
       t.resolution == Extent{1, 1, 1} ? "" : " at resolution " + resolution_text(t.resolution, t.shape.sample.axes);
   const auto axes_and_channels = [](const std::string& shape) {
@@ -212,7 +212,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   t.shape = inspect_dataset(t.spec, world);
   std::ostream nobody(nullptr);
   std::ostream& told = options.notes != nullptr ? *options.notes : nobody;
-  compare_samples(choice, t, told, world);  // of several models the samples are alike
+  compare_samples(choice, t, told, world);  // with several models, their samples are alike
   require_channels(t.config.data, t.shape.sample);
   require_same_data(t.spec, &t.shape, world);
   if (labels == LabelUse::needed) resolve_labels(t.config, t.shape, {t.resolution});

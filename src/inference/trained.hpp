@@ -58,7 +58,7 @@ struct Trained {
   DatasetSpec spec;
   Extent resolution{1, 1, 1};
   DatasetShape shape;
-  std::unique_ptr<SampleStore> store;  ///< of samples in the units that all models share
+  std::unique_ptr<SampleStore> store;  ///< the samples, in the units that all models share
   std::vector<TrainedModel> models;    ///< at least one
 
   Task task() const { return config.training.loss.task(); }

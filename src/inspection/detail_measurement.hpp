@@ -1,5 +1,5 @@
 // A measurement of training samples before a schedule is chosen: whether labels depend on the finest detail, which
-// samples averaged by 2 no longer have.
+// samples averaged by 2 no longer have. Its parts are energies of Haar wavelets and a linear fit.
 #pragma once
 
 #include <span>
@@ -56,9 +56,8 @@ struct Table {
 /// a function of the number of rows. requires: ten rows or more, as many in both, and a `y` that changes.
 double unexplained_share(const Table& x, const Table& y);
 
-/// Labels are fitted linearly by the logarithms of energies of detail (src/inspection/detail_measurement.hpp), once
-/// without the finest level and once with it. A rule of thumb: labels may depend on the finest detail in ways that
-/// energies do not show.
+/// Labels are fitted linearly by the logarithms of energies of detail (HaarEnergies), once without the finest level and
+/// once with it. A rule of thumb: labels may depend on the finest detail in ways that energies do not show.
 struct DetailMeasurement {
   std::string why_not{};      ///< why nothing could be told; empty: the rest is known
   Index samples = 0;          ///< training samples that were looked at

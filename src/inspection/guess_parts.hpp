@@ -1,4 +1,5 @@
-// What labels are, guessed from their values, type and shape: numbers, yes or no, or classes.
+// The parts of guess_datasets(): what labels are, which rows validate, where the samples of a file lie, and what names
+// say of arrays. Private to src/inspection.
 #pragma once
 
 #include <bitset>
@@ -16,6 +17,8 @@
 
 namespace mrmf {
 
+// What labels are, guessed from their values, type and shape: numbers, yes or no, or classes.
+
 /// Whether an array may be labels of samples of these axes (data.axes): numbers per sample, or per position of the
 /// samples.
 bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes);
@@ -29,7 +32,7 @@ bool labels_fit(const FileArray& labels, const FileArray& samples, const std::st
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
                   DatasetGuess& guesses);
 
-// What the labels of a data set hold, gathered one by one. Private to src/data.
+// What the labels of a data set hold, gathered one by one.
 
 constexpr std::size_t kFewNumbers = 16;  ///< as few different numbers as this are hardly measured ones
 
@@ -40,7 +43,7 @@ struct LabelValues {
   double least = 0, most = 0;
   Index count = 0;
   std::bitset<kMostCounted> classes;  ///< which of the whole numbers from 0 on there are
-  std::set<float> others;             ///< of all other numbers a few
+  std::set<float> others;             ///< a few of all other numbers
   bool one_hot = true;                ///< every label has a single 1, and zeros, but for rounding
   bool marked = true;                 ///< every label has a single number that is larger than all others, which are one
   std::optional<std::pair<float, float>> marks{};  ///< these: the others, and the larger one
@@ -51,7 +54,7 @@ struct LabelValues {
   void add_label(ConstSpan label);
   std::size_t distinct() const { return classes.count() + others.size(); }
   std::vector<float> listed() const;  ///< the different numbers, where they are few
-  /// Of words that are classes by themselves, and may not be meant so, what is odd; "" where nothing is.
+  /// What is odd about words that are classes by themselves, and may not be meant so; "" where nothing is.
   std::string odd_words() const;
 };
 

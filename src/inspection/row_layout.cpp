@@ -205,7 +205,8 @@ bool is_split(const std::string& group) { return is_for_training(group) || is_he
 
 /// The most numerous ones of a file.
 Siblings find_siblings(const std::vector<std::string>& datasets) {
-  std::map<std::string, std::map<std::string, std::vector<std::string>>> children;  // of each group: names in each
+  // By group: the groups in it, and the names in each of these.
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> children;
   for (const std::string& path : datasets)
     for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
       const std::size_t above = path.rfind('/', slash - 1);

@@ -331,7 +331,7 @@ std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vec
     }
   });
   for (int rank = 0; rank < comm.size(); ++rank) {
-    std::string lines;  // of each: which name, how often, and the text
+    std::string lines;  // for each text: which name, how often, and the text
     for (std::size_t i = 0; i < own.size() && rank == comm.rank(); ++i)
       for (const auto& [text, count] : own[i]) lines += fmt::format("{} {} {}\n", i, count, text);
     comm.broadcast(lines, rank);

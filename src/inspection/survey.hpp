@@ -1,4 +1,4 @@
-// What a configuration's data are: found by reading them once.
+// What a configuration's data are, found by reading them once, and what is done to the numbers of their files.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct NumbersFound {
   std::vector<std::string> packing{};     ///< what is applied to the numbers in the files (packing_texts())
   std::vector<Index> row_bytes{};         ///< in each file, unpacked
   std::optional<std::size_t> unpacked{};  ///< the first file with numbers that HDF5 must read; none: no file has such
-  std::optional<ChannelFacts> facts;      ///< of numbers; missing where labels are classes, or nothing was read
+  std::optional<ChannelFacts> facts;      ///< missing where labels are classes, or nothing was read
   bool limited = false;                   ///< attributes say that numbers beyond a limit are missing
 };
 
@@ -54,7 +54,8 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm);
 /// In how many files one name's numbers are read so, by Packing::text(); of files where nothing is done, nothing.
 using PackingCount = std::map<std::string, Index>;
 
-/// Of each of these names, over all files. Opens them, by all ranks together. Collective; DataError as RowSources'.
+/// The counts of each of these names, over all files. Opens the files, by all ranks together. Collective; DataError as
+/// RowSources'.
 std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vector<std::string>& names, Comm& comm);
 
 /// For people: "packed int16: value * 0.01; -1 is missing" where that holds for all `files`, else "3 of 5 files: packed

@@ -20,7 +20,7 @@ namespace {
 // The rules below come from trials with the problems that docs/results/map.md calls fitted: the cheaper a coarse epoch,
 // the more of them pay, and the fewer are needed at full resolution.
 constexpr double kDearestCoarseEpoch = 0.6;  // share of one at twice the resolution; above it little is left to save
-constexpr Index kStatisticsSamples = 512;    // of precise batch norm, of all ranks together, at least
+constexpr Index kStatisticsSamples = 512;    // samples for precise batch norm, on all ranks together, at least
 constexpr double kCheapWithoutStem = 0.2;    // share of a coarse epoch, up to which full resolution itself ends better
 
 // In epochs of the baseline, by the cost of a coarse epoch: 1.2 and 0.14 at an eighth, 0.8 and 0.4 at a half.

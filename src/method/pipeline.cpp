@@ -140,7 +140,7 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& c
   ModelState coarse = make_model_state(plan, config, ctx, first.resolution, first.seed);
   start_model(ctx, config, coarse);
 
-  std::optional<TrainState> begun;  // of the plan's last phase
+  std::optional<TrainState> begun;  // where the plan's last phase stands, if a probe has begun it
   for (const Stage& stage : std::span(plan.stages).subspan(begin)) {
     if (stage.at_once) {
       const TeamSizes teams = choose_teams(config, plan, stage, ctx);

@@ -1,4 +1,5 @@
-// The whole method (paper section 3, Figure 2): follows the plan from the coarsest model to the finetuned one.
+// The whole method (paper section 3, Figure 2): follows the plan from the coarsest model to the finetuned one, and
+// probes coarse models on their way.
 #pragma once
 
 #include <optional>

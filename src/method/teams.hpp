@@ -41,7 +41,7 @@ TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stag
 /// and one that was stopped while measuring need not measure again what it knows.
 struct MeasuredTeams {
   std::map<int, TeamSizes> sizes;                  ///< by stage
-  std::map<std::pair<int, Role>, double> seconds;  ///< of an epoch on all ranks, by stage and role
+  std::map<std::pair<int, Role>, double> seconds;  ///< seconds of an epoch on all ranks, by stage and role
 };
 
 /// Reads the measurements in the run's folder; nothing if there are none. Seconds of another configuration or number of

@@ -67,7 +67,7 @@ std::optional<ModelNote> save_models(Backend& backend, Outcome& outcome, const C
     save(best_model_path(run), phase.best_epoch);
     outcome.model_state.swap_best(backend);
   } else if (world.root()) {
-    remove_best_model(run);  // of fewer epochs, which the run has continued from
+    remove_best_model(run);  // the one of fewer epochs, which the run has continued from
   }
   save(last_model_path(run), phase.epochs);
   if (phase.best_epoch == 0 || !note(phase.best_epoch).best) return {};

@@ -1,4 +1,4 @@
-// When a phase ends: a value type that the training loop feeds. No I/O, no MPI.
+// When a phase ends, and which of its epochs is the best: value types that the training loop feeds. No I/O, no MPI.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,7 @@
 
 namespace mrmf {
 
-// When a coarse phase stops paying (method.switch = "slope"): a function of losses and arithmetic alone. No I/O, no
-// MPI.
+// When a coarse phase stops paying (method.switch = "slope"): a function of losses and arithmetic alone.
 
 /// What a coarse model was worth at full resolution: a copy of it was transferred and trained for a short while, as a
 /// probe. Losses are of full-resolution validation data, and the same on every rank.
@@ -78,7 +77,7 @@ class StopRule {
   Memory memory_;
 };
 
-// What training.monitor looks at, and the best epoch by it: value types that the training loop feeds. No I/O, no MPI.
+// What training.monitor looks at, and the best epoch by it.
 
 /// The monitored number of an epoch as one that falls while a model gets better: the validation loss, or the negative
 /// of the metric. NaN where there is none.

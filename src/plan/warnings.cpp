@@ -105,7 +105,7 @@ class FileSet {
   }
   bool contains(const std::string& path) const {
     if (names_.contains(path)) return true;
-    const auto identity = file_identity(path);  // of a file that is absent, there is only the name
+    const auto identity = file_identity(path);  // none for a file that is absent: it has only its name
     return identity && files_.contains(*identity);
   }
 
@@ -211,7 +211,7 @@ std::vector<std::string> row_warnings(Index training, Index validation) {
 }
 
 void require_channels(const DataConfig& data, const Shape& sample) {
-  const Index channels = sample.channels - (data.train.mask ? 1 : 0);  // of the files
+  const Index channels = sample.channels - (data.train.mask ? 1 : 0);  // channels in the files
   if (!data.channels || *data.channels == channels) return;
   const bool first = sample.axes > 0 && sample.spatial[static_cast<std::size_t>(3 - sample.axes)] == *data.channels;
   const bool missing = *data.channels == 1 && sample.axes < 3 && data.train.axes.empty();

@@ -1,5 +1,5 @@
 // What the parts of a training step cost, by whatever means: measured tables (cost_tables.hpp) or a stated roofline of
-// a GPU (roofline.hpp). Seconds on one rank.
+// a GPU (roofline.hpp). Seconds on one rank. And the work of a step that costs them, as operations.
 #pragma once
 
 #include <string>

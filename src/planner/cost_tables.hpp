@@ -1,4 +1,5 @@
-// Times that `mrmf bench tables` measured on a machine, in a file, and what follows from them for other sizes.
+// Times that `mrmf bench tables` measured on a machine, in a file, and what follows from them for other sizes;
+// and the fits that it follows by.
 #pragma once
 
 #include <memory>
@@ -61,7 +62,7 @@ struct TeamTables {
   Line loss;                    ///< by numbers of output
   Line load;                    ///< by bytes
   std::optional<Line> message;  ///< by bytes; none: a rank alone has nobody to write to
-  std::optional<Line> sum;      ///< of gradients, by bytes
+  std::optional<Line> sum;      ///< a sum of gradients, by bytes
   /// A sum of gradients with the updates in between, without these; none: as `sum`.
   std::optional<Line> update_sum;
   double small_sum = 0;

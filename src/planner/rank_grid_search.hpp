@@ -1,6 +1,6 @@
 // The choice of a grid for every phase of a plan: all grids whose groups fill the ranks are predicted, and the fastest
 // that fits is taken. A grid cuts all of a network: where its layers are gathered follows from it
-// (layers/partition.hpp).
+// (layers/partition.hpp). And what was found as keys of a configuration.
 #pragma once
 
 #include <optional>

@@ -146,7 +146,7 @@ class TableCosts final : public CostModel {
     Curve curve;
     for (const UpdateTime& point : team_.updates)
       if (point.optimizer == to_string(kind)) curve.emplace_back(point.parameters, point.seconds);
-    if (curve.empty())  // of another optimizer
+    if (curve.empty())  // only another optimizer was measured
       for (const UpdateTime& point : team_.updates) curve.emplace_back(point.parameters, point.seconds);
     join(curve);
     return curve.empty() ? 0 : along(curve, static_cast<double>(parameters));

@@ -37,7 +37,7 @@ struct SavedArrays {
   Span params, state;
   std::vector<Span> moments;  ///< moments of the optimizer, laid out as params
   MomentAges ages;            ///< ages of the moments
-  HostModel* best = nullptr;  ///< of the best epoch, the same on every rank; null or empty: none
+  HostModel* best = nullptr;  ///< the best epoch's model, the same on every rank; null or empty: none
 };
 
 struct CheckpointTexts {

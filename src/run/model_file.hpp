@@ -1,13 +1,14 @@
 // Files of trained models. HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>: one array per part
 // of a layer, channels-last and float32. The configuration that made the model is the attribute "config", or a data set
 // of that name if it is longer than an attribute may be; "sample" is the shape of the network's input, and "epoch" says
-// of which epoch it is. A checksum follows. Portable between backends and resolutions of the same network.
+// of which epoch it is. A checksum follows. Portable between backends and resolutions of the same network. And
+// whole weights, where ranks of a grid have parts of them.
 #pragma once
 
 #include <string>
 #include <vector>
-#include "io/checksummed_file.hpp"
 
+#include "io/checksummed_file.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/input_file.hpp"
 #include "io/output_file.hpp"
@@ -56,8 +57,8 @@ void save_model(Backend& backend, const std::string& path, const Model& model, c
 /// What a model file says beside its numbers.
 struct ModelFacts {
   std::string config;       ///< TOML
-  std::string sample;       ///< of the network's input, such as "1600x3"; "" in files of earlier versions
-  bool checkpoint = false;  ///< of a run under way
+  std::string sample;       ///< shape of the network's input, such as "1600x3"; "" in files of earlier versions
+  bool checkpoint = false;  ///< whether it is the checkpoint of a run under way
 };
 
 /// Collective; the same on every rank. DataError when the file is damaged, or is not a model.

@@ -86,7 +86,7 @@ struct ModelNote {
   int epoch = 0, epochs = 0;  ///< 1-based, of so many epochs of its phase
   double validation_loss = 0;
   std::optional<MetricValue> metric{};
-  bool best = false;  ///< of all these epochs, by training.monitor
+  bool best = false;  ///< the best of all these epochs, by training.monitor
   bool operator==(const ModelNote&) const = default;
 };
 std::string to_text(const ModelNote& note);  ///< "epoch 7 of 10, validation 0.01234"
@@ -128,7 +128,7 @@ struct RunResult {
   std::optional<double> target;
   std::optional<MetricValue> metric;  ///< final
   std::optional<MetricTarget> metric_target;
-  bool target_reached = false;    ///< of the loss, or of the metric
+  bool target_reached = false;    ///< the target of the loss, or that of the metric
   std::optional<ModelNote> best;  ///< the best model of the last phase
   /// What an epoch costs at the last resolution of the network as it is configured, where another one ends the run
   /// (method.top = "stem").

@@ -1,4 +1,5 @@
-// What a run costs, before it runs: its arithmetic as its records will count it (EpochRecord::gflop).
+// What a run costs, before it runs: its arithmetic as its records will count it (EpochRecord::gflop). And how long it
+// may still take, while it runs.
 #pragma once
 
 #include <optional>

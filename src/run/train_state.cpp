@@ -65,14 +65,14 @@ StopRule::Memory stop_memory(const Json& j) {
   StopRule::Memory memory{whole_number<int>(j.at("epochs")), whole_number<int>(j.at("slow_epochs")), {}};
   memory.probes = probes_of(j);
   if (!j.at("previous").is_null()) memory.previous = j.at("previous").get<double>();
-  if (!j.contains("best")) return memory;  // of an earlier version
+  if (!j.contains("best")) return memory;  // a state of an earlier version
   memory.unimproved = whole_number<int>(j.at("unimproved"));
   if (!j.at("best").is_null()) memory.best = j.at("best").get<double>();
   return memory;
 }
 
 BestEpoch best_of(const Json& j) {
-  if (!j.contains("best")) return {};  // of an earlier version
+  if (!j.contains("best")) return {};  // a state of an earlier version
   return {whole_number<int>(j.at("best").at("epoch")), j.at("best").at("value")};
 }
 

@@ -40,7 +40,7 @@ int ranks_on_these_cores(Comm& world) { return ranks_of_same(place(), world).siz
 int default_threads(Comm& world) {
   const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
   const char* wanted = std::getenv("OMP_NUM_THREADS");
-  if (wanted != nullptr && std::atoi(wanted) > 0) return std::atoi(wanted);  // of a list "4,2", the outermost level
+  if (wanted != nullptr && std::atoi(wanted) > 0) return std::atoi(wanted);  // "4,2" begins with the outermost level
   return std::max(1, omp_get_num_procs() / sharing);
 }
 

@@ -44,7 +44,7 @@ class BatchSampler {
   EpochOrder in_micro_batches(const EpochOrder& order) const;
 
   struct Shards {
-    int own = 1, all = 1;  ///< of this rank, of the team
+    int own = 1, all = 1;  ///< shards of this rank, shards of the team
     Index most_rows = 1;   ///< most rows of one of them in a batch
   };
   Shards shards(const Phase& phase) const;

@@ -48,7 +48,7 @@ double label_variance(const SampleStore& store, const Extent& resolution, std::s
     squares[channel] += (label - means[channel]) * (label - means[channel]);
   });
   team.sum(squares);
-  constexpr double same = 3e-15;  // of the squared mean: labels that float32 does not tell apart
+  constexpr double same = 3e-15;  // share of the squared mean: labels that float32 does not tell apart
   double variance = 0;
   for (std::size_t c = 0; c < channels; ++c)
     if (const double own = squares[c] / std::max(counts[c], 1.0); own > same * means[c] * means[c]) variance += own;
@@ -90,7 +90,8 @@ void warn_of_no_metric(const PhaseRun& run, const EpochRecord& record) {
                                : "no class occurs"));
 }
 
-// Of random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of training.
+// Looks at random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of
+// training.
 void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
   const RunContext& ctx = run.session.ctx;
   const TrainingConfig& config = run.session.config;

@@ -1,5 +1,5 @@
 // The record of an epoch, and what follows from it: the best model, the learning rate, whether the phase ends, and
-// warnings.
+// warnings, such as of losses far above the spread of the labels.
 #pragma once
 
 #include <span>
@@ -33,8 +33,8 @@ bool is_mse_alone(const LossSettings& loss);
 std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& place,
                            double variance);
 
-/// Of the epoch that `state` has just trained. The seconds are end_epoch()'s. `recalibrated`: rows of the team that
-/// batch norms' recalibration took. DivergedError (stage, epoch) when the validation loss is not finite.
+/// The record of the epoch that `state` has just trained. The seconds are end_epoch()'s. `recalibrated`: rows of the
+/// team that batch norms' recalibration took. DivergedError (stage, epoch) when the validation loss is not finite.
 EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Index recalibrated,
                               const Validation& validation);
 

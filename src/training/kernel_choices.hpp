@@ -1,5 +1,5 @@
 // The CPU's kernels for a run's convolutions, chosen before training begins: timed on one rank for all, or known from
-// an earlier run on this machine (src/training/kernel_choices.hpp).
+// an earlier run on this machine, which left them in the user's file.
 #pragma once
 
 #include <map>

@@ -44,7 +44,7 @@ RunMemory memory_of(const Network& network, const Execution& execution, const Tr
 
 /// A model's operations, without its arenas.
 struct MemoryCount::Built {
-  std::unique_ptr<Backend> layout;  // of the whole network, which on a grid computes nothing (as Model has it)
+  std::unique_ptr<Backend> layout;  // makes the whole network on a grid, and computes nothing (as Model has it)
   Network network;
   Execution execution;
   Index workspace = 0;  // bytes that making it took

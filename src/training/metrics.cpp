@@ -16,7 +16,7 @@ constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 
 double ErrorSum::r2() const {
-  constexpr double same = 3e-15;  // of the squares: labels that float32 does not tell apart
+  constexpr double same = 3e-15;  // share of the squares: labels that float32 does not tell apart
   const double all = label_squares + label_squares_rest, spread = all - labels * labels / count;
   return spread > same * all ? 1.0 - squares / spread : kUndefined;
 }

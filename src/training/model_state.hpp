@@ -1,11 +1,12 @@
-// A model in training: its parameters, its optimizer, and the resolution it works at.
+// A model in training: its parameters, its optimizer, and the resolution it works at. And an optimizer's step in
+// pieces, one for each rank.
 #pragma once
 
 #include <map>
 #include <utility>
-#include "mpi/comm.hpp"
 
 #include "layers/model.hpp"
+#include "mpi/comm.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/checkpoint.hpp"
 #include "src/training/optimizer.hpp"
@@ -19,7 +20,7 @@ struct ModelState {
   Model model;
   Optimizer optimizer;
   Comm* sample_group = nullptr;  ///< the ranks that share each sample with this one; null: no others
-  HostModel best;                ///< of the best epoch of the phase under way or done, where the phase keeps it
+  HostModel best;                ///< the model of the best epoch of the phase under way or done, where it is kept
 
   ModelState(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
              const Extent& at, Comm* its_sample_group = nullptr)

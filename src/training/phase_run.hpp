@@ -1,5 +1,5 @@
 // What lives for one phase of training: made at its begin, with all decisions and allocations, so that no step has to;
-// gone at its end.
+// gone at its end: its batches and sums, the loss and metric that it trains for. And the run's clock.
 #pragma once
 
 #include <memory>

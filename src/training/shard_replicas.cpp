@@ -113,7 +113,7 @@ namespace {
 
 /// A replica's rows of a batch.
 struct Share {
-  const Step& step;  // of the whole batch
+  const Step& step;  // the step of the whole batch
   const Feed::Batch& batch;
   Index first = 0, rows = 0;
 };

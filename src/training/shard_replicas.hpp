@@ -1,5 +1,6 @@
 // Replicas that give the same bits on any number of ranks and threads, on the CPU. One thread computes a shard's share
-// of every mini-batch separately, on whichever rank has the shard. The shares' results are added in fixed point.
+// of every mini-batch separately, on whichever rank has the shard. The shares' results are added in fixed point. The
+// threads are a pool of workers.
 #pragma once
 
 #include <condition_variable>

@@ -140,7 +140,7 @@ void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phas
   session_.clock.leave_out(searching.seconds());
 }
 
-// Of a phase whose data may not be loaded yet: with grids they are cut anew where the phase begins.
+// The phase's data may not be loaded yet: with grids they are cut anew where it begins.
 std::set<Index> Trainer::rows_at_once(const DataConfig& data, const Phase& phase) const {
   const RunContext& ctx = session_.ctx;
   const BatchSampler& sampler = session_.sampler;

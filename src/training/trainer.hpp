@@ -1,4 +1,4 @@
-// The training loop: one for every model, method, resolution and team.
+// The training loop: one for every model, method, resolution and team; and the short one of a probe.
 #pragma once
 
 #include <functional>

@@ -28,7 +28,7 @@ void accumulate(PhaseRun& run, const Step& step, int micro_batch) {
   model.sum(gradient_sums(run, step));
 }
 
-// Of weights that are cut, each rank of a group counts its own.
+// Where weights are cut, each rank of a group counts its own.
 void clip_gradients(PhaseRun& run) {
   Model& model = run.model();
   const auto most = static_cast<float>(run.session.config.clip_norm);

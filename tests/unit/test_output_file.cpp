@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include "io/checksummed_file.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 
+#include "io/checksummed_file.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
 #include "io/input_file.hpp"

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kLabelStream = 0x6C6162656C;  // apart from the stream of the sample's field
 
-constexpr double kTemperature = 2.7255 / 2.7;  // of the microwave background, in units of 2.7 K
+constexpr double kTemperature = 2.7255 / 2.7;  // that of the microwave background, in units of 2.7 K
 
 double square(double x) { return x * x; }
 

@@ -58,7 +58,7 @@ int makers(const CosmologySimulation& settings);
 double bytes_per_thread(const CosmologySimulation& settings);
 
 /// Collective; ConfigError when settings.ranks_per_cube does not divide the ranks. Makes the folder if necessary and
-/// writes the files of src/simulators/cosmology/simulate.hpp into it, each whole or not at all:
+/// writes the files of cube_files() into it, each whole or not at all:
 ///   3Dmap      (n, size, size, size, 4) uint16   particles per voxel at the redshifts
 ///   unitPar    (n, 4) float32                    labels: Omega_m, sigma_8, n_s, H_0 scaled to [-1, 1)
 ///   physPar    (n, 4) float32                    the same, unscaled

@@ -1,4 +1,4 @@
-// Makes one sample, from a seed to counts of particles in voxels.
+// Makes one sample, from a seed to counts of particles in voxels, with the evolution of the particles in between.
 #pragma once
 
 #include <array>

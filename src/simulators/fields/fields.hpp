@@ -1,5 +1,8 @@
-// What a sample is: a square image with a few channels, and the parameters behind it. One class a kind; all else is the
-// same for every kind.
+// `mrmf simulate fields`: makes a data set of 2-D fields on a plane, from which three parameters are to be inferred.
+//
+// Two kinds, to try methods that begin with averaged data on what they were not made for. Coarse pixels keep what tells
+// the parameters of one, and lose that of the other. A sample depends on kind, size, seed and its number alone, so the
+// file's bytes do not depend on ranks or threads.
 #pragma once
 
 #include <array>
@@ -15,12 +18,6 @@
 #include "io/output_file.hpp"
 #include "src/simulators/modes.hpp"
 #include "src/simulators/split_file.hpp"
-
-// `mrmf simulate fields`: makes a data set of 2-D fields on a plane, from which three parameters are to be inferred.
-//
-// Two kinds, to try methods that begin with averaged data on what they were not made for. Coarse pixels keep what tells
-// the parameters of one, and lose that of the other. A sample depends on kind, size, seed and its number alone, so the
-// file's bytes do not depend on ranks or threads.
 
 namespace mrmf {
 
@@ -49,9 +46,9 @@ struct FieldsReport {
 void check(const FieldsSimulation& settings);
 
 /// Collective. Writes `settings.file`, whole or not at all; errors as OutputFile's:
-///   train_fields, val_fields, test_fields  (n, size, size, channels)  heat: u at times 0, 0.5 and 1; texture: 1
-///   channel train_parameters, val_..., test_...    (n, 3)                     labels in [-1, 1] meta.JSON (1,) kind,
-///   labels, numbers behind samples, seed, ...
+///   train_fields, val_..., test_...      (n, size, size, channels)  heat: u at times 0, 0.5 and 1; texture: 1 channel
+///   train_parameters, val_..., test_...  (n, 3)                     labels in [-1, 1]
+///   meta.JSON                            (1,)                       kind, labels, numbers behind samples, seed, ...
 /// Sample i is row i of all splits, which follow one another.
 FieldsReport simulate_fields(const FieldsSimulation& settings, Comm& comm, const ProgressFunction& progress = {});
 
@@ -102,6 +99,9 @@ class PowerLaw {
   int n_;
   std::vector<double> amplitude_;  // per mode
 };
+
+// What a sample is: a square image with a few channels, and the parameters behind it. One class a kind; all else is the
+// same for every kind.
 
 inline constexpr std::size_t kLabels = 3;
 using Labels = std::array<float, kLabels>;  ///< in [-1, 1]

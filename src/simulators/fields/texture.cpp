@@ -30,7 +30,7 @@ void add_stripes(int n, const Stripes& stripes, RealGrid& field) {
 }
 
 double stripes_kept(const Stripes& stripes) {
-  const double half = std::numbers::pi / stripes.wavelength;  // of the phase between two pixels
+  const double half = std::numbers::pi / stripes.wavelength;  // half of the phase between two pixels
   return std::abs(std::cos(half * std::cos(stripes.orientation)) * std::cos(half * std::sin(stripes.orientation)));
 }
 

@@ -1,4 +1,4 @@
-// A cell: a reduced morphology cut into compartments, and its electrical type.
+// A cell: a reduced morphology cut into compartments, its electrical type, and the conductances and labels of both.
 //
 // The morphology replaces the reconstructed ones. It has a soma, an axon (initial segment, then a tapering cable) and
 // three tapering dendrites, each the equivalent cylinder of about two real ones. Lengths and diameters are drawn per

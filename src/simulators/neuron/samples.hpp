@@ -1,5 +1,5 @@
 // The samples of a data set: each row's sample and its drawn conductances, both pure functions of the settings; their
-// simulation; and their normalisation.
+// simulation by one stimulus; and their normalisation.
 #pragma once
 
 #include <array>

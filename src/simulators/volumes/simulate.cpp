@@ -128,9 +128,9 @@ using namespace volumes;
 constexpr const char *kVolumes = "volumes", *kMasks = "masks";
 constexpr int kLeastSize = 8, kMostSize = 256, kMostClasses = 1000, kMostFractals = 64;
 constexpr Index kBlockValues = Index{1} << 24;  // made, then written: 64 MiB, or more where that is too few for threads
-constexpr double kLeastExtent = 0.35, kMostExtent = 0.6;  // of a fractal, relative to the volume
+constexpr double kLeastExtent = 0.35, kMostExtent = 0.6;  // sizes of a fractal, relative to the volume
 constexpr double kLeastBrightness = 0.8, kMostBrightness = 1.2;
-constexpr double kPointsPerCell = 2;  // of the box that a fractal lies in
+constexpr double kPointsPerCell = 2;  // for each cell of the box that a fractal lies in
 
 /// Draws volumes and masks. Immutable, so threads share it.
 class Painter {

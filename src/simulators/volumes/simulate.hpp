@@ -1,9 +1,8 @@
 // `mrmf simulate volumes`: makes pairs of a noisy volume and the mask of what is in it, for segmentation.
 //
-// In every volume float a few fractals, each of some class. The volume shows them at random brightness
-// under noise; the mask holds the class at each position, 0 where there is none. What a class looks like is its shape
-// alone. A sample depends on the settings, the seed and its number alone, so the file's bytes do not depend on ranks or
-// threads.
+// In every volume float a few fractals, each of some class. The volume shows them at random brightness under noise; the
+// mask holds the class at each position, 0 where there is none. What a class looks like is its shape alone. A sample
+// depends on the settings, the seed and its number alone, so the file's bytes do not depend on ranks or threads.
 #pragma once
 
 #include <array>
@@ -36,7 +35,7 @@ struct AffineMap {
 };
 
 inline constexpr int kParameters = 12, kFactors = 12;
-inline constexpr int kInstances = kParameters * kFactors + 1;  ///< of a class: the first is the class itself
+inline constexpr int kInstances = kParameters * kFactors + 1;  ///< instances of a class: the first is the class itself
 
 /// An iterated function system. Its points are those that random maps lead to, one after the other.
 class Fractal {
