@@ -112,7 +112,7 @@ struct Step {
   float share = 1;                    ///< share of each row's loss that this rank counts, with its gradient (grids)
   SgdStep sgd{};                      ///< the update that ends the step: one of this, lion and adam
   LionStep lion{};
-  std::array<AdamStep, 2> adam{};     ///< for two groups of parameters, whose moments may differ in age
+  std::array<AdamStep, 2> adam{};  ///< for two groups of parameters, whose moments may differ in age
 };
 
 }  // namespace mrmf

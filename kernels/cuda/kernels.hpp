@@ -50,9 +50,8 @@ struct StepBlock {
   std::array<AdamStep, 2> adam{};
 
   static StepBlock of(const Step& step) {
-    return {step.seed,        step.number, step.index, step.loss_weight * step.share,
-            step.loss_weight, step.share,  step.sgd,   step.lion,
-            step.adam};
+    return {step.seed, step.number, step.index, step.loss_weight * step.share, step.loss_weight, step.share,
+            step.sgd,  step.lion,   step.adam};
   }
 };
 
