@@ -70,13 +70,13 @@ class Sources(InFolder):
 
 
 class Notebook(InFolder):
-    """docs/notebook: the script runs as it stands, and the notebook is made of it."""
+    """docs/tutorial: the script runs as it stands, and the notebook is made of it."""
 
     def test_it_is_made_of_the_script(self):
-        subprocess.run([sys.executable, ROOT / "docs/notebook/make.py", "--check"], check=True)
+        subprocess.run([sys.executable, ROOT / "jobs/packaging/python/make_notebook.py", "--check"], check=True)
 
     def test_it_runs(self):
-        done = subprocess.run([sys.executable, ROOT / "docs/notebook/tutorial.py"], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, ROOT / "docs/tutorial.py"], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": str(ROOT / "jobs/packaging/python")})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("no xarray here", done.stdout)

@@ -12,6 +12,7 @@ from .config import Config
 from .errors import ConfigError, PathLike, Stopped, called
 from .progress import Progress
 from .run import Run
+from .temporary import work_folder
 from .writing import begins_with, write
 
 Source = Union[Config, PathLike]
@@ -26,10 +27,9 @@ def init(files: Union[PathLike, Sequence[PathLike]], *, output: Optional[PathLik
          samples: Optional[str] = None, labels: Optional[str] = None, axes: Optional[str] = None,
          overwrite: bool = False) -> Config:
     """A configuration that trains on these files at once, as ``mrmf init`` writes it (to ``output``, where given)."""
-    import tempfile
     names = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    with tempfile.TemporaryDirectory(prefix="mrmf-") as work:
-        path = Path(output) if output is not None else Path(work) / "run.toml"
+    with work_folder() as work:
+        path = Path(output) if output is not None else work / "run.toml"
         words: List[Any] = ["init", *names, "-o", path]
         for option, value in (("--folder", folder), ("--samples", samples), ("--labels", labels), ("--axes", axes)):
             words += [option, value] if value is not None else []
@@ -43,11 +43,12 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
           overwrite: bool = False, progress: Optional[bool] = None) -> Run:
     """Trains, and gives the run.
 
-    ``source`` is a configuration (a Config, or the path of a TOML file), or samples beside ``labels``. Arrays are
+    ``source`` is a configuration (a Config, or the path of a TOML file), samples beside ``labels``, or a Run. Arrays are
     written to ``FOLDER.h5`` (see ``mrmf.write``), and ``mrmf init`` chooses what is not set. ``set`` overrides keys:
     ``set={"training.batch": 64}``. ``ranks`` starts so many processes under mpirun.
 
-    A run that was stopped continues when the same call is made again. An interrupt saves and raises Stopped, whose ``run``
+    A run that was stopped continues when the same call is made again. A Run continues in its own folder: with ``epochs``,
+    one that is done trains its last phase until that has so many (``mrmf train --continue``). An interrupt saves and raises Stopped, whose ``run``
     is what there is. Progress is shown on terminals and in notebooks; ``progress=False`` shows none.
     """
     values = dict(set or {})
@@ -55,12 +56,14 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
         if value is not None:
             values[key] = str(value) if key == "run.folder" else value
     Config(values)  # a key that there is not is refused before anything is written
+    if isinstance(source, Run):
+        return _continue(source, labels, values, ranks, overwrite, progress)
     if isinstance(source, Config):
         return _train(source.copy(), values, ranks, overwrite, progress)
     if isinstance(source, (str, os.PathLike)) and labels is None:
         return _train(Config.read(source), values, ranks, overwrite, progress)
     if labels is None:
-        raise ConfigError("train wants a configuration, or samples and labels")
+        raise ConfigError("train wants a configuration, samples and labels, or a run")
     where = Path(values.setdefault("run.folder", "runs/first"))
     with _data_of(where, source, labels, axes, overwrite) as data:
         return _train(init(data, folder=where, axes=axes), values, ranks, overwrite, progress)
@@ -71,16 +74,26 @@ def _train(config: Config, values: Dict[str, Any], ranks: int, overwrite: bool, 
         config[key] = value
     where = Path(config["run.folder"])
     where.parent.mkdir(parents=True, exist_ok=True)
-    shown = Progress(where, progress)
     with _written(config) as path:
-        try:
-            program.run(["train", path, *(["--overwrite"] if overwrite else [])], ranks, shown)
-        except Stopped as stopped:
-            stopped.run = Run(where) if _is_run(where) else None
-            raise
-        finally:
-            shown()
-            shown.close()
+        return _run_training([path, *(["--overwrite"] if overwrite else [])], where, ranks, progress)
+
+
+def _continue(run: Run, labels: Any, values: Dict[str, Any], ranks: int, overwrite: bool, progress: Optional[bool]) -> Run:
+    if labels is not None or overwrite:
+        raise ConfigError("a run continues with its own data in its own folder; leave labels and overwrite out")
+    return _run_training(["--continue", run.folder, *program.settings(values)], run.folder, ranks, progress)
+
+
+def _run_training(words: Sequence[Any], where: Path, ranks: int, progress: Optional[bool]) -> Run:
+    shown = Progress(where, progress)
+    try:
+        program.run(["train", *words], ranks, shown)
+    except Stopped as stopped:
+        stopped.run = Run(where) if _is_run(where) else None
+        raise
+    finally:
+        shown()
+        shown.close()
     return Run(where)
 
 
@@ -115,9 +128,8 @@ def _written(config: Source) -> Iterator[Path]:
     if not isinstance(config, Config):
         yield Path(config)
         return
-    import tempfile
-    with tempfile.TemporaryDirectory(prefix="mrmf-") as folder:
-        path = Path(folder) / "run.toml"
+    with work_folder() as folder:
+        path = folder / "run.toml"
         config.write(path)
         with called(path, "the configuration"):
             yield path

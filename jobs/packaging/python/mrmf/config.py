@@ -7,11 +7,11 @@ import json
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import program, toml
 from .errors import ConfigError, UnknownKeyError
-from .whole_file import whole_file
+from .temporary import whole_file
 
 
 @lru_cache(maxsize=1)
@@ -27,6 +27,13 @@ def keys() -> Dict[str, Dict[str, Any]]:
     return {entry["key"]: entry for entry in entries}
 
 
+@lru_cache(maxsize=None)
+def _below(name: str) -> Tuple[str, ...]:
+    """What may follow a table's name, of keys and of tables; of the whole configuration, ""."""
+    start = name + "." if name else ""
+    return tuple(sorted({key[len(start):].split(".")[0] for key in keys() if key.startswith(start)}))
+
+
 class Section:
     """A part of a configuration, such as ``config.training``. Keys are attributes: ``config.training.batch = 64``."""
 
@@ -37,15 +44,11 @@ class Section:
     def _full(self, key: str) -> str:
         return f"{self._name}.{key}" if self._name else key
 
-    def _below(self, name: str) -> List[str]:
-        start = name + "." if name else ""
-        return sorted({key[len(start):].split(".")[0] for key in keys() if key.startswith(start)})
-
     def __getattr__(self, key: str) -> Any:
         if key.startswith("_"):
             raise AttributeError(key)
         value = self._values.get(key)
-        is_table = self._full(key) not in keys() and bool(self._below(self._full(key)))
+        is_table = self._full(key) not in keys() and bool(_below(self._full(key)))
         if is_table and (value is None or isinstance(value, dict)):
             return Section(self._values.setdefault(key, {}), self._full(key))
         if value is None:
@@ -55,7 +58,7 @@ class Section:
         return value
 
     def __setattr__(self, key: str, value: Any) -> None:
-        if self._full(key) not in keys() and not self._below(self._full(key)):
+        if self._full(key) not in keys() and not _below(self._full(key)):
             raise UnknownKeyError(self._unknown(key))
         self._values[key] = value
 
@@ -63,14 +66,14 @@ class Section:
         self._values.pop(key, None)
 
     def __dir__(self) -> List[str]:
-        return self._below(self._name)
+        return list(_below(self._name))
 
     def __repr__(self) -> str:
         return f"<{self._name or 'configuration'}: {toml.value_text(_set_only(self._values))}>"
 
     def _unknown(self, key: str) -> str:
         import difflib
-        near = difflib.get_close_matches(key, self._below(self._name), 1)
+        near = difflib.get_close_matches(key, _below(self._name), 1)
         text = f"there is no key '{self._full(key)}'"
         return text + (f"; do you mean '{self._full(near[0])}'?" if near else "; mrmf.keys() lists all")
 

@@ -53,6 +53,9 @@ def _environment() -> Dict[str, str]:
     environment = dict(os.environ)
     environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
     environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    if "OMP_WAIT_POLICY" not in environment:
+        # The program sets this, too, and then starts itself again to be heard, which takes a sixth of a short command.
+        environment.setdefault("GOMP_SPINCOUNT", "1000")
     if folder() is not None and "MRMF_PYTHON" not in environment:
         # The launcher starts a Python to look for pip's CUDA libraries. This one knows, so each command starts sooner.
         environment["MRMF_PYTHON"] = "true"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from . import program
 from .config import Config
 from .errors import ConfigError, DataError, PathLike, called
 from .progress import epochs_of
+from .temporary import work_folder
 from .writing import write
 
 
@@ -77,10 +77,6 @@ class Run:
                 return self.folder / "checkpoints" / name
         raise ConfigError(f"{self.folder}: there is no trained model; train again to continue the run")
 
-    def _sample_names(self, split: str = "validation") -> List[str]:
-        names = self.config[f"data.{split}.samples"] or self.config["data.train.samples"]
-        return [names] if isinstance(names, str) else list(names)
-
     def evaluate(self, samples: Any = None, labels: Any = None, *, files: Optional[Sequence[PathLike]] = None,
                  split: str = "validation") -> Dict[str, Any]:
         """Errors or scores, as ``mrmf evaluate --json`` gives them: of the run's own split, of ``files``, or of arrays."""
@@ -88,8 +84,8 @@ class Run:
             return program.run_json(["evaluate", self.folder, "--split", split, *_files(files)])
         if labels is None:
             raise ConfigError("evaluate wants labels with samples; predict needs none")
-        with tempfile.TemporaryDirectory(prefix="mrmf-") as work:
-            path = self._write(Path(work), samples, labels)
+        with work_folder() as work:
+            path, _ = self._write(work, samples, labels)
             with called(path, "the arrays"):
                 return program.run_json(["evaluate", self.folder, "--files", path])
 
@@ -100,10 +96,11 @@ class Run:
         passes). Nothing stays on disk.
         """
         import h5py
-        with tempfile.TemporaryDirectory(prefix="mrmf-") as work:
-            path, output = self._write(Path(work), samples, None), Path(work) / "out.h5"
+        with work_folder() as work:
+            path, names = self._write(work, samples, None)
+            output = work / "out.h5"
             words: List[PathLike] = ["predict", self.folder, "--files", path, "-o", output]
-            for name in self._sample_names():
+            for name in names:
                 words += ["--samples", name]
             with called(path, "the array"):
                 program.run([*words, *(["--dropout", str(dropout)] if dropout else [])])
@@ -112,13 +109,16 @@ class Run:
                     raise ConfigError(f"predictions of {self.folder} have no '{what}'; there are {', '.join(file)}")
                 return file[what][()]
 
-    def _write(self, work: Path, samples: Any, labels: Any) -> Path:
-        names = self._sample_names()
+    def _write(self, work: Path, samples: Any, labels: Any) -> Tuple[Path, List[str]]:
+        """A file of these arrays, under the names that the run reads; gives those of samples, too."""
+        of = self.config.data
+        given = of.validation.samples or of.train.samples
+        names = [given] if isinstance(given, str) else list(given)
         parts = dict(samples) if isinstance(samples, dict) else {names[0]: samples}
         if sorted(parts) != sorted(names):
             raise DataError(f"the model reads {', '.join(names)}, and {', '.join(parts)} was given")
-        label_name = self.config["data.validation.labels"] or self.config["data.train.labels"]
-        return write(work / "samples.h5", parts, labels, names=(names[0], label_name or "labels"))
+        label_name = of.validation.labels or of.train.labels or "labels"
+        return write(work / "samples.h5", parts, labels, names=(names[0], label_name)), names
 
     def export(self, path: PathLike, overwrite: bool = False) -> Path:
         """Writes the model for other programs: ``.onnx`` or ``.safetensors``."""

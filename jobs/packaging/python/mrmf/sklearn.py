@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any, Dict, Optional
 
 import numpy as np
@@ -13,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import program
 from .commands import train
+from .temporary import work_folder
 from .writing import write
 
 
@@ -55,8 +54,8 @@ class _Estimator(BaseEstimator):
     def _train(self, X: np.ndarray, y: np.ndarray) -> None:
         if X.shape[0] < 2:
             raise ValueError(f"{X.shape[0]} sample: some of the samples validate, so at least 2 are needed")
-        with tempfile.TemporaryDirectory(prefix="mrmf-") as work:
-            run = train(X, y, folder=Path(work) / "run", axes=self.axes, set=self._keys(), progress=False)
+        with work_folder() as work:
+            run = train(X, y, folder=work / "run", axes=self.axes, set=self._keys(), progress=False)
             self.history_ = run.epochs
             self.n_iter_ = len(self.history_)
             self.model_ = run.model_file.read_bytes()
@@ -65,8 +64,8 @@ class _Estimator(BaseEstimator):
         check_is_fitted(self)
         X = _validate(self, X)
         import h5py
-        with tempfile.TemporaryDirectory(prefix="mrmf-") as work:
-            model, path, output = (Path(work) / name for name in ("model.h5", "samples.h5", "out.h5"))
+        with work_folder() as work:
+            model, path, output = (work / name for name in ("model.h5", "samples.h5", "out.h5"))
             model.write_bytes(self.model_)
             write(path, X)
             program.run(["predict", model, "--files", path, "--samples", "samples", "-o", output])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from .errors import ConfigError, DataError
-from .whole_file import whole_file
+from .temporary import whole_file
 
 _PIECE = 1 << 26  # bytes that are in memory at once
+_ITERATED = 1 << 22  # the same for rows that come one by one: caches hold so much, and copies cost least
 
 
 class _Source:
@@ -30,7 +32,8 @@ def write(path: Union[str, os.PathLike], samples: Any, labels: Any = None, *, na
     """Writes samples and labels, a row for each sample, into an HDF5 file. Gives its path.
 
     ``samples`` and ``labels`` are NumPy arrays, memory maps, h5py, zarr, dask, netCDF4 or xarray arrays, tables of pandas,
-    a list of ``.npy`` files, or iterators of rows (of one array after the other). ``samples`` may be a dict of such, a
+    a list of ``.npy`` files, or iterators of rows (of one array after the other), which may fill one array again and
+    again. ``samples`` may be a dict of such, a
     data set for each name. Rows are streamed, 64 MB at a time, so arrays may be larger than memory. Masked values become
     NaN.
 
@@ -176,24 +179,49 @@ def _files_source(name: str, paths: List[Path]) -> _Source:
 
 
 def _pieces_of_rows(name: str, rows: Iterator[Any]) -> Iterator[np.ndarray]:
-    """Rows of an iterator, some at a time."""
-    held: List[np.ndarray] = []
-    size = number = 0
-    first: Optional[Tuple[int, ...]] = None
-    for row in rows:
-        array = _unmasked(name, row)
-        _require_numbers(name, array.dtype)
-        first = array.shape if first is None else first
-        if array.shape != first:
-            raise _other_shape(name, number, array.shape, first)
-        held.append(array)
-        number += 1
-        size += array.nbytes
-        if size >= _PIECE:
-            yield np.stack(held)
-            held, size = [], 0
-    if held:
-        yield np.stack(held)
+    """Rows of an iterator, some at a time. A piece's memory is the next one's, too.
+
+    Each row is copied before the next is asked for: an iterator may fill the same array again and again.
+    """
+    head = next(rows, None)
+    if head is None:
+        return
+    first = _row(name, head)
+    shape, number = first.shape, 0
+    chunk = _chunk_rows(first.nbytes)
+    piece = np.empty((chunk * max(1, _ITERATED // max(1, chunk * first.nbytes)), *shape), first.dtype)
+    rest = chain([first], rows)
+    while True:
+        at = 0
+        for at, row in enumerate(islice(rest, len(piece)), 1):
+            if type(row) is not np.ndarray:
+                row = _row(name, row)
+            if row.shape != shape:
+                raise _other_shape(name, number + at - 1, row.shape, shape)
+            if row.dtype != piece.dtype:
+                piece = _for_other_type(name, number, at - 1, piece, row)
+            piece[at - 1] = row
+        if at == 0:
+            return
+        number += at
+        yield piece[:at]
+
+
+def _row(name: str, value: Any) -> np.ndarray:
+    array = _unmasked(name, value)
+    _require_numbers(name, array.dtype)
+    return array
+
+
+def _for_other_type(name: str, written: int, held: int, piece: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """The piece as it must be for a row of another type of elements, which the file may have another type for already."""
+    _require_numbers(name, row.dtype)
+    if np.can_cast(row.dtype, piece.dtype, "same_kind" if written else "safe"):
+        return piece
+    if written:
+        raise DataError(f"row {written + held} of '{name}' holds {row.dtype} elements, and the rows before it {piece.dtype}; "
+                        "give rows of one type")
+    return piece.astype(np.result_type(piece, row))
 
 
 def _copy(file: Any, source: _Source, compression: Optional[str]) -> int:
@@ -203,23 +231,48 @@ def _copy(file: Any, source: _Source, compression: Optional[str]) -> int:
         if block.dtype == np.bool_:
             block = block.astype(np.uint8)
         if dataset is None:
-            rows = source.rows if source.rows is not None else block.shape[0]
-            unknown = source.rows is None
-            dataset = file.create_dataset(source.name, (rows, *block.shape[1:]), block.dtype, compression=compression,
-                                          maxshape=(None, *block.shape[1:]) if unknown else None,
-                                          chunks=_chunks(block) if unknown or compression else None)
+            dataset = _data_set(file, source, block, compression)
         if done + block.shape[0] > dataset.shape[0]:
-            dataset.resize(done + block.shape[0], axis=0)
-        dataset[done:done + block.shape[0]] = block
+            dataset.resize(max(done + block.shape[0], done * 5 // 4), axis=0)
+        _write_rows(dataset, done, block)
         done += block.shape[0]
     if dataset is None or done == 0:
         raise DataError(f"'{source.name}' has no rows; give at least one sample")
+    if done < dataset.shape[0]:
+        dataset.resize(done, axis=0)
     return done
+
+
+def _data_set(file: Any, source: _Source, block: np.ndarray, compression: Optional[str]) -> Any:
+    """The data set for rows of which these are the first."""
+    unknown = source.rows is None
+    rows = block.shape[0] if source.rows is None else source.rows
+    return file.create_dataset(source.name, (rows, *block.shape[1:]), block.dtype, compression=compression,
+                               maxshape=(None, *block.shape[1:]) if unknown else None,
+                               chunks=_chunks(block) if unknown or compression else None)
+
+
+def _write_rows(dataset: Any, first: int, block: np.ndarray) -> None:
+    """Writes rows. Whole chunks as they are go past HDF5's cache, where they would be copied twice."""
+    count, done = block.shape[0], 0
+    rows = dataset.chunks[0] if dataset.chunks else 0
+    if rows and dataset.compression is None and first % rows == 0 and block.dtype == dataset.dtype \
+            and block.flags.c_contiguous:
+        offset = (0,) * (block.ndim - 1)
+        while done + rows <= count:
+            dataset.id.write_direct_chunk((first + done, *offset), block[done:done + rows])
+            done += rows
+    if done < count:
+        dataset[first + done:first + count] = block[done:]
 
 
 def _chunks(block: np.ndarray) -> Tuple[int, ...]:
     """Whole rows, about 1 MB of them, as training reads them."""
-    return (max(1, min(block.shape[0], (1 << 20) // max(1, block[0].nbytes))), *block.shape[1:])
+    return (min(block.shape[0], _chunk_rows(block[0].nbytes)), *block.shape[1:])
+
+
+def _chunk_rows(row_bytes: int) -> int:
+    return max(1, (1 << 20) // max(1, row_bytes))
 
 
 def _require_same_rows(rows: Dict[str, int]) -> None:

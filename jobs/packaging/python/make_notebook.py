@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tutorial.ipynb from tutorial.py, whose cells begin with "# %%". Usage: make.py [--check]."""
+"""Writes docs/tutorial.ipynb from docs/tutorial.py, whose cells begin with "# %%". Usage: make_notebook.py [--check]."""
 import json
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def cell(number, text):
@@ -20,7 +20,7 @@ def cell(number, text):
 
 
 def notebook():
-    cells = (HERE / "tutorial.py").read_text(encoding="utf-8").split("# %%")[1:]
+    cells = (DOCS / "tutorial.py").read_text(encoding="utf-8").split("# %%")[1:]
     return json.dumps({"cells": [cell(number, text) for number, text in enumerate(cells)],
                        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
                                     "language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5},
@@ -28,7 +28,7 @@ def notebook():
 
 
 if "--check" in sys.argv:
-    if (HERE / "tutorial.ipynb").read_text(encoding="utf-8") != notebook():
-        sys.exit("docs/notebook/tutorial.ipynb is not what docs/notebook/make.py makes of tutorial.py; run it")
+    if (DOCS / "tutorial.ipynb").read_text(encoding="utf-8") != notebook():
+        sys.exit("docs/tutorial.ipynb is not what jobs/packaging/python/make_notebook.py makes of docs/tutorial.py; run it")
 else:
-    (HERE / "tutorial.ipynb").write_text(notebook(), encoding="utf-8")
+    (DOCS / "tutorial.ipynb").write_text(notebook(), encoding="utf-8")

@@ -3,7 +3,7 @@
 #
 # This notebook makes recordings, trains on them in the ordinary way and with the schedule that the program chooses,
 # shows what was saved, and takes the model away as ONNX. It needs the package `mrmf`
-# ([From Python](../guide/python.md)); the pictures are drawn where matplotlib is there. Half of its five minutes is
+# ([From Python](guide/python.md)); the pictures are drawn where matplotlib is there. Half of its five minutes is
 # training.
 
 # %%
