@@ -16,7 +16,6 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "jobs/packaging/python"))
 import mrmf  # noqa: E402
-from mrmf import writing  # noqa: E402
 from mrmf.errors import error_of  # noqa: E402
 
 
@@ -35,13 +34,6 @@ def seconds(call):
     return spent() - begin
 
 
-def small_pieces(test):
-    """What is written in pieces is written in small ones."""
-    for name in ("_PIECE", "_ITERATED"):
-        test.addCleanup(setattr, writing, name, getattr(writing, name))
-        setattr(writing, name, 1000)
-
-
 class InFolder(unittest.TestCase):
     """Each test in a folder of its own, in which nothing but what it expects is left."""
 
@@ -58,124 +50,6 @@ class InFolder(unittest.TestCase):
     def assertNothingLeft(self, *names):
         self.assertEqual(sorted(p.name for p in Path(".").iterdir()), sorted(["tmp", *names]))
         self.assertEqual(list(Path("tmp").iterdir()), [])
-
-
-class Writing(InFolder):
-    def test_every_kind_of_array_gives_the_same_file(self):
-        x, y = recordings(300)
-        np.save("a.npy", x[:100])
-        np.save("b.npy", x[100:])
-        with h5py.File("source.h5", "w") as file:
-            file.create_dataset("x", data=x, chunks=(7, 16, 2))
-        kinds = {"array": x, "list": list(x), "files": ["a.npy", Path("b.npy")], "rows": (row for row in x),
-                 "map": np.memmap("raw", np.float32, "w+", shape=x.shape)}
-        kinds["map"][:] = x
-        with h5py.File("source.h5", "r") as file:
-            kinds["h5py"] = file["x"]
-            for kind, samples in kinds.items():
-                with self.subTest(kind):
-                    mrmf.write("out.h5", samples, y, overwrite=True)
-                    with h5py.File("out.h5", "r") as out:
-                        np.testing.assert_array_equal(out["samples"][()], x)
-                        np.testing.assert_array_equal(out["labels"][()], y)
-
-    def test_pieces_are_smaller_than_the_array(self):
-        small_pieces(self)
-        for x in (recordings(20000)[0], np.arange(300000.0), np.arange(300000) % 3 == 0):  # several pieces of rows
-            mrmf.write("a.h5", x, overwrite=True)
-            mrmf.write("b.h5", iter(x), overwrite=True)
-            mrmf.write("c.h5", iter(x), compression="lzf", overwrite=True)
-            for name in ("a.h5", "b.h5", "c.h5"):
-                with h5py.File(name, "r") as file:
-                    np.testing.assert_array_equal(file["samples"][()], x)
-
-    def test_an_iterator_may_fill_one_array_again_and_again(self):
-        x, y = recordings(20)
-        buffer = np.empty_like(x[0])
-
-        def rows():
-            for row in x:
-                buffer[:] = row
-                yield buffer
-
-        mrmf.write("a.h5", rows(), y)
-        with h5py.File("a.h5", "r") as file:
-            np.testing.assert_array_equal(file["samples"][()], x)
-
-    def test_rows_of_several_types(self):
-        mrmf.write("a.h5", iter([[1, 2], [0.5, 3], np.float32([4, 5])]))
-        with h5py.File("a.h5", "r") as file:
-            np.testing.assert_array_equal(file["samples"][()], [[1, 2], [0.5, 3], [4, 5]])
-        small_pieces(self)
-        late = (np.int64(5) if number < 200000 else np.float32(0.5) for number in range(200001))
-        with self.assertRaisesRegex(mrmf.DataError, "row 200000 of 'samples' holds float32 elements, .* it int64; give"):
-            mrmf.write("b.h5", late)
-        with self.assertRaisesRegex(mrmf.DataError, "holds object elements"):
-            mrmf.write("b.h5", iter([np.float32(1), None]))
-        self.assertNothingLeft("a.h5")
-
-    def test_a_link_leads_to_the_file(self):
-        Path("other").mkdir()
-        Path("a.h5").symlink_to("other/a.h5")
-        mrmf.write("a.h5", recordings(5)[0])
-        self.assertTrue(Path("a.h5").is_symlink())
-        self.assertEqual([path.name for path in Path("other").iterdir()], ["a.h5"])
-
-    def test_it_takes_little_longer_than_h5py(self):
-        """Time of this process, which others on the machine do not lengthen much; the best of some."""
-        x = np.random.default_rng(0).random((2000, 64, 64, 4), np.float32)
-        times = {"h5py": [], "array": [], "rows": []}
-        for _ in range(5):
-            times["h5py"].append(seconds(lambda: h5py.File("a.h5", "w").create_dataset("x", data=x).file.close()))
-            times["array"].append(seconds(lambda: mrmf.write("a.h5", x, overwrite=True)))
-            times["rows"].append(seconds(lambda: mrmf.write("a.h5", iter(x), overwrite=True)))
-        self.assertGreater(min(times["h5py"]) / min(times["array"]), 0.8)
-        self.assertGreater(min(times["h5py"]) / min(times["rows"]), 0.5)
-
-    def test_names_axes_and_units_are_kept(self):
-        x, y = recordings(20)
-        mrmf.write("a.h5", {"voltage": x, "current": 2 * x}, y, names=("", "parameters"), axes="n t c",
-                   units={"voltage": "mV"}, label_names=["g_na", "g_k"])
-        with h5py.File("a.h5", "r") as file:
-            self.assertEqual(sorted(file), ["current", "parameters", "voltage"])
-            self.assertEqual(dict(file["voltage"].attrs), {"axes": "n t c", "units": "mV"})
-            self.assertEqual(list(file["parameters"].attrs["names"]), ["g_na", "g_k"])
-
-    def test_wrong_arrays_are_one_line_and_leave_nothing(self):
-        x, y = recordings(20)
-        cases = [(x, y[:3], "'labels' has 3 rows, and 'samples' 20"),
-                 ([[1, 2], [3]], None, "row 1 of 'samples' has shape"),
-                 ((row[:1 + i] for i, row in enumerate(x)), None, "row 1 of 'samples' has shape"),
-                 (np.array([None, {}]), None, "holds object elements"),
-                 (np.array(["a", "b"]), None, "elements; give numbers"),
-                 (np.float32(3), None, "is a single value"), (iter([]), None, "has no rows"),
-                 (x[:0], None, "has no rows"), ({}, None, "there are no samples"), ("a.h5", None, "is a str")]
-        for samples, labels, line in cases:
-            with self.subTest(line), self.assertRaises(mrmf.DataError) as caught:
-                mrmf.write("a.h5", samples, labels)
-            self.assertIn(line, str(caught.exception))
-            self.assertNotIn("\n", str(caught.exception))
-        with self.assertRaisesRegex(mrmf.ConfigError, "there is no folder"):
-            mrmf.write("nowhere/a.h5", x)
-        self.assertNothingLeft()
-
-    def test_masked_values_are_missing_numbers(self):
-        x, y = recordings(20)
-        mrmf.write("a.h5", np.ma.masked_greater(x, 1), y)
-        with h5py.File("a.h5", "r") as file:
-            np.testing.assert_array_equal(file["samples"][()], np.where(x > 1, np.float32(np.nan), x))
-        with self.assertRaisesRegex(mrmf.DataError, "'samples' has masked values"):
-            mrmf.write("b.h5", np.ma.masked_greater(np.arange(6), 3))
-        self.assertNothingLeft("a.h5")
-
-    def test_a_file_that_is_there_stays(self):
-        x, _ = recordings(5)
-        Path("a.h5").write_text("mine")
-        with self.assertRaisesRegex(mrmf.ConfigError, "overwrite=True"):
-            mrmf.write("a.h5", x)
-        with self.assertRaises(mrmf.DataError):
-            mrmf.write("a.h5", x, x[:2], overwrite=True)
-        self.assertEqual(Path("a.h5").read_text(), "mine")
 
 
 class Configurations(InFolder):
@@ -268,6 +142,47 @@ class Training(InFolder):
         for name, values in hand.parameters.items():
             np.testing.assert_array_equal(values, run.parameters[name])
 
+    def test_rows_that_are_left_out_are_told_of(self):
+        x, y = recordings()
+        x[3, 2] = np.nan
+        with self.assertWarnsRegex(UserWarning, "a.h5: rows that hold NaN or infinity are left out"):
+            mrmf.train(x, y, epochs=1, folder="a", progress=False)
+        with self.assertRaisesRegex(mrmf.DataError, "b.h5: .*row 3"):
+            mrmf.train(x, y, epochs=1, folder="b", progress=False, set={"data.not_finite": "refuse"})
+        self.assertNothingLeft("a", "a.h5")
+
+    def test_a_dict_of_arrays_is_read_as_a_whole(self):
+        x, y = recordings()
+        parts = {"a": x, "b": x[:, :, :1]}
+        run = mrmf.train(parts, y, epochs=1, folder="a", progress=False)
+        self.assertEqual(run.config.data.train.samples, ["a", "b"])
+        self.assertEqual(run.predict(parts).shape, y.shape)
+        self.assertNotIn("files", run.evaluate(parts, y))  # they are gone
+
+    def test_a_run_of_another_version_or_a_damaged_one(self):
+        x, y = recordings()
+        run = mrmf.train(x, y, epochs=1, folder="a", progress=False)
+        config = Path("a/config.toml").read_text()
+        Path("a/config.toml").write_text(config.replace("[training]\n", "[training]\nof_later = 1\n"))
+        for call in (lambda: run.config, lambda: run.predict(x), run.evaluate):
+            with self.assertRaisesRegex(mrmf.ConfigError, "a/config.toml:.* unknown key 'training.of_later'") as caught:
+                call()
+            self.assertEqual(caught.exception.file, "a/config.toml")
+            self.assertGreater(caught.exception.number, 1)
+        Path("a/config.toml").write_text(config)
+        for name, read in (("epochs.jsonl", lambda: run.epochs), ("result.json", lambda: run.result),
+                           ("checkpoints/final.h5", lambda: run.parameters),
+                           ("checkpoints/final.h5", lambda: run.predict(x))):
+            Path("a", name).write_text("broken\n")
+            with self.assertRaisesRegex(mrmf.DataError, f"^a/{name}: "):
+                read()
+        with self.assertRaisesRegex(mrmf.ConfigError, "ranks is 0"):
+            mrmf.train(x, y, epochs=1, folder="b", ranks=0, progress=False)
+        with self.assertRaisesRegex(mrmf.DataError, "/proc/nothing: cannot be made"):
+            mrmf.train(x, y, epochs=1, folder="/proc/nothing/a", progress=False)
+        with self.assertRaisesRegex(mrmf.DataError, "/proc/a.toml: cannot be written"):
+            run.config.write("/proc/a.toml")
+
     def test_more_epochs(self):
         x, y = recordings()
         run = mrmf.train(x, y, epochs=2, folder="a", progress=False)
@@ -335,6 +250,8 @@ class Training(InFolder):
 
     def interrupted(self, x, y, after, folder, **call):
         """A run that is interrupted after so many epochs."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs have none
+
         def interrupt():
             records = Path(folder) / "epochs.jsonl"
             while not records.is_file() or records.read_text().count("\n") <= after:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from . import program
 from .config import Config
-from .errors import ConfigError, PathLike, Stopped, called
+from .errors import ConfigError, DataError, PathLike, Stopped, called
 from .progress import Progress
 from .run import Run
 from .temporary import work_folder
@@ -44,7 +45,8 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
     """Trains, and gives the run.
 
     ``source`` is a configuration (a Config, or the path of a TOML file), samples beside ``labels``, or a Run. Arrays are
-    written to ``FOLDER.h5`` (see ``mrmf.write``), and ``mrmf init`` chooses what is not set. ``set`` overrides keys:
+    written to ``FOLDER.h5`` (see ``mrmf.write``), and ``mrmf init`` chooses what is not set; of a dict of arrays, the model
+    reads all. ``set`` overrides keys:
     ``set={"training.batch": 64}``. ``ranks`` starts so many processes under mpirun.
 
     A run that was stopped continues when the same call is made again. A Run continues in its own folder: with ``epochs``,
@@ -66,14 +68,20 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
         raise ConfigError("train wants a configuration, samples and labels, or a run")
     where = Path(values.setdefault("run.folder", "runs/first"))
     with _data_of(where, source, labels, axes, overwrite) as data:
-        return _train(init(data, folder=where, axes=axes), values, ranks, overwrite, progress)
+        config = init(data, folder=where, axes=axes)
+        if isinstance(source, Mapping) and len(source) > 1:
+            config["data.train.samples"] = list(source)
+        if config.data.not_finite == "skip" and "data.not_finite" not in values:
+            warnings.warn(f"{data}: rows that hold NaN or infinity are left out; set={{'data.not_finite': 'refuse'}} makes "
+                          "them an error", stacklevel=2)
+        return _train(config, values, ranks, overwrite, progress)
 
 
 def _train(config: Config, values: Dict[str, Any], ranks: int, overwrite: bool, progress: Optional[bool]) -> Run:
     for key, value in values.items():
         config[key] = value
     where = Path(config["run.folder"])
-    where.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(where.parent)
     with _written(config) as path:
         return _run_training([path, *(["--overwrite"] if overwrite else [])], where, ranks, progress)
 
@@ -97,6 +105,13 @@ def _run_training(words: Sequence[Any], where: Path, ranks: int, progress: Optio
     return Run(where)
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be made; {error.strerror}") from error
+
+
 def _is_run(folder: Path) -> bool:
     return (folder / "config.toml").is_file()
 
@@ -104,7 +119,7 @@ def _is_run(folder: Path) -> bool:
 @contextmanager
 def _data_of(folder: Path, samples: Any, labels: Any, axes: Optional[str], overwrite: bool) -> Iterator[Path]:
     """The file of a run's arrays, which stays where there is a run afterwards."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder.parent)
     data = folder.with_name(folder.name + ".h5")
     if data.exists() and not overwrite:
         if not _is_run(folder):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import program, toml
-from .errors import ConfigError, UnknownKeyError
+from .errors import ConfigError, DataError, UnknownKeyError
 from .temporary import whole_file
 
 
@@ -133,8 +133,12 @@ class Config(Section):
 
     def write(self, path: Union[str, os.PathLike]) -> None:
         """Writes the file whole or not at all."""
-        with whole_file(Path(path)) as temporary:
-            Path(temporary).write_text(self.to_toml(), encoding="utf-8")
+        text = self.to_toml()
+        try:
+            with whole_file(Path(path)) as temporary:
+                Path(temporary).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written; {error.strerror}") from error
 
     def copy(self) -> "Config":
         return Config(self.to_dict())

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from .errors import FaultError, Stopped, error_of
+from .errors import ConfigError, FaultError, Stopped, error_of
 
 Words = Sequence[Union[str, os.PathLike]]
 
@@ -76,6 +76,8 @@ class Process:
     """A command that is under way. ``wait`` gives what it printed, or raises."""
 
     def __init__(self, words: Words, ranks: int = 1):
+        if ranks < 1:
+            raise ConfigError(f"ranks is {ranks}; give 1 or more")
         self._ranks = ranks
         self.words: List[str] = [find(), *(str(word) for word in words)]
         if ranks > 1:

@@ -7,14 +7,28 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Union
 
+from .errors import DataError
+
 
 def epochs_of(folder: Path) -> List[Dict[str, Any]]:
     """The records of a run's epochs so far. A line that is being written is left for later."""
     path = folder / "epochs.jsonl"
     if not path.is_file():
         return []
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines() if line.strip()]
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return [_parsed(path, line) for line in text[:text.rfind("\n") + 1].splitlines() if line.strip()]
+
+
+def read_json(path: Path) -> Dict[str, Any]:
+    """A record that is one JSON object."""
+    return _parsed(path, path.read_text(encoding="utf-8", errors="replace"))
+
+
+def _parsed(path: Path, text: str) -> Dict[str, Any]:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise DataError(f"{path}: is damaged; restore it from a copy, or train again") from error
 
 
 def _planned(folder: Path) -> int:
@@ -37,7 +51,10 @@ class Progress:
     def __call__(self) -> None:
         if not self._wanted:
             return
-        epochs = epochs_of(self._folder)
+        try:
+            epochs = epochs_of(self._folder)
+        except DataError:  # a record is no reason to end the training
+            return
         if len(epochs) <= self._shown:
             return
         last, planned = epochs[-1], _planned(self._folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -11,7 +10,7 @@ import numpy as np
 from . import program
 from .config import Config
 from .errors import ConfigError, DataError, PathLike, called
-from .progress import epochs_of
+from .progress import epochs_of, read_json
 from .temporary import work_folder
 from .writing import write
 
@@ -41,7 +40,7 @@ class Run:
         """What the finished run came to (docs/guide/run-folder.md). ConfigError where it is not done."""
         if not self.done:
             raise ConfigError(f"{self.folder}: the run is not done; train again to continue it")
-        return json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
+        return read_json(self.folder / "result.json")
 
     @property
     def epochs(self) -> List[Dict[str, Any]]:
@@ -62,7 +61,11 @@ class Run:
         """The parameters and running statistics of the model that is used: {"conv1/weight": array, ...}."""
         import h5py
         arrays: Dict[str, np.ndarray] = {}
-        with h5py.File(self.model_file, "r") as file:
+        try:
+            file = h5py.File(self.model_file, "r")
+        except OSError as error:
+            raise DataError(f"{self.model_file}: cannot be read as a model; restore it from a copy, or train again") from error
+        with file:
             for group in ("parameters", "state"):
                 if group in file:
                     file[group].visititems(
@@ -87,7 +90,9 @@ class Run:
         with work_folder() as work:
             path, _ = self._write(work, samples, labels)
             with called(path, "the arrays"):
-                return program.run_json(["evaluate", self.folder, "--files", path])
+                scores = program.run_json(["evaluate", self.folder, "--files", path])
+            del scores["files"]  # which are gone
+            return scores
 
     def predict(self, samples: Any, *, what: str = "prediction", dropout: int = 0) -> np.ndarray:
         """The outputs for samples, a row for each, in the labels' own units: (samples, 1) for one label.

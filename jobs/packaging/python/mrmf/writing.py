@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -44,18 +46,53 @@ def write(path: Union[str, os.PathLike], samples: Any, labels: Any = None, *, na
     The file appears whole or not at all. ConfigError where it is there already, unless ``overwrite`` is given. DataError
     for arrays without rows, of objects, of rows that differ in shape, and for labels of another number.
     """
-    import h5py
     target = Path(path)
+    if target.is_dir():
+        raise ConfigError(f"{target}: is a folder; give the name of a file")
     if target.exists() and not overwrite:
         raise ConfigError(f"{target}: is there already; give overwrite=True, or another name")
     if not target.resolve().parent.is_dir():
         raise ConfigError(f"{target}: there is no folder {target.resolve().parent}; make it first")
     sources = _sources(samples, labels, names)
-    with whole_file(target) as temporary, h5py.File(temporary, "w") as file:
-        rows = {source.name: _copy(file, source, compression) for source in sources}
+    _require_compression(compression)
+    with whole_file(target) as temporary, _created(target, temporary) as file:
+        rows = {source.name: _copy(file, source, compression, target) for source in sources}
         _require_same_rows(rows)
         _describe(file, sources, axes, units or {}, label_names, names[1] if labels is not None else None)
     return target
+
+
+@contextmanager
+def _created(target: Path, temporary: str) -> Iterator[Any]:
+    """A new HDF5 file, which errors call by the name that it is going to have."""
+    import h5py
+    with _on_disk(target):
+        file = h5py.File(temporary, "w")
+    try:
+        yield file
+    except BaseException:
+        with suppress(Exception):  # the first fault is the one to tell
+            file.close()
+        raise
+    with _on_disk(target):
+        file.close()
+
+
+@contextmanager
+def _on_disk(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # h5py has the reason within its own text
+        reason = re.search(r"error message = '([^']*)'", str(error))
+        raise DataError(f"{target}: cannot be written: {reason[1] if reason else error}; check its folder, and the rights, "
+                        "space and quota there") from error
+
+
+def _require_compression(name: Optional[str]) -> None:
+    import h5py
+    known = [one for one in ("gzip", "lzf", "szip") if one in h5py.filters.encode]
+    if name is not None and name not in known:
+        raise ConfigError(f"compression '{name}' is not known; give one of {', '.join(known)}")
 
 
 def begins_with(path: Path, samples: Any, labels: Any) -> bool:
@@ -82,6 +119,9 @@ def _sources(samples: Any, labels: Any, names: Sequence[str]) -> List[_Source]:
         if names[1] in parts:
             raise ConfigError(f"'{names[1]}' names samples and labels; give names=(samples, labels)")
         parts[names[1]] = labels
+    for name in parts:
+        if not isinstance(name, str) or not name.strip("/"):
+            raise ConfigError(f"{name!r} is no name of a data set; give a text, such as 'samples'")
     return [_source_of(name, value) for name, value in parts.items()]
 
 
@@ -224,17 +264,18 @@ def _for_other_type(name: str, written: int, held: int, piece: np.ndarray, row: 
     return piece.astype(np.result_type(piece, row))
 
 
-def _copy(file: Any, source: _Source, compression: Optional[str]) -> int:
+def _copy(file: Any, source: _Source, compression: Optional[str], target: Path) -> int:
     """Writes a source's rows; gives their number."""
     dataset, done = None, 0
     for block in source.blocks():
         if block.dtype == np.bool_:
             block = block.astype(np.uint8)
-        if dataset is None:
-            dataset = _data_set(file, source, block, compression)
-        if done + block.shape[0] > dataset.shape[0]:
-            dataset.resize(max(done + block.shape[0], done * 5 // 4), axis=0)
-        _write_rows(dataset, done, block)
+        with _on_disk(target):
+            if dataset is None:
+                dataset = _data_set(file, source, block, compression)
+            if done + block.shape[0] > dataset.shape[0]:
+                dataset.resize(max(done + block.shape[0], done * 5 // 4), axis=0)
+            _write_rows(dataset, done, block)
         done += block.shape[0]
     if dataset is None or done == 0:
         raise DataError(f"'{source.name}' has no rows; give at least one sample")
