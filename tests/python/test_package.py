@@ -202,7 +202,7 @@ class Training(InFolder):
         x, y = recordings(1000)
         run = mrmf.train(x, y, epochs=1, folder="a", progress=False)
         run.predict(x)
-        self.assertLess(min(seconds(lambda: run.predict(x)) for _ in range(5)), 0.5)
+        self.assertLess(min(seconds(lambda: run.predict(x)) for _ in range(10)), 0.5)
 
     def test_two_ranks(self):
         x, y = recordings()

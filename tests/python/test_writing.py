@@ -78,15 +78,18 @@ class Writing(InFolder):
         self.assertEqual([path.name for path in Path("other").iterdir()], ["a.h5"])
 
     def test_it_takes_little_longer_than_h5py(self):
-        """Time of this process, which others on the machine do not lengthen much; the best of some."""
-        x = np.random.default_rng(0).random((2000, 64, 64, 4), np.float32)
-        times = {"h5py": [], "array": [], "rows": []}
+        """Time of this process; the middle one of many, again where others on the machine disturb it."""
+        x = np.random.default_rng(0).random((1000, 64, 64, 4), np.float32)
+        calls = {"h5py": lambda: h5py.File("a.h5", "w").create_dataset("x", data=x).file.close(),
+                 "array": lambda: mrmf.write("a.h5", x, overwrite=True),
+                 "rows": lambda: mrmf.write("a.h5", iter(x), overwrite=True)}
+        rates = []
         for _ in range(5):
-            times["h5py"].append(seconds(lambda: h5py.File("a.h5", "w").create_dataset("x", data=x).file.close()))
-            times["array"].append(seconds(lambda: mrmf.write("a.h5", x, overwrite=True)))
-            times["rows"].append(seconds(lambda: mrmf.write("a.h5", iter(x), overwrite=True)))
-        self.assertGreater(min(times["h5py"]) / min(times["array"]), 0.8)
-        self.assertGreater(min(times["h5py"]) / min(times["rows"]), 0.5)
+            times = [{name: seconds(call) for name, call in calls.items()} for _ in range(11)]
+            rates.append({name: np.median([round["h5py"] / round[name] for round in times]) for name in ("array", "rows")})
+            if rates[-1]["array"] > 0.8 and rates[-1]["rows"] > 0.5:
+                return
+        self.fail(f"parts of h5py's own rate: {rates}")
 
     def test_names_axes_and_units_are_kept(self):
         x, y = recordings(20)
