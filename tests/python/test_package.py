@@ -10,7 +10,6 @@ import time
 import unittest
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -45,13 +45,14 @@ def train(source: Any, labels: Any = None, *, folder: Optional[PathLike] = None,
     """Trains, and gives the run.
 
     ``source`` is a configuration (a Config, or the path of a TOML file), samples beside ``labels``, or a Run. Arrays are
-    written to ``FOLDER.h5`` (see ``mrmf.write``), and ``mrmf init`` chooses what is not set; of a dict of arrays, the model
-    reads all. ``set`` overrides keys:
-    ``set={"training.batch": 64}``. ``ranks`` starts so many processes under mpirun.
+    written to ``FOLDER.h5`` (see ``mrmf.write``), and ``mrmf init`` chooses what is not set; of a dict of arrays, the
+    model reads all. ``set`` overrides keys: ``set={"training.batch": 64}``. ``ranks`` starts so many processes under
+    mpirun.
 
-    A run that was stopped continues when the same call is made again. A Run continues in its own folder: with ``epochs``,
-    one that is done trains its last phase until that has so many (``mrmf train --continue``). An interrupt saves and raises Stopped, whose ``run``
-    is what there is. Progress is shown on terminals and in notebooks; ``progress=False`` shows none.
+    A run that was stopped continues when the same call is made again. A Run continues in its own folder: with
+    ``epochs``, one that is done trains its last phase until that has so many (``mrmf train --continue``). An interrupt
+    saves and raises Stopped, whose ``run`` is what there is. Progress is shown on terminals and in notebooks;
+    ``progress=False`` shows none.
     """
     values = dict(set or {})
     for key, value in (("training.epochs", epochs), ("training.batch", batch), ("run.folder", folder)):

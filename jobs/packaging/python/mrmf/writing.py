@@ -35,9 +35,8 @@ def write(path: Union[str, os.PathLike], samples: Any, labels: Any = None, *, na
 
     ``samples`` and ``labels`` are NumPy arrays, memory maps, h5py, zarr, dask, netCDF4 or xarray arrays, tables of pandas,
     a list of ``.npy`` files, or iterators of rows (of one array after the other), which may fill one array again and
-    again. ``samples`` may be a dict of such, a
-    data set for each name. Rows are streamed, 64 MB at a time, so arrays may be larger than memory. Masked values become
-    NaN.
+    again. ``samples`` may be a dict of such, a data set for each name. Rows are streamed, 64 MB at a time, so arrays may
+    be larger than memory. Masked values become NaN.
 
     ``axes`` names the samples' axes, such as "n c y x"; it is kept as an attribute, and ``mrmf.train`` hands it on. Of
     xarray arrays, names of axes and units are kept. ``units`` gives units by the name of the data set; ``label_names``
