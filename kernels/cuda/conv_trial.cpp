@@ -147,6 +147,14 @@ std::vector<Index> sampled(Index count, int samples) {
 
 }  // namespace
 
+Verdict attempt(const std::function<Verdict()>& trial) {
+  try {
+    return trial();
+  } catch (const FaultError& error) {
+    return {error.what()};
+  }
+}
+
 ConvTrial::ConvTrial(Device& device, const ConvProblem& problem) : device_(device), problem_(problem) {
   buffers_.push_back(make_buffers());
   if (problem.bias) {
@@ -235,17 +243,14 @@ std::string ConvTrial::mistake(const ConvPlan& plan) {
   return "";
 }
 
-// The one place where a failed call becomes a verdict: a failing engine must not keep the others from their turn.
 Verdict ConvTrial::judge(const ConvPlan& plan, bool timed, double best) {
-  try {
+  return attempt([&]() -> Verdict {
     if (std::string wrong = mistake(plan); !wrong.empty()) return {std::move(wrong)};
     if (!timed) return {};
     return {"", run_seconds(device_.stream(),
                             {[&](std::size_t i) { run(plan, buffers_[i % buffers_.size()]); }, [&] { add_copies(); }},
                             best)};
-  } catch (const FaultError& error) {
-    return {error.what()};
-  }
+  });
 }
 
 namespace {

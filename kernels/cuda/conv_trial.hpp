@@ -20,6 +20,10 @@ struct Verdict {
   double seconds = 0;   ///< seconds of one run, where it was timed
 };
 
+/// What a trial says; of one in which a call fails, that this is the mistake. The only place where a failed call
+/// becomes a verdict: an engine or algorithm that fails must not keep the others from their turn.
+Verdict attempt(const std::function<Verdict()>& trial);
+
 /// A convolution problem in its own memory. Times its plans, and checks their results before they are trusted: cuDNN
 /// releases have computed large 3-D convolutions in bf16 wrongly (pytorch issue 163539).
 class ConvTrial {

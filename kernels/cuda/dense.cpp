@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/backend.hpp"
@@ -126,11 +127,18 @@ std::vector<cublasLtMatmulHeuristicResult_t> Matmul::proposals(int most) const {
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
   int count = 0;
-  MRMF_CUBLAS(cublasLtMatmulAlgoGetHeuristic(device_.cublas(), product_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
-                                             preference.get(), most, found.data(), &count));
+  const cublasStatus_t proposed =
+      cublasLtMatmulAlgoGetHeuristic(device_.cublas(), product_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
+                                     preference.get(), most, found.data(), &count);
+  if (proposed == CUBLAS_STATUS_NOT_SUPPORTED) return {};  // so cuBLASLt says that it has none
+  MRMF_CUBLAS(proposed);
   found.resize(static_cast<std::size_t>(count));
   std::erase_if(found, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
   return found;
+}
+
+std::string text_of(const MatmulProblem& problem) {
+  return fmt::format("a product of {} x {} by {} x {}", problem.rows, problem.inner, problem.inner, problem.columns);
 }
 
 // The fastest of the first eight; deterministic runs take the first, as of convolutions. Products are not looked at
@@ -138,8 +146,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> Matmul::proposals(int most) const {
 void Matmul::choose(const MatmulProblem& problem) {
   const std::vector<cublasLtMatmulHeuristicResult_t> ways = proposals(device_.settings().deterministic ? 1 : 8);
   if (ways.empty())
-    throw FaultError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} by {} x {} in {} MB of workspace",
-                                 problem.rows, problem.inner, problem.inner, problem.columns,
+    throw FaultError(fmt::format("cuBLASLt has no algorithm for {} in {} MB of workspace", text_of(problem),
                                  device_.settings().workspace >> 20));
   way_ = ways.front();
   if (ways.size() == 1) return;
@@ -152,12 +159,21 @@ void Matmul::choose(const MatmulProblem& problem) {
   for (const DeviceBuffer* each : {&a, &b, &bias})
     MRMF_CUDA(cudaMemsetAsync(each->get(), 0x3c, each->bytes(), device_.stream()));  // small numbers, in both types
   double best = std::numeric_limits<double>::infinity();
+  std::string mistake;
   for (const cublasLtMatmulHeuristicResult_t& way : ways) {
     const DeviceBuffer workspace(way.workspaceSize);
     const TimedWork work{[&](std::size_t) { run({a.get(), b.get(), bias.get(), d.get()}, way, workspace.get()); }};
-    const double seconds = run_seconds(device_.stream(), work, best);
-    if (seconds < best) best = seconds, way_ = way;
+    const Verdict tried = attempt([&] { return Verdict{"", run_seconds(device_.stream(), work, best)}; });
+    if (tried.mistake.empty()) {
+      if (tried.seconds < best) best = tried.seconds, way_ = way;
+      continue;
+    }
+    mistake = tried.mistake;
+    if (device_.is_lost())
+      throw FaultError(fmt::format("cuBLASLt left {} unusable at {}: {}", device_.name(), text_of(problem), mistake));
   }
+  if (best == std::numeric_limits<double>::infinity())
+    throw FaultError(fmt::format("no algorithm of cuBLASLt computes {}: {}", text_of(problem), mistake));
 }
 
 void Matmul::run(const Operands& on, const cublasLtMatmulHeuristicResult_t& way, void* workspace) const {

@@ -84,6 +84,9 @@ inline Tiles make_tiles(Index rows, Index vectors, Index rows_per_thread, Index 
 
 #ifdef __CUDACC__
 
+/// FaultError when the launch before this failed, or an earlier call whose error nobody took.
+inline void check_launch() { MRMF_CUDA(cudaGetLastError()); }
+
 template <class F>
 __global__ void __launch_bounds__(block_threads) for_each_kernel(std::uint32_t n, F f) {
   const std::uint32_t stride = gridDim.x * blockDim.x;
@@ -109,12 +112,12 @@ void for_each(cudaStream_t stream, Index n, F f) {
 #ifdef __CUDACC__
   const std::uint32_t blocks = std::min((count - 1) / block_threads + 1, 65536U);
   for_each_kernel<<<blocks, block_threads, 0, stream>>>(count, f);
-  MRMF_CUDA(cudaGetLastError());
 #else
   emulated_launch(stream, [count, f] {
     for (std::uint32_t i = 0; i < count; ++i) f(i);
   });
 #endif
+  check_launch();
 }
 
 /// f.at(vector) gives what treats the rows of that vector of channels: f.at(vector)(row) for every row and vector.
@@ -124,7 +127,6 @@ void for_each_row(cudaStream_t stream, Index rows, Index vectors, F f) {
   const Tiles tiles = make_tiles(rows, vectors, 4, 64 * multiprocessors);
 #ifdef __CUDACC__
   for_each_row_kernel<<<dim3(tiles.blocks, tiles.chunks), tiles.threads(), 0, stream>>>(tiles, f);
-  MRMF_CUDA(cudaGetLastError());
 #else
   emulated_launch(stream, [tiles, f] {
     for (std::uint32_t vector = 0; vector < tiles.vectors; ++vector) {
@@ -133,6 +135,7 @@ void for_each_row(cudaStream_t stream, Index rows, Index vectors, F f) {
     }
   });
 #endif
+  check_launch();
 }
 
 }  // namespace mrmf::cuda

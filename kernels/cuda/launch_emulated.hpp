@@ -9,4 +9,7 @@ namespace mrmf::cuda {
 /// The device emulator (tests/emulated) defines it. cudaGetLastError reports errors, as after a real launch.
 void emulated_launch(cudaStream_t stream, std::function<void()> body);
 
+/// FaultError when the launch before this failed, or an earlier call whose error nobody took.
+void check_launch();
+
 }  // namespace mrmf::cuda

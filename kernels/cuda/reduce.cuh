@@ -191,14 +191,16 @@ void reduce(cudaStream_t stream, const Reduction& r, F f) {
   const Tiles tiles = r.tiles();
 #ifdef __CUDACC__
   reduce_kernel<K, W><<<dim3(tiles.blocks, tiles.chunks), tiles.threads(), 0, stream>>>(r, tiles, f);
-  MRMF_CUDA(cudaGetLastError());
+  check_launch();
   if (tiles.blocks == 1) return;
   finish_kernel<K><<<count32(r.channels), finish_threads, 0, stream>>>(r, tiles, f);
-  MRMF_CUDA(cudaGetLastError());
 #else
   emulated_launch(stream, [=] { emulated_reduce<K, W>(r, tiles, f); });
-  if (tiles.blocks > 1) emulated_launch(stream, [=] { emulated_finish<K>(r, tiles, f); });
+  check_launch();
+  if (tiles.blocks == 1) return;
+  emulated_launch(stream, [=] { emulated_finish<K>(r, tiles, f); });
 #endif
+  check_launch();
 }
 
 // Sums over the positions of each sample: for kernels whose "vectors" are those of all samples, sample by sample, and

@@ -12,8 +12,10 @@
 namespace mrmf::cuda {
 
 void call_failed(const FailedCall& call, const char* text) {
-  std::string message = std::string(call.library) + ": " + text + " in " + call.expression + " (" + call.file + ":" +
-                        std::to_string(call.line) + ")";
+  const std::string explained = text;
+  cudaGetLastError();  // it is the exception's from here on: else the next launch would be blamed for it
+  std::string message = std::string(call.library) + ": " + explained + " in " + call.expression + " (" + call.file +
+                        ":" + std::to_string(call.line) + ")";
   std::replace(message.begin(), message.end(), '\n', ' ');
   throw FaultError(message);
 }

@@ -22,7 +22,8 @@ struct FailedCall {
   int line;
 };
 
-/// Throws FaultError("<library>: <text> in <expression> (<file>:<line>)"), on one line whatever the text holds.
+/// Throws FaultError("<library>: <text> in <expression> (<file>:<line>)"), on one line whatever the text holds. Clears
+/// the runtime's last error, which the next launch's check would report, too; that of a broken device comes again.
 [[noreturn]] void call_failed(const FailedCall& call, const char* text);
 
 }  // namespace mrmf::cuda

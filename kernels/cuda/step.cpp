@@ -57,12 +57,10 @@ Record record(cudaStream_t stream, const std::function<void()>& calls) {
   } catch (...) {
     cudaStreamEndCapture(stream, &captured);  // leaves the stream usable, so that the error can be reported
     if (captured != nullptr) cudaGraphDestroy(captured);
-    cudaGetLastError();  // or the next launch would be blamed for it
+    cudaGetLastError();  // that the capture failed is no news, and the next launch would be blamed for it
     throw;
   }
-  const cudaError_t ended = cudaStreamEndCapture(stream, &captured);
-  if (ended != cudaSuccess) cudaGetLastError();
-  MRMF_CUDA(ended);
+  MRMF_CUDA(cudaStreamEndCapture(stream, &captured));
   const std::unique_ptr<CUgraph_st, DestroyGraph> graph(captured);
   cudaGraphExec_t executable = nullptr;
   MRMF_CUDA(cudaGraphInstantiate(&executable, graph.get(), 0));

@@ -1,7 +1,6 @@
 #include "tests/emulated/capture.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
@@ -109,10 +108,11 @@ GraphRun::GraphRun(std::shared_ptr<const std::vector<Node>> nodes)
 bool GraphRun::run_one() {
   for (std::size_t i = ready_.size(); i-- > 0;) {
     const std::size_t node = ready_[i];
-    const auto begin = std::chrono::steady_clock::now();
+    DeviceClock& clock = Machine::get().clock;
+    const double begin = clock.now();
     if (!(*nodes_)[node].work()) continue;
-    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
-    if (kernels_file()) KernelTable::get().add(nodes_, node, took.count());
+    clock.add_work();
+    if (kernels_file()) KernelTable::get().add(nodes_, node, clock.now() - begin);
     ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
     for (std::size_t next : successors_[node])
       if (--missing_[next] == 0) insert(ready_, next);
@@ -130,12 +130,12 @@ KernelTable::KernelTable() {
   std::atexit([] { get().write(); });
 }
 
-void KernelTable::add(const std::shared_ptr<const std::vector<Node>>& graph, std::size_t node, double nanoseconds) {
+void KernelTable::add(const std::shared_ptr<const std::vector<Node>>& graph, std::size_t node, double seconds) {
   const auto known =
       std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& each) { return each.first == graph; });
   auto& rows = known != graphs_.end() ? known->second : graphs_.emplace_back(graph, graph->size()).second;
   ++rows[node].count;
-  rows[node].nanoseconds += nanoseconds;
+  rows[node].seconds += seconds;
 }
 
 void KernelTable::write() const {
@@ -146,7 +146,7 @@ void KernelTable::write() const {
     for (std::size_t node = 0; node < graphs_[graph].second.size(); ++node) {
       const Row& row = graphs_[graph].second[node];
       std::fprintf(file, "%zu\t%ld\t%.3f\t0\t0\t0\t0\t0\t%s\n", graph + 1, row.count,
-                   row.count ? row.nanoseconds / 1e3 / static_cast<double>(row.count) : 0.0,
+                   row.count ? 1e6 * row.seconds / static_cast<double>(row.count) : 0.0,
                    (*graphs_[graph].first)[node].name.c_str());
     }
   std::fclose(file);

@@ -56,14 +56,14 @@ class GraphRun {
 class KernelTable {
  public:
   static KernelTable& get();
-  void add(const std::shared_ptr<const std::vector<Node>>& graph, std::size_t node, double nanoseconds);
+  void add(const std::shared_ptr<const std::vector<Node>>& graph, std::size_t node, double seconds);
 
  private:
   KernelTable();
   void write() const;
   struct Row {
     long count = 0;
-    double nanoseconds = 0;
+    double seconds = 0;
   };
   std::vector<std::pair<std::shared_ptr<const std::vector<Node>>, std::vector<Row>>> graphs_;
 };

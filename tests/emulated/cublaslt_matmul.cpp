@@ -1,8 +1,10 @@
 // cublasLtMatmul and its choice of algorithms.
 #include <algorithm>
+#include <fstream>
 
 #include "tests/emulated/cublaslt_model.hpp"
 #include "tests/emulated/machine.hpp"
+#include "tests/emulated/settings.hpp"
 
 using namespace mrmf::emulated;
 using namespace mrmf::emulated::blas;
@@ -40,10 +42,19 @@ void check_pointers(const Product& product, const Matrices& m, const Operands& o
 
 /// Without a given algorithm cuBLASLt asks its heuristics itself, for the pointers as they are.
 Algorithm chosen(const cublasLtMatmulAlgo_t* algo) {
-  if (!algo) return {kAlgorithmMagic, 0, {4, 4, 4, 4}};
+  if (!algo) return {kAlgorithmMagic, 0, {4, 4, 4, 4}, 0};
   const auto algorithm = inside<Algorithm>(algo);
   require(algorithm.magic == kAlgorithmMagic, CUBLAS_STATUS_INVALID_VALUE, "an algorithm that no heuristic gave");
   return algorithm;
+}
+
+void trace(const Algorithm& algorithm) {
+  if (trace_file()) std::ofstream(trace_file(), std::ios::app) << "algorithm " << algorithm.index << '\n';
+}
+
+double multiply_adds(const Product& product, const Matrices& m) {
+  const std::uint64_t inner = product.transa == CUBLAS_OP_N ? m.a.cols : m.a.rows;
+  return static_cast<double>(m.d.rows * m.d.cols) * static_cast<double>(inner);
 }
 
 }  // namespace
@@ -58,11 +69,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   return guarded([&] {
     require(handle && results && count && requested > 0, CUBLAS_STATUS_INVALID_VALUE, "nothing to fill in");
     *count = 0;
+    require(algorithm_count() > 0, CUBLAS_STATUS_NOT_SUPPORTED, "no algorithm");
     check(inside<Product>(desc), matrices(a, b, c, d));
     const auto wishes = inside<Preference>(preference);
-    for (const std::uint64_t workspace : {kWorkspace, std::uint64_t{0}}) {
-      if (workspace > wishes.workspace || *count == requested) continue;
-      Algorithm algorithm{kAlgorithmMagic, workspace, {}};
+    for (int index = 0; index < algorithm_count() && *count < requested; ++index) {
+      const std::uint64_t workspace = index == 0 ? kWorkspace : 0;
+      if (workspace > wishes.workspace) continue;
+      Algorithm algorithm{kAlgorithmMagic, workspace, {}, index};
       std::copy_n(wishes.alignment, 4, algorithm.alignment);
       cublasLtMatmulHeuristicResult_t& result = results[(*count)++];
       result = {};
@@ -91,12 +104,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
             "less workspace than the algorithm needs");
     require(algorithm.workspace == 0 || is_device_memory(workspace, algorithm.workspace), CUBLAS_STATUS_INVALID_VALUE,
             "the workspace is no device memory of that size");
+    require(algorithm.index >= refused_algorithms(), CUBLAS_STATUS_NOT_SUPPORTED, "this algorithm is refused");
+    trace(algorithm);
     try {
       enqueue(
           stream,
-          [=, bytes = algorithm.workspace] {
-            if (bytes) std::memset(workspace, 0xa5, bytes);
+          [=] {
+            if (algorithm.workspace) std::memset(workspace, 0xa5, algorithm.workspace);
             multiply(product, m, o);
+            Machine::get().clock.add_products(multiply_adds(product, m) *
+                                              (algorithm.index == fast_algorithm() ? 0.1 : 1));
             return true;
           },
           "cuBLASLt product");

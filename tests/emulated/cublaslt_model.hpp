@@ -51,6 +51,7 @@ struct Preference {
 struct Algorithm {
   std::uint64_t magic, workspace;
   std::uint32_t alignment[4];
+  std::int32_t index;  // in the order in which they are proposed
 };
 inline constexpr std::uint64_t kAlgorithmMagic = 0x6d726d662d6c74ull;
 

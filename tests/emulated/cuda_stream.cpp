@@ -6,6 +6,7 @@
 #include <string>
 #include <typeinfo>
 
+#include "kernels/check.hpp"
 #include "kernels/cuda/launch_emulated.hpp"
 #include "tests/emulated/capture.hpp"
 #include "tests/emulated/machine.hpp"
@@ -114,4 +115,9 @@ void mrmf::cuda::emulated_launch(cudaStream_t stream, std::function<void()> body
         },
         name);
   });
+}
+
+void mrmf::cuda::check_launch() {
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) throw FaultError(std::string("CUDA: ") + cudaGetErrorString(error) + " at a launch");
 }

@@ -126,6 +126,16 @@ class Execution {
 
 }  // namespace
 
+double multiply_adds(const Graph& graph) {
+  const Operation* const convolution = graph.convolution();
+  if (!convolution) return 0;
+  // Of y and w forward, dy and w for dx, dy and dw for dw: each position's channels with each tap's.
+  const bool forward = convolution->kind == Kind::forward, filter = convolution->kind == Kind::backward_filter;
+  const Tensor& y = graph.tensor(forward ? convolution->y : filter ? convolution->b : convolution->x);
+  const Tensor& w = graph.tensor(filter ? convolution->y : convolution->b);
+  return static_cast<double>(y.count()) * static_cast<double>(w.count()) / static_cast<double>(w.dims[0]);
+}
+
 void execute(const Graph& graph, const Engine& engine, const Pointers& pointers) {
   Execution(graph, engine, pointers).run();
 }

@@ -84,6 +84,8 @@ struct Pointers {
   std::vector<void*> data;
   void* workspace = nullptr;
 };
+/// Products of a convolution that are added up, counting those with padding; 0 of other graphs.
+double multiply_adds(const Graph& graph);
 /// Runs on the emulated device, in its turn.
 void execute(const Graph& graph, const Engine& engine, const Pointers& pointers);
 

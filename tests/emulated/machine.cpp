@@ -1,6 +1,7 @@
 #include "tests/emulated/machine.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "tests/emulated/capture.hpp"
@@ -136,9 +137,9 @@ bool Machine::run(Task& task) {
   bool finished = false;
   try {
     if (task.wait) finished = task.wait->done || advance(*task.wait->stream, task.wait.get());
-    if (task.work) finished = task.work();
+    if (task.work && (finished = task.work())) clock.add_work();
     if (task.set) {
-      task.set->time = std::chrono::steady_clock::now();
+      task.set->time = clock.now();
       task.set->done = finished = true;
     }
   } catch (const std::exception& error) {

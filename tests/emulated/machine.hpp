@@ -1,7 +1,6 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -20,10 +19,23 @@ struct Capture;
 /// Queued work; false: it cannot continue yet (a collective that waits for a peer), so its stream stays blocked.
 using Work = std::function<bool()>;
 
+/// The devices' time in seconds. It is reckoned, not measured, so that what is timed on them comes out the same on any
+/// machine: every piece of work takes a microsecond and what it adds itself.
+class DeviceClock {
+ public:
+  double now() const { return now_; }
+  void add(double seconds) { now_ += seconds; }
+  void add_work() { add(1e-6); }
+  void add_products(double multiply_adds) { add(1e-9 * multiply_adds); }
+
+ private:
+  double now_ = 0;
+};
+
 /// One recording of an event, or a point in a stream that another one waits for.
 struct Marker {
   bool done = false;
-  std::chrono::steady_clock::time_point time;
+  double time = 0;                // of DeviceClock, when it was done
   cudaStream_t stream = nullptr;  // valid while not done
 };
 using MarkerPtr = std::shared_ptr<Marker>;
@@ -90,6 +102,7 @@ class Machine {
   static void wait_until(Lock& lock, const std::function<bool()>& step);
 
   std::vector<std::shared_ptr<Capture>> captures;  // in progress
+  DeviceClock clock;                               // running work may add to it
   Failure* broken() { return broken_.get(); }
   void reset();  ///< repairs a broken device; the work that is left is dropped
 

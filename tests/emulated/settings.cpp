@@ -24,6 +24,10 @@ int nccl_version() { return static_cast<int>(number("MRMF_EMULATED_NCCL", NCCL_V
 int faulting_engine() { return static_cast<int>(number("MRMF_EMULATED_FAULTING_ENGINE", -1)); }
 int crashing_engine() { return static_cast<int>(number("MRMF_EMULATED_CRASHING_ENGINE", -1)); }
 int unrecorded_engine() { return static_cast<int>(number("MRMF_EMULATED_UNRECORDED_ENGINE", -1)); }
+int fast_engine() { return static_cast<int>(number("MRMF_EMULATED_FAST_ENGINE", -1)); }
+int algorithm_count() { return static_cast<int>(number("MRMF_EMULATED_ALGORITHMS", 2)); }
+int fast_algorithm() { return static_cast<int>(number("MRMF_EMULATED_FAST_ALGORITHM", -1)); }
+int refused_algorithms() { return static_cast<int>(number("MRMF_EMULATED_REFUSED_ALGORITHMS", 0)); }
 bool wrong_bias() { return number("MRMF_EMULATED_WRONG_BIAS", 0) != 0; }
 bool zero_recorded_gradients() { return number("MRMF_EMULATED_ZERO_RECORDED_GRADIENTS", 0) != 0; }
 bool stuck_collectives() { return number("MRMF_EMULATED_STUCK", 0) != 0; }

@@ -16,12 +16,16 @@ bool all_engines_wrong();     ///< MRMF_EMULATED_WRONG_ENGINE=2: every engine do
 int faulting_engine();        ///< MRMF_EMULATED_FAULTING_ENGINE: running this one breaks the device; default none
 int crashing_engine();        ///< MRMF_EMULATED_CRASHING_ENGINE: running this one ends the process; default none
 int unrecorded_engine();      ///< MRMF_EMULATED_UNRECORDED_ENGINE: this one cannot be recorded; default none
-bool wrong_bias();            ///< MRMF_EMULATED_WRONG_BIAS=1: engines that add a bias compute something else
+int fast_engine();            ///< MRMF_EMULATED_FAST_ENGINE: this one takes a tenth of the others' time; default none
+int algorithm_count();        ///< MRMF_EMULATED_ALGORITHMS: cuBLASLt's for a product, default 2
+int fast_algorithm();      ///< MRMF_EMULATED_FAST_ALGORITHM: this one takes a tenth of the others' time; default none
+int refused_algorithms();  ///< MRMF_EMULATED_REFUSED_ALGORITHMS: so many of the first fail when run; default none
+bool wrong_bias();         ///< MRMF_EMULATED_WRONG_BIAS=1: engines that add a bias compute something else
 /// MRMF_EMULATED_ZERO_RECORDED_GRADIENTS=1: cuDNN's dw is zero in recorded steps, that is behind other recorded work
 bool zero_recorded_gradients();
 bool stuck_collectives();  ///< MRMF_EMULATED_STUCK=1: a collective continues after its communicator was aborted
-/// MRMF_EMULATED_TRACE: a file to which "engine N pass P input ADDRESS captured 0|1" is added for every execution;
-/// default none
+/// MRMF_EMULATED_TRACE: a file to which "engine N pass P input ADDRESS captured 0|1" is added for every execution of a
+/// plan, and "algorithm N" for every product; default none
 const char* trace_file();
 /// MRMF_EMULATED_KERNELS: a file for the table that tests/gpu/kernel_trace.cpp makes of a real device; default none
 const char* kernels_file();

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -62,6 +63,18 @@ inline cudaError_t allocate_pinned(float** value) {
 using TestStream = Owned<cudaStream_t, create_non_blocking, cudaStreamDestroy>;
 using TestEvent = Owned<cudaEvent_t, create_event, cudaEventDestroy>;
 using PinnedFloat = Owned<float*, allocate_pinned, cudaFreeHost>;
+
+/// A setting of the emulator (settings.hpp) for the length of a scope.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Setting() { unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
 
 inline void synchronize(cudaStream_t stream) { REQUIRE_CUDA(cudaStreamSynchronize(stream)); }
 
