@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOOLKITS = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
@@ -79,27 +80,36 @@ def asked(command, variables, seconds):
     return done.stdout if done.returncode == 0 else ""
 
 
-def require_alone(variables, seconds):
+def require_alone(variables, most):
     """Unusable when another process computes on the card: figures and time would not be ours alone."""
     smi = ["nvidia-smi", "--format=csv,noheader,nounits"]
-    others = asked(smi + ["--query-compute-apps=pid,process_name,used_memory"], variables, seconds).strip()
+    others = asked(smi + ["--query-compute-apps=pid,process_name,used_memory"], variables, most()).strip()
     if others and "Not Supported" not in others:
         raise Unusable("the GPU is in use by another process (pid, name, MiB: " + others.splitlines()[0] +
                        "); end it, or give --shared")
-    used = asked(smi + ["--query-gpu=memory.used"], variables, seconds).strip().splitlines()
+    used = asked(smi + ["--query-gpu=memory.used"], variables, most()).strip().splitlines()
     if used and used[0].strip().isdigit() and int(used[0]) > MIB_OF_NOBODY:
         raise Unusable(f"the GPU is in use by another process: {used[0].strip()} MiB of its memory are taken; end it, or "
                        "give --shared")
 
 
 def facts(programs, work, variables, seconds, shared):
-    """(status, line). Writes environment.txt, doctor.json and device.json. Unusable where nothing can be checked."""
-    smi = asked(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], variables, 5)
-    if not shared:
-        require_alone(variables, 5)
+    """(status, line), after so many seconds at the latest. Writes environment.txt, doctor.json and device.json. Unusable
+    where nothing can be checked."""
+    end = time.monotonic() + seconds
+
+    def left():
+        return max(0.1, end - time.monotonic())
+
+    def most():  # of nvidia-smi; a third, so that something is left for the program
+        return min(seconds / 3, left())
+
+    smi = asked(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], variables, most())
+    if smi and not shared:
+        require_alone(variables, most)
     command = [programs.mrmf, "doctor", "--json", "--device", "cuda"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=variables)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=left(), env=variables)
     except subprocess.TimeoutExpired:
         return "warned", f"mrmf doctor has not ended after {seconds:g} s; the check continues"
     found = None

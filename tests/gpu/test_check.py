@@ -16,7 +16,9 @@ import unittest
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import check  # noqa: E402
 import steps as table  # noqa: E402
+import torch_bench  # noqa: E402
 
 # Stands in for mrmf, and for mpirun before it. FAKE_FAIL: a word of the command that makes it fail; FAKE_HANG: one that
 # makes it hang.
@@ -24,6 +26,7 @@ PROGRAM = """#!/bin/sh
 json="" folder="" ranks=1 graph=""
 case "$1" in *mrmf) shift ;; --oversubscribe) shift 4 ;; esac
 if [ "$1" = doctor ]; then
+  [ "${FAKE_HANG:-}" != doctor ] || exec sleep 60
   echo "mrmf: CUDA libraries: all found" >&2
   echo "{\\"mrmf\\": \\"1\\", \\"git\\": \\"abc\\", \\"processor\\": \\"Fake\\", \\"cores\\": 2, \\"memory_gib\\": 3,
     \\"backend\\": \\"Fake H999 (1 GB)\\", \\"gpu_error\\": ${FAKE_GPU_ERROR:-null}, \\"gpu\\": {\\"deviceName\\": \\"Fake H999\\"}}"
@@ -158,6 +161,55 @@ class Table(unittest.TestCase):
         self.assertEqual({step.at_once for step in cases.values()}, {6})
 
 
+class Documented(unittest.TestCase):
+    """What docs/gpu.md says of time, size and order."""
+
+    def setUp(self):
+        self.text = (HERE.parents[1] / "docs/gpu.md").read_text()
+        self.section = self.text[self.text.index("## The check on a GPU"):self.text.index("### Gradients beside")]
+
+    def says(self, words):
+        self.assertIn(words, " ".join(self.text.split()))
+
+    def test_the_table_is_that_of_the_steps(self):
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in self.section.splitlines() if line.startswith("|")]
+        self.assertEqual(rows[0], ["first call", "s", "second call", "s"])
+        for column, (call, steps) in zip((0, 2), table.CALLS.items()):
+            told = [(row[column], int(row[column + 1])) for row in rows[2:] if row[column]]
+            self.assertEqual([seconds for _, seconds in told], [step.seconds for step in steps], call)
+            for (what, _), step in zip(told, steps):
+                self.assertRegex(what, f"^{step.name}\\b")
+
+    def test_numbers(self):
+        step = {step.name: step for step in (*table.FIRST, *table.SECOND)}
+        first, second = (sum(step.seconds for step in steps) for steps in table.CALLS.values())
+        self.says(f"Its limits add up to {first} seconds, those of the second to {second}.")
+        self.says("first steps: 20 of both networks, in tf32 and bf16")
+        self.assertEqual(table.SIZES[False]["first"], "--first 20")
+        self.assertEqual(len(step["first steps"].commands), 4)
+        self.says("gradients beside the CPU's, in three precisions")
+        self.assertEqual(len(step["gradients"].commands), 6)
+        self.says("PyTorch: its three best variants")
+        self.assertEqual(len(torch_bench.SETS["best"]), 3)
+        self.says("Every test case has a process of its own, six at a time")
+        self.assertEqual((step["cases"].at_once, step["long cases"].at_once), (6, 6))
+        self.says("text and JSON, under 4 MB")
+        self.assertEqual(check.PACKED_BYTES, 4_000_000)
+        self.says("`build/mrmf-bundle.tar.xz` (26 MB, at most 40)")
+        self.assertIn("readonly limit_mb=40\n", (HERE.parents[1] / "jobs/packaging/bundle.sh").read_text())
+        self.says("128 samples of the Neuron Inverter and two cubes of 64x64x64, which are the sizes that the check runs")
+        self.assertEqual(table.SIZES[False]["small_neuron_inverter"], "--preset neuron_inverter --batch 128")
+        self.assertEqual(table.SIZES[False]["small_cosmoflow"], "--preset cosmoflow --sample 64x64x64x4 --batch 2")
+        self.says("up to twice the bound the check warns, and fails beyond")  # judges.py, and below
+
+    def test_make_makes_both_calls(self):
+        self.says("`make gpu-check` makes both calls and writes `docs/results/gpu.md`")
+        makefile = (HERE.parents[1] / "Makefile").read_text()
+        self.assertRegex(makefile, r"\ngpu-check: all .*\n\t@tests/gpu/check.py both --build \$\(BUILD\)\n")
+        options = check.parse(["both", "--build", "build"])
+        self.assertEqual((options.calls, options.page), (["first", "second"], str(HERE.parents[1] / "docs/results/gpu.md")))
+
+
 class Check(Fakes):
     def test_both_calls_leave_a_line_for_each_step(self):
         output, page, steps = self.check(0, "both")
@@ -269,6 +321,16 @@ class Limits(Fakes):
                          "FAILED: neuron_inverter tf32: not done after 1 s; .*not run: cosmoflow tf32: no time was left for it")
         self.assertEqual(steps["first parity"][0], "ok")
         self.assertEqual(len(steps), len(table.FIRST))
+
+
+    def test_a_program_that_takes_long_to_say_what_it_finds_stops_nothing(self):
+        """It may read libraries from a cold disk; with a limit of a second."""
+        path = self.folder / "gpu/steps.py"
+        path.write_text(path.read_text() + "\nobject.__setattr__(FIRST[0], 'seconds', 1)\n")
+        _, page, steps = self.check(0, "first", FAKE_HANG="doctor")
+        self.assertEqual(steps["first facts"], ("warned", "mrmf doctor has not ended after 1 s; the check continues"))
+        self.assertEqual(len(steps), len(table.FIRST))
+        self.assertIn("not known: the step \"facts\" left nothing", page)
 
 
 class Unusable(Fakes):
