@@ -12,9 +12,9 @@
 #include "io/hdf5_rows.hpp"
 #include "io/row_source.hpp"
 
-// Checksums of a little of a data set's numbers, by which its contents are told from others. Private to io/.
-
 namespace mrmf::h5 {
+
+// Checksums of a little of a data set's numbers, by which its contents are told from others. Private to io/.
 
 /// A checksum of all that was added, in that order.
 class Digest {

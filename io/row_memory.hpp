@@ -15,9 +15,9 @@
 
 #include "io/row_reader.hpp"
 
-// What was opened last: as many things as may be open at once.
-
 namespace mrmf {
+
+// What was opened last: as many things as may be open at once.
 
 /// Things by number, opened when they are asked for. Those that were used last stay open; others are closed, once
 /// nobody uses them any more. On any thread; two that ask for the same thing at once may both open it.

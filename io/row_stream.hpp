@@ -15,9 +15,9 @@
 #include "io/sample_files.hpp"
 #include "io/sample_order.hpp"
 
-// Threads that read rows while others compute.
-
 namespace mrmf {
+
+// Threads that read rows while others compute.
 
 /// Neighbouring rows and where to read them to.
 struct ReadTask {

@@ -80,7 +80,7 @@ class Messages {
   virtual SumTime take_time() = 0;
 };
 
-/// One update of a span of parameters (src/training/optimizer.hpp explains the numbers).
+/// One update of a span of parameters: the learning rate of the step, and the optimizer's other numbers as in PyTorch.
 struct SgdStep {
   float learning_rate = 0, momentum = 0, weight_decay = 0;
 };

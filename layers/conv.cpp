@@ -8,7 +8,7 @@
 
 #include "layers/geometry.hpp"
 #include "layers/halo_exchange.hpp"
-#include "layers/layer.hpp"
+#include "layers/makers.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {

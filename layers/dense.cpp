@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"
-#include "layers/layer.hpp"
+#include "layers/makers.hpp"
 #include "layers/parameter_layout.hpp"
 #include "layers/spec.hpp"
 

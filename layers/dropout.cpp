@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"
-#include "layers/layer.hpp"
+#include "layers/makers.hpp"
 
 namespace mrmf {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "layers/halo_exchange.hpp"
 #include "layers/layer.hpp"
+#include "layers/makers.hpp"
 #include "layers/partition.hpp"
 
 namespace mrmf {

@@ -1,4 +1,4 @@
-#include "layers/layer.hpp"
+#include "layers/makers.hpp"
 
 namespace mrmf {
 namespace {

@@ -3,28 +3,15 @@
 #include <functional>
 #include <numeric>
 
+#include "layers/makers.hpp"
+
 namespace mrmf {
 
 Index NamedTensor::count() const { return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>()); }
 
 void Layer::initialise(Rng& rng, Span params, Span state) const { (void)rng, (void)params, (void)state; }
 
-// Makers of the layer kinds, each defined in its kind's own file.
-std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                 const std::optional<Box>& here);
-std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                       const std::optional<Box>& counted);
-std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                       Index sample_positions);
-std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
-std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                    const LayerPosition& place);
+bool is_elementwise(LayerKind kind) { return activation_of(kind) || kind == LayerKind::dropout; }
 
 std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec,
                                   const LayerPosition& place) {

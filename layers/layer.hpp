@@ -139,6 +139,8 @@ struct LayerPosition {
 
 /// Which activation a layer of this kind is; none: it is no activation.
 std::optional<ActivationKind> activation_of(LayerKind kind);
+/// Whether each output follows from the input at the same position and channel alone.
+bool is_elementwise(LayerKind kind);
 
 /// A layer of any kind from its input shape (n = the largest number of rows) and its spec. ConfigError for an
 /// impossible shape, with the layer's name and the sizes.
@@ -162,18 +164,5 @@ std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, co
 /// and, from the next 64-byte boundary on, those of the convolution.
 std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv,
                                       const std::optional<Box>& counted = {});
-
-struct RowParallelWeights;  // layers/parameter_layout.hpp
-
-// The dense layer behind a flatten on the ranks of a grid, row-parallel as in Megatron-LM (PyTorch's RowwiseParallel):
-// the features are shared out. Each rank multiplies those that it has by their weights, and the products are added over
-// the sample group. In our weights (outputs, features) a rank has columns.
-
-/// x has this rank's features, as positions and channels, or all of them on every rank. y is whole on every rank. In
-/// backward dy is added over the group first; the gradient of the weights is then that of this group's samples, and dx
-/// that of this rank's features (zero for the others). Its parameters lie as ParameterLayout says. Needs
-/// Step::sample_sum.
-std::unique_ptr<Layer> make_row_parallel_dense(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                               const RowParallelWeights& cut);
 
 }  // namespace mrmf

@@ -11,9 +11,9 @@
 #include "layers/layer.hpp"
 #include "layers/spec.hpp"
 
-// What each layer of a list reads, and where the list may be cut in two: names resolved to positions in the list.
-
 namespace mrmf {
+
+// What each layer of a list reads, and where the list may be cut in two: names resolved to positions in the list.
 
 /// For each layer (or unit) the outputs it reads, in the order of its `from`. 0 is the network's input, i + 1 the
 /// output of layer i.

@@ -82,8 +82,8 @@ bool is_window(LayerKind kind) {
 
 // Layers of which each output position follows from the input's alone, but for statistics.
 bool is_pointwise(LayerKind kind) {
-  return activation_of(kind) || kind == LayerKind::dropout || kind == LayerKind::batch_norm ||
-         kind == LayerKind::group_norm || kind == LayerKind::layer_norm;
+  return is_elementwise(kind) || kind == LayerKind::batch_norm || kind == LayerKind::group_norm ||
+         kind == LayerKind::layer_norm;
 }
 
 void place_window(const Entry& entry, const Cut& in, LayerPlacement& layer) {
@@ -408,7 +408,7 @@ bool Partition::stays_cut(std::size_t number) const {
     const LayerKind kind = network_->entry(i).kind;
     read = true;
     if (kind == LayerKind::dense) continue;
-    if (!(activation_of(kind) || kind == LayerKind::dropout) || !stays_cut(i + 1)) return false;
+    if (!is_elementwise(kind) || !stays_cut(i + 1)) return false;
   }
   return read;
 }

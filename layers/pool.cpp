@@ -1,5 +1,5 @@
 #include "layers/geometry.hpp"
-#include "layers/layer.hpp"
+#include "layers/makers.hpp"
 
 namespace mrmf {
 namespace {

@@ -56,7 +56,7 @@ struct Comm::State {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0, size = 1;
   WaitLimit limit;
-  bool any_order = false;
+  bool reproducible_sums = false;
   std::shared_ptr<mpi::SumMemory> sum_memory = std::make_shared<mpi::SumMemory>();
   int sums = 0;  // by reduce-scatter, begun so far
 
@@ -110,11 +110,11 @@ struct Comm::State {
   }
   template <typename T>
   void add(std::span<T> values) const {
-    if (!any_order) return reduce(values, MPI_SUM);
-    add_in_any_order<T>({values}, size, values);
+    if (!reproducible_sums) return reduce(values, MPI_SUM);
+    add_reproducibly<T>({values}, size, values);
   }
   template <typename T>
-  void add_in_any_order(const std::vector<std::span<const T>>& summands, int all, std::span<T> total) const {
+  void add_reproducibly(const std::vector<std::span<const T>>& summands, int all, std::span<T> total) const {
     for_each_chunk(total, max_fixed, [&](std::span<T> part) {
       const auto first = static_cast<std::size_t>(part.data() - total.data());
       std::vector<std::span<const T>> parts;
@@ -134,7 +134,7 @@ struct Comm::State {
     if (peers != nullptr) return std::make_unique<mpi::SharedSum>(ranks, tag, values, *peers, update);
     return std::make_unique<mpi::MessageSum>(ranks, tag, values, sum_memory, update);
   }
-  bool adds_by_reduce_scatter() const { return mpi::adds_by_reduce_scatter(size, any_order); }
+  bool adds_by_reduce_scatter() const { return mpi::adds_by_reduce_scatter(size, reproducible_sums); }
   template <typename T>
   T reduced(T value, MPI_Op operation) const {
     reduce(std::span(&value, 1), operation);
@@ -213,7 +213,7 @@ Comm Comm::split(int colour, int order) const {
   }
   Comm part(std::make_unique<State>(made));
   part.state_->limit = state_->limit;
-  part.state_->any_order = state_->any_order;
+  part.state_->reproducible_sums = state_->reproducible_sums;
   return part;
 }
 
@@ -222,7 +222,7 @@ int Comm::size() const { return state_->size; }
 void Comm::limit(double seconds) { state_->limit.seconds = seconds; }
 double Comm::limit() const { return state_->limit.seconds; }
 const WaitLimit& Comm::wait_limit() const { return state_->limit; }
-void Comm::sum_in_any_order(bool on) { state_->any_order = on; }
+void Comm::sum_reproducibly(bool on) { state_->reproducible_sums = on; }
 
 void Comm::sum(std::span<float> values) { state_->add(values); }
 void Comm::sum(std::span<double> values) { state_->add(values); }
@@ -232,10 +232,10 @@ double Comm::sum(double value) {
   return value;
 }
 void Comm::sum_summands(const std::vector<std::span<const float>>& summands, int all, std::span<float> total) {
-  state_->add_in_any_order(summands, all, total);
+  state_->add_reproducibly(summands, all, total);
 }
 void Comm::sum_summands(const std::vector<std::span<const double>>& summands, int all, std::span<double> total) {
-  state_->add_in_any_order(summands, all, total);
+  state_->add_reproducibly(summands, all, total);
 }
 double Comm::min(double value) { return state_->reduced(value, MPI_MIN); }
 double Comm::max(double value) { return state_->reduced(value, MPI_MAX); }
@@ -244,7 +244,7 @@ bool Comm::any(bool value) { return state_->reduced(value ? 1 : 0, MPI_MAX) == 1
 PendingSum Comm::start_sum(std::span<float> values) {
   auto pending = std::make_unique<PendingSum::State>();
   pending->limit = state_->limit;
-  if (state_->any_order)
+  if (state_->reproducible_sums)
     state_->add(values);  // two dependent steps, so nothing can overlap
   else if (state_->adds_by_reduce_scatter() && values.size() >= mpi::long_sum)
     pending->reduce_scatters.push_back(state_->start_reduce_scatter(values));

@@ -88,7 +88,7 @@ class Comm {
   /// Makes sums of floats and doubles independent of the order in which the ranks and MPI's algorithm add them: in
   /// fixed point (mpi/fixed_point.hpp), for twice the bytes and a second message. Off by default; must be the same on
   /// all ranks. Communicators split off or duplicated later inherit it.
-  void sum_in_any_order(bool on);
+  void sum_reproducibly(bool on);
 
   void sum(std::span<float> values);
   void sum(std::span<double> values);

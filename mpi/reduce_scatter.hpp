@@ -129,8 +129,8 @@ constexpr std::size_t long_sum = std::size_t{1} << 14;  ///< values from which o
 
 /// Whether so many ranks of a CPU add long sums by reduce-scatter, each piece on one rank: where few ranks add in MPI's
 /// order.
-constexpr bool adds_by_reduce_scatter(int ranks, bool any_order = false) {
-  return ranks > 1 && ranks <= few_ranks && !any_order;
+constexpr bool adds_by_reduce_scatter(int ranks, bool reproducible_sums = false) {
+  return ranks > 1 && ranks <= few_ranks && !reproducible_sums;
 }
 
 /// Floats that a rank keeps for sums of so many values, if all their parts are under way at once: its piece of the

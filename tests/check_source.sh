@@ -37,6 +37,10 @@ writers='ofstream|\bfopen\(|O_WRONLY|O_RDWR|O_CREAT|H5Fcreate|remove_all\(|(fs|f
 hits=$(grep -nE --include='*.?pp' --include='*.cu*' -r "$writers" src layers io mpi kernels |
   grep -vE '^io/(output_file|hdf5_driver|hdf5_output)\.cpp:|"/dev/null"')  # the latter make HDF5 files through the first, or in memory
 if [ -n "$hits" ]; then echo "RULE: files are opened for writing by io/output_file.cpp alone"; echo "$hits"; failed=1; fi
+prose=$(git ls-files 'src/*.hpp' 'layers/*.hpp' 'kernels/*.hpp' 'io/*.hpp' 'mpi/*.hpp' | xargs awk '
+  FNR == 1 { told = "" } /^#include/ { told = "included"; next } /^\/\// && told != "" { told = FILENAME ":" FNR; next }
+  /^namespace/ && told ~ /:/ { print told } !/^$/ { told = "" }')
+if [ -n "$prose" ]; then echo "RULE: what is told of a part stands inside the namespace, at its beginning"; echo "$prose"; failed=1; fi
 long=$(git ls-files src layers kernels io mpi | while read -r file; do
   [ "$(wc -l <"$file")" -le 400 ] || grep -qF "| \`$file\` |" docs/architecture.md || echo "$file"
 done)

@@ -15,9 +15,9 @@
 #include "src/cli/commands.hpp"
 #include "src/config/key_table.hpp"
 
-// What the manual and the shells' completion tell of a command's options.
-
 namespace mrmf {
+
+// What the manual and the shells' completion tell of a command's options.
 
 /// Options that --help shows, in its order; first those with names, then positional ones.
 inline std::vector<const CLI::Option*> shown_options(const CLI::App& app, bool positional) {

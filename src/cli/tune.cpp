@@ -21,9 +21,9 @@
 #include "src/plan/plan.hpp"
 #include "src/run/run_cost.hpp"
 
-// What `mrmf tune` prints: the price before anything is trained, the trials and how well the rungs agree after it.
-
 namespace mrmf {
+
+// What `mrmf tune` prints: the price before anything is trained, the trials and how well the rungs agree after it.
 
 /// The rungs and their costs in epochs at full resolution, beside that of all trials at full length. `axes`: of the
 /// data. `made` says how the trials came to be so many.

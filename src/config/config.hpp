@@ -61,7 +61,7 @@ struct OptimizerSettings {
   OptimizerKind name = OptimizerKind::adam;
   double learning_rate = 1e-3;
   RateRule rule = RateRule::constant;
-  double warmup = 0;                ///< epochs of linear warm-up: rate * (epoch + 1) / warmup, as the reference does
+  double warmup = 0;                ///< epochs of linear warm-up: rate * (epoch + 1) / warmup, as the paper's code does
   std::vector<double> boundaries;   ///< piecewise: epochs at which the rate is multiplied by `factor`
   double factor = 0.1;              ///< piecewise and plateau
   int patience = 8, cooldown = 2;   ///< plateau: epochs

@@ -146,8 +146,7 @@ void add_method(Keys& keys) {
   keys.push_back(lift("method.", MRMF_FIELD(method), resolutions_key()));
   add(keys, "method.detail", MRMF_FIELD(method.detail), one_of({"measure", "ignore"}),
       "auto only: measure on training samples, and plan the baseline where the labels depend on detail that averages "
-      "of "
-      "2 lose; or choose by the shape of a sample alone");
+      "of 2 lose; or choose by the shape of a sample alone");
   add(keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
       "mrmf with one fusion and top = dense only, the bottom layers at fusion: of the coarse model (the paper), or new "
       "ones, and no coarse model is trained: to measure what the top alone adds");
@@ -162,8 +161,8 @@ void add_method(Keys& keys) {
       "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
   add(keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
       "mrmf with one fusion and top = interpolated or stem, when the coarse phase ends: after its epochs, or before "
-      "that "
-      "when a copy of it, transferred and trained for a short while, shows that full resolution now lowers the loss "
+      "that, when a copy of it, transferred and trained for a short while, shows that full resolution now lowers the "
+      "loss "
       "by more per arithmetic");
   add(keys, "method.probe_epochs", MRMF_FIELD(method.probe_epochs), at_least(1),
       "switch = slope: coarse epochs from one such copy to the next");

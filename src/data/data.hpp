@@ -83,9 +83,8 @@ class Data {
   bool loaded() const { return train_.store != nullptr; }
   /// Gets this rank its share, unless it has it, and drops everything else. Collective over all ranks of the run: of
   /// samples that ranks share, all change together from one grid to another. DataError where no label of the training
-  /// data counts. load_seconds() has the time of the first
-  /// reading; the next require() includes that of later ones. Samples that are augmented or reinterpreted are read
-  /// whole.
+  /// data counts. load_seconds() has the time of the first reading; the next require() includes that of later ones.
+  /// Samples that are augmented or reinterpreted are read whole.
   void load(const DataShare& share);
   void load(Comm& team) { load(DataShare{team}); }
 

@@ -7,9 +7,9 @@
 #include "src/export/exported_model.hpp"
 #include "src/export/onnx_graph.hpp"
 
-// Each kind of layer as nodes of an ONNX graph.
-
 namespace mrmf {
+
+// Each kind of layer as nodes of an ONNX graph.
 
 /// What the graph has for a tensor of the network: (rows, channels, positions...), or (rows, features) if it is flat.
 /// Adds the layer's nodes; `inputs` are what it reads, in the order of the wiring.

@@ -11,9 +11,9 @@
 #include "mpi/comm.hpp"
 #include "src/inference/trained.hpp"
 
-// Data sets of the input files that predictions have beside them (`mrmf predict --append`).
-
 namespace mrmf {
+
+// Data sets of the input files that predictions have beside them (`mrmf predict --append`).
 
 /// Data sets with a row per sample, in the samples' files: coordinates, ids, masks, times. Their rows are written in
 /// the order of the samples, and only those of samples, under their own names and in their own type, or

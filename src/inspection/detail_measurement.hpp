@@ -10,9 +10,9 @@
 #include "kernels/tensor.hpp"
 #include "src/config/config.hpp"
 
-// How much of a sample is detail of each size: energies of its Haar wavelets, which are what averaging by 2 takes away.
-
 namespace mrmf {
+
+// How much of a sample is detail of each size: energies of its Haar wavelets, which are what averaging by 2 takes away.
 
 /// Halves all axes of a sample again and again, as data at lower resolutions are made: each block of 2 positions along
 /// every axis gives its mean, and 2^axes - 1 details, one for each orientation. A level's energies are the mean squares

@@ -67,7 +67,7 @@ class Rendezvous {
  public:
   /// Collective over the world.
   explicit Rendezvous(const Comm& world) : world_(world.duplicate()) {
-    world_.sum_in_any_order(false);  // a sum in fixed point could not run beside other calls
+    world_.sum_reproducibly(false);  // a sum in fixed point could not run beside other calls
   }
 
   struct WaitResult {

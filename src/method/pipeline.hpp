@@ -9,9 +9,9 @@
 #include "src/training/run_context.hpp"
 #include "src/training/trainer.hpp"
 
-// Probes of a coarse model on its way (method.switch = "slope"): what it is worth at full resolution.
-
 namespace mrmf {
+
+// Probes of a coarse model on its way (method.switch = "slope"): what it is worth at full resolution.
 
 /// Transfers copies of a stage's coarse model, and trains each as the next phase will. The last copy continues as that
 /// phase's model, so that nothing of what decided is trained twice.

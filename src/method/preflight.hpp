@@ -1,7 +1,7 @@
-// What a run checks before it trains, in one place and in the order in which it can be known: first what the launch
-// alone says, then the plan for its data, then the folder, the backend and the data. Each check throws on every rank
-// and leaves nothing behind. Rules that a plan for ranks keeps as well are those of src/training/run_rules.hpp; those
-// of keys alone, src/config/check.cpp.
+// What is checked of a whole run before it trains, in the order in which it can be known: first what the launch alone
+// says, then the plan for its data, then the folder, the backend and the data. Each check throws on every rank and
+// leaves nothing behind. Rules that a plan for ranks keeps as well are those of src/training/run_rules.hpp; those of
+// keys alone are with the keys; resolve_run() and train_run() call them all.
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ void require_trainable(const Config& config, const Plan& plan, const Stage& stag
                        const DatasetShape& shape);
 
 /// The teams of a stage: as given, or as measured by an earlier start of this run. Otherwise times an epoch of a
-/// throwaway model of each kind on all ranks (the report says so). A model's share is the epoch's seconds times its
+/// throwaway model of each kind on all ranks (the log says so). A model's share is the epoch's seconds times its
 /// largest number of epochs. Collective over ctx.team, the world.
 TeamSizes choose_teams(const Config& config, const Plan& plan, const Stage& stage, const RunContext& ctx);
 

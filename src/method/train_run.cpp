@@ -25,7 +25,7 @@
 namespace mrmf {
 namespace {
 
-// The root opens the report; the others hold an empty one.
+// The root opens the log; the others hold an empty one.
 RunLog open_run_log(const Config& config, const Plan& plan, const RunLogSettings& settings,
                     const Checkpoints& checkpoints, const std::optional<RunFolder>& folder, const TrainRun& train) {
   if (!folder) return RunLog(settings);
@@ -155,7 +155,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   const std::string asked_text = to_toml(asked);
   world.limit(asked.run.timeout);
   check_launch(asked.run, world);
-  world.sum_in_any_order(asked.run.deterministic);
+  world.sum_reproducibly(asked.run.deterministic);
   Warnings warnings(world);
   const ResolvedRun run = resolve_run(std::move(asked), warnings, world);
   const auto& [config, plan, shape, reasons, automatic, validation] = run;

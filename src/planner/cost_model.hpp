@@ -8,10 +8,10 @@
 #include "layers/execution.hpp"
 #include "src/config/config.hpp"
 
+namespace mrmf {
+
 // What a rank computes in a training step, as cost models see it: the units of an execution on one block of a grid,
 // each with its work, and what it exchanges with other ranks.
-
-namespace mrmf {
 
 /// One unit of an execution: a layer, a fused run of layers, or a halo exchange. Amounts are those of one row.
 struct Operation {

@@ -11,9 +11,9 @@
 #include "src/planner/cost_model.hpp"
 #include "src/system/host.hpp"
 
-// Fits of times by sums of terms that grow with the work, such as latency + bytes / bandwidth.
-
 namespace mrmf {
+
+// Fits of times by sums of terms that grow with the work, such as latency + bytes / bandwidth.
 
 /// A measured time and what each term counts of it.
 struct TimedWork {

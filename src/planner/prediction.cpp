@@ -87,7 +87,7 @@ bool on_device(const CostModel& costs) { return costs.feed(1) > 0; }
 
 bool in_pieces(const Workload& work, const CostModel& costs) {
   return updates_in_pieces(work.training,
-                           !on_device(costs) && mpi::adds_by_reduce_scatter(work.ranks.ranks, work.any_order));
+                           !on_device(costs) && mpi::adds_by_reduce_scatter(work.ranks.ranks, work.reproducible_sums));
 }
 
 // Every rank updates what is too short for pieces.

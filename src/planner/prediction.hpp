@@ -29,7 +29,7 @@ struct Workload {
   double samples = 0, validated = 0;  ///< training and validation samples of an epoch, over all ranks
   double sample_bytes = 0;            ///< bytes of a whole sample in its file, at full resolution; 0: unknown
   bool streamed = false;              ///< samples are read again in every epoch
-  bool any_order = false;             ///< sums do not depend on the order of ranks (Comm::sum_in_any_order)
+  bool reproducible_sums = false;     ///< sums do not depend on the order of ranks (Comm::sum_reproducibly)
   TrainingConfig training{};
 
   int sample_groups() const { return ranks.ranks / grid.ranks(); }

@@ -164,7 +164,7 @@ Workload workload_of(const Config& config, const Plan& plan, const SearchSetting
                 .validated = settings.validated,
                 .sample_bytes = settings.sample_bytes,
                 .streamed = settings.streamed,
-                .any_order = config.run.deterministic,
+                .reproducible_sums = config.run.deterministic,
                 .training = config.training};
   work.training.optimizer = phase.optimizer;
   return work;

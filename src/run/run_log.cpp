@@ -281,7 +281,7 @@ RunLog RunLog::of_team(bool continued) const {
   RunLogSettings settings = *settings_;
   settings.folder = (fs::path(settings.folder) / kTeamFolder).string();
   settings.terminal = false;     // a terminal can show only one live line
-  settings.tensorboard = false;  // the run's report writes the file when it takes these records over
+  settings.tensorboard = false;  // the run's log writes the file when it takes these records over
   make_folders(settings.folder);
   log.state_ = std::make_unique<State>(settings, settings.folder, continued);
   log.state_->rewrite();

@@ -64,7 +64,7 @@ void require_batches(const DataConfig& data, Index samples, const Phase& phase, 
   if (parts > 1 && least < parts)
     throw ConfigError(
         fmt::format("training.accumulate = {}: batch {} brings a rank as few as {} samples in a step of {} "
-                    "({} samples on {} rank{}), and each part needs one; use fewer parts",
+                    "({} samples on {} rank{}), and each micro-batch needs one; use a smaller training.accumulate",
                     parts, phase.batch, least, phase_text(phase), samples, ranks, ranks == 1 ? "" : "s"));
 }
 

@@ -12,10 +12,10 @@
 #include "src/training/phase_run.hpp"
 #include "src/training/validation.hpp"
 
+namespace mrmf {
+
 // Losses beside the spread of the labels: a model that always answers the labels' mean has their variance as its mean
 // squared error, so one that is far worse than that does not learn what the labels say.
-
-namespace mrmf {
 
 /// The number of samples whose labels a rank reads, with so many numbers each: of 4096, or of a million numbers.
 Index spread_samples(Index per_sample);

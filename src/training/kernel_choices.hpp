@@ -11,9 +11,9 @@
 #include "src/plan/plan.hpp"
 #include "src/training/run_context.hpp"
 
-// The user's file of the CPU's fastest kernels, so that they are timed once on each machine.
-
 namespace mrmf {
+
+// The user's file of the CPU's fastest kernels, so that they are timed once on each machine.
 
 /// What choices hold for: the processor, its instruction set, and the versions of this program and of oneDNN.
 std::string kernel_machine(const Backend& backend);

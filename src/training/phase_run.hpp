@@ -21,9 +21,9 @@
 #include "src/training/run_context.hpp"
 #include "src/training/shard_replicas.hpp"
 
-// Clock of a run: its seconds, and where those of the current epoch went.
-
 namespace mrmf {
+
+// Clock of a run: its seconds, and where those of the current epoch went.
 
 /// A clock for a run and its epochs. An epoch's seconds start at the end of the previous one. So building and fusing
 /// models count in the next epoch, and writing checkpoints counts where it happens.

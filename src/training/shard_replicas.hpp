@@ -16,9 +16,9 @@
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
 
-// Threads that do parts of a job together and may wait for each other in the middle of it.
-
 namespace mrmf {
+
+// Threads that do parts of a job together and may wait for each other in the middle of it.
 
 /// Each member keeps its thread for life and uses one OpenMP thread in it. At most `at_once` members compute at a time.
 class WorkerPool {

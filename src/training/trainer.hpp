@@ -7,9 +7,9 @@
 
 #include "src/training/phase_run.hpp"
 
-// The first steps of a phase, to see what a coarse model is worth (method.switch = "slope").
-
 namespace mrmf {
+
+// The first steps of a phase, to see what a coarse model is worth (method.switch = "slope").
 
 /// The first steps of a phase, and what they were worth (src/plan/stop_rule.hpp).
 struct ProbeResult {

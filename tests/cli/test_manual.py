@@ -90,7 +90,7 @@ class Completion(support.MrmfTest):
         self.assertEqual(self.offers("train", "mine.toml", "--set", "training.epo"), ["training.epochs="])
         self.assertEqual(self.offers("train", "mine.toml", "--set", "=", "training.epo"), ["training.epochs="])
         self.assertEqual(self.offers("train", "mine.toml", "--set", "training.optimizer.name", "=", "ad"), ["adam", "adamw"])
-        self.assertEqual(self.offers("train", "mine.toml", "--set", "training.optimizer.name", "="), ["adam", "adamw", "sgd"])
+        self.assertEqual(self.offers("train", "mine.toml", "--set", "training.optimizer.name", "="), ["adam", "adamw", "sgd", "lion"])
         self.assertEqual(self.offers("train", "mine.toml", "--set", "training.batch", "=", ""), [])
         keys = {key.strip() for key in self.mrmf("presets", "--keys").splitlines() if key.startswith("  ") and key[2] != " "}
         offered = {key.rstrip("=") for key in self.offers("plan", "mine.toml", "--set", "")}

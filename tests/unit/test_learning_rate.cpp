@@ -47,7 +47,7 @@ TEST_CASE("learning rate: a part of one curve over the whole run") {
   CHECK(last.at(2, 0, 1) == doctest::Approx(0.0));
 }
 
-TEST_CASE("learning rate: warm-up as the reference does it, rate * (epoch + 1) / warmup") {
+TEST_CASE("learning rate: warm-up as the paper's code does it, rate * (epoch + 1) / warmup") {
   OptimizerSettings settings = rule(RateRule::constant);
   settings.warmup = 5;
   const LearningRate rate(settings, 10);

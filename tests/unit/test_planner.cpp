@@ -162,10 +162,10 @@ TEST_CASE("planner: few ranks update in pieces beside the sums, unless something
   const double all = 2 * 1e-3 * static_cast<double>(network.params_size());  // two steps
   CHECK(epoch().sums == near(2 * (3 + 0.5)));
   CHECK(epoch().update == near(all / 2));
-  work.any_order = true;
+  work.reproducible_sums = true;
   CHECK(epoch().sums == near(2 * (5 + 0.5)));
   CHECK(epoch().update == near(all));
-  work.any_order = false;
+  work.reproducible_sums = false;
   work.training.clip_norm = 1;
   CHECK(epoch().sums == near(2 * (5 + 0.5)));
   work.training.clip_norm = 0;

@@ -12,11 +12,11 @@
 #include "src/simulators/cosmology/particle_mesh.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
 
+namespace mrmf::cosmology {
+
 // Evolution of particles from their lattice to redshift 0: by displacements alone, or by COLA time steps (Tassev,
 // Zaldarriaga & Eisenstein, JCAP 06 (2013) 036). These use a particle mesh to follow what displacements of second order
 // leave out.
-
-namespace mrmf::cosmology {
 
 /// Positions are in cells of the lattice, in [0, lattice). Particles leave the slab that they began in; their numbers
 /// stay.

@@ -13,11 +13,11 @@
 #include "src/simulators/neuron/simulate.hpp"
 #include "src/simulators/split_file.hpp"
 
+namespace mrmf::neuron {
+
 // The current that every cell receives at its soma. It is the same for all samples, so that responses distinguish
 // conductances. It replaces the data set's chaotic stimulus and is built from its published description: nothing
 // outside 20-140 ms; inside, a slow oscillation that grows until a spike of about 2 ms resets it, ten times.
-
-namespace mrmf::neuron {
 
 inline constexpr double kDuration = 200;        ///< ms
 inline constexpr double kStimulusStep = 0.025;  ///< ms between the values of the trace

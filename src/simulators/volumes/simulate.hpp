@@ -14,12 +14,12 @@
 #include "kernels/random.hpp"
 #include "src/simulators/split_file.hpp"
 
+namespace mrmf::volumes {
+
 // Fractals in space: iterated function systems, each a class of shapes, and the instances of a class.
 //
 // The recipe is that of LLNL's ScaFFold benchmark (after Kataoka et al. 2020): 2 to 8 affine maps with 12 parameters
 // each; an instance scales one of the 12, in all maps, by one of 12 factors from 0.4 to 1.6.
-
-namespace mrmf::volumes {
 
 using Point = std::array<double, 3>;
 

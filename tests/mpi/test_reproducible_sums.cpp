@@ -62,9 +62,9 @@ TEST_CASE("any order: the sum is the same from the last rank to the first, and e
   Comm world = Comm::world();
   Comm backwards = world.split(0, -world.rank());
   REQUIRE(backwards.rank() == world.size() - 1 - world.rank());
-  world.sum_in_any_order(true);
+  world.sum_reproducibly(true);
   Comm inherited = world.split(0, (world.rank() + 1) % world.size());
-  backwards.sum_in_any_order(true);
+  backwards.sum_reproducibly(true);
   const std::vector<float> values = random_values(3'000'003, static_cast<std::uint64_t>(world.rank()));
   std::vector<float> a = values, b = values, c = values, d = values;
   world.sum(std::span(a));
@@ -84,7 +84,7 @@ TEST_CASE("any order: training keeps every bit when ranks exchange their samples
   for (const bool global_batch_norm : {true, false}) {
     CAPTURE(global_batch_norm);
     Comm world = Comm::world();
-    world.sum_in_any_order(true);
+    world.sum_reproducibly(true);
     const Trained one = train(world, false, global_batch_norm), other = train(world, true, global_batch_norm);
     CHECK(one.params == other.params);
     CHECK(one.state == other.state);

@@ -1,5 +1,5 @@
-// Messages between the ranks that share a sample, by NCCL: all of a call as one group, so that ranks which send to each
-// other do not wait for each other.
+// Sums over ranks and messages between the ranks that share a sample, by NCCL. All messages of a call are one group, so
+// that ranks which send to each other do not wait for each other.
 #include <utility>
 
 #include "mpi/nccl_communicator.hpp"
