@@ -13,8 +13,10 @@
 namespace mrmf {
 
 /// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, or a number that float32 cannot hold. Reads
-/// that row again, in its own type. With NotFiniteRule::fill, NaN is not meant.
-std::string not_finite_text(const RowSource& source, Index row, NotFiniteRule rule = NotFiniteRule::refuse);
+/// that row again, in its own type. With NotFiniteRule::fill, NaN is not meant. Labels are never filled.
+enum class RowPartOf { samples, labels };
+std::string not_finite_text(const RowSource& source, Index row, NotFiniteRule rule = NotFiniteRule::refuse,
+                            RowPartOf of = RowPartOf::samples);
 
 /// The rows among a shape's samples whose samples or labels hold NaN or infinity, or, with NotFiniteRule::fill, other
 /// such numbers than NaN in samples; over all files, ascending, the same on every rank. Collective: each rank reads its

@@ -106,8 +106,8 @@ void leave_out(SplitFound& split, Comm& comm) {
   const bool fills = split.spec.not_finite == NotFiniteRule::fill ||
                      (split.spec.not_finite == NotFiniteRule::refuse && !split.samples.packing.empty());
   split.spec.not_finite = fills ? NotFiniteRule::fill : NotFiniteRule::skip;
-  const bool some = fills && !bad.empty();
-  split.shape = without_rows(split.shape, split.spec, some ? rows_not_finite(split.spec, split.shape, comm) : bad);
+  if (fills && !bad.empty()) split.not_filled = rows_not_finite(split.spec, split.shape, comm);
+  split.shape = without_rows(split.shape, split.spec, fills ? split.not_filled : bad);
   split.not_finite = bad;
 }
 
@@ -196,6 +196,11 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
                            : fmt::format("channel {} of '{}' is {:g} everywhere: it tells nothing{}", c,
                                          split.samples.name, split.samples.facts->least[c],
                                          divided ? ", and mean_std refuses it" : ""));
+  if (config.data.train.not_finite == NotFiniteRule::fill && !split.not_filled.empty())
+    advice.push_back(fmt::format(
+        "{} {} rows have NaN in labels, or infinity, which data.not_finite = \"fill\" does not fill and which "
+        "ends a run; leave those rows out of the files, or set data.not_finite = \"skip\"",
+        split.not_filled.size(), split.part));
   if (split.not_finite.empty() || config.data.train.not_finite != NotFiniteRule::refuse) return;
   const std::string fill = split.samples.facts->missing() == 0
                                ? ""

@@ -32,6 +32,7 @@ struct SplitFound {
   DatasetShape shape;
   DatasetSpec spec;
   std::vector<Index> not_finite;  ///< rows whose samples or labels hold NaN or infinity, over all files
+  std::vector<Index> not_filled;  ///< those of them that are no matter of "fill": NaN in labels, infinity
   double bytes = 0;               ///< bytes of samples in the files, unpacked
   NumbersFound samples, labels;
   std::vector<Index> class_counts;  ///< empty where labels are no classes

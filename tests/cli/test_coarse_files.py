@@ -113,6 +113,19 @@ class CoarseFiles(support.MrmfTest):
             self.assertNotIn("axes", output)
             self.assertFalse(os.path.exists(self.path("coarse/g.h5")))
 
+    def test_a_bad_file_among_good_ones_leaves_no_copy(self):
+        for i in range(3):
+            with h5py.File(self.path(f"part{i}.h5"), "w") as file:
+                file["x"] = np.ones((8, 8, 1), "f4")
+        for name, write in (("empty.h5", lambda path: open(path, "w").close()),
+                            ("odd.h5", lambda path: h5py.File(path, "w").create_dataset("x", data=np.ones((8, 7, 1), "f4")).file.close())):
+            write(self.path(name))
+            for ranks in (0, 2):
+                self.fails(3 if name == "empty.h5" else 2, "coarsen", "part0.h5", "part1.h5", "part2.h5", name, "--factor", "2", "-o", "set",
+                           message=name, ranks=ranks)
+                self.assertFalse(os.path.exists(self.path("set")), name)
+        self.mrmf("coarsen", "part0.h5", "part1.h5", "--factor", "2", "-o", "set")
+
 
 if __name__ == "__main__":
     support.main()
