@@ -313,6 +313,11 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   if (guess.rows == RowForm::axis) find_split_column(arrays, samples, path, guess);
   const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, path, layout.why_not, guess)
                                                  : named(arrays, given.labels, path);
+  if (given.labels.empty() && layout.constants.contains(labels.name))
+    throw DataError(
+        fmt::format("{}: '{}' is the same everywhere and cannot be the labels; {}; mend that, or name the data "
+                    "sets with --samples and --labels",
+                    path, labels.name, layout.why_not));
   if (lies_turned(labels, samples.rows())) throw DataError(path + ": " + why_no_labels({labels}, samples));
   guess.samples = samples.name;
   guess.may_miss = samples.may_miss;

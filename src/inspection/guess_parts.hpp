@@ -75,8 +75,9 @@ struct RowLayout {
   /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
-  std::string why_not{};             ///< groups that look like samples are none; "": nothing is to be said
-  std::vector<std::string> reasons;  ///< a line for each guess, for people
+  std::string why_not{};              ///< groups or files that look like samples are none; "": nothing is to be said
+  std::set<std::string> constants{};  ///< arrays in those that hold the same few numbers in all of them
+  std::vector<std::string> reasons;   ///< a line for each guess, for people
 };
 
 /// `first` are the arrays of the first file, which an axis of samples is assumed for. Where samples are one per file or

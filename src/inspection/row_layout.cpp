@@ -64,9 +64,11 @@ bool same_kind(const FileArray& one, const FileArray& other, Types types) {
   return one.name == other.name && one.shape == other.shape && alike;
 }
 
+const std::string& text_of(const Location& place) { return place.group.empty() ? place.path : place.group; }
+
 std::string kind_text(const Location& place, const FileArray& array) {
-  return fmt::format("'{}' of {} is ({}) of {}", array.name, place.group.empty() ? place.path : place.group,
-                     fmt::join(array.shape, ", "), array.type_name);
+  return fmt::format("'{}' of {} is ({}) of {}", array.name, text_of(place), fmt::join(array.shape, ", "),
+                     array.type_name);
 }
 
 /// Places of one sample each, evenly chosen of all: whether they are alike, and what varies.
@@ -75,23 +77,28 @@ class Compared {
   Compared(std::vector<Location> places, const std::vector<std::string>& names, Types types, PackingRule packing)
       : places_(std::move(places)), packing_(packing) {
     arrays_ = arrays_at(places_.front(), names, packing);
-    for (const Location& place : places_) {
-      const std::vector<FileArray> here = arrays_at(place, names, packing);
-      for (std::size_t i = 0; i < std::min(here.size(), arrays_.size()); ++i) {
-        const bool same = same_kind(here[i], arrays_[i], types);
-        if (!same && unlike_.empty() && here[i].name == arrays_[i].name)
-          unlike_ = kind_text(place, here[i]) + ", and " + kind_text(places_.front(), arrays_[i]);
-        alike_ = alike_ && same;
-        arrays_[i].unclear |= here[i].unclear;
-      }
-      alike_ = alike_ && here.size() == arrays_.size();
-    }
+    for (const Location& place : places_) compare(place, arrays_at(place, names, packing), types);
+    std::erase_if(arrays_, [&](const FileArray& array) { return dropped_.contains(array.name); });
   }
 
-  bool alike() const { return alike_; }
-  /// The first array that differs in shape or type, at both places; "": none does.
+  bool alike() const { return unlike_.empty(); }
+  /// The first array that differs in shape or type, or is not in all of the places; "": none is.
   const std::string& unlike() const { return unlike_; }
   const std::vector<FileArray>& arrays() const { return arrays_; }
+  /// Names of arrays whose few numbers are the same in all of the places: coordinates, and hardly labels.
+  std::vector<std::string> constants() const {
+    std::vector<std::string> names;
+    for (const FileArray& array : arrays_)
+      if (is_number(array) && !array.name.starts_with('@') && !unlike_arrays_.contains(array.name) && !varies(array))
+        names.push_back(array.name);
+    return names;
+  }
+  /// Attributes that some places lack, or have otherwise, with one that does: no labels, and nothing else is known.
+  std::vector<std::string> dropped() const {
+    std::vector<std::string> lines;
+    for (const auto& [name, why] : dropped_) lines.push_back(fmt::format("'{}' is not used: {}", name, why));
+    return lines;
+  }
 
   /// Whether its numbers are not the same in all of the places.
   bool varies(const FileArray& array) const {
@@ -108,6 +115,28 @@ class Compared {
   }
 
  private:
+  // An attribute may be for people; a data set that one place lacks says that the places are not alike.
+  void compare(const Location& place, const std::vector<FileArray>& here, Types types) {
+    const auto differs = [&](const FileArray& array, const std::string& how) {
+      if (array.name.starts_with('@')) {
+        dropped_.try_emplace(array.name, how);
+      } else {
+        unlike_arrays_.insert(array.name);
+        if (unlike_.empty()) unlike_ = how;
+      }
+    };
+    for (FileArray& array : arrays_) {
+      const auto same_name = std::ranges::find(here, array.name, &FileArray::name);
+      if (same_name == here.end())
+        differs(array,
+                fmt::format("{} has no '{}', and {} has one", text_of(place), array.name, text_of(places_.front())));
+      else if (!same_kind(*same_name, array, types))
+        differs(array, kind_text(place, *same_name) + ", and " + kind_text(places_.front(), array));
+      else
+        array.unclear |= same_name->unclear;
+    }
+  }
+
   std::shared_ptr<const OpenRows> rows_of(const FileArray& array, const Location& place) const {
     DatasetSpec spec;
     spec.files = {place.path};
@@ -128,7 +157,8 @@ class Compared {
   PackingRule packing_;
   std::vector<FileArray> arrays_;
   std::string unlike_;
-  bool alike_ = true;
+  std::set<std::string> unlike_arrays_;
+  std::map<std::string, std::string> dropped_;
 };
 
 template <class All>
@@ -275,8 +305,11 @@ bool find_groups(const std::vector<std::string>& paths, const std::vector<FileAr
                                     return Location{paths.front(), group};
                                   }),
                           siblings.names, Types::same, given.packing);
-  if (!compared.unlike().empty())
+  if (!compared.unlike().empty()) {
     layout.why_not = "the groups beside each other are no samples, of which all are alike: " + compared.unlike();
+    for (const std::string& name : compared.constants())
+      for (const std::string& group : siblings.groups) layout.constants.insert(within(group, name));
+  }
   std::vector<FileArray> arrays = of_all(compared, std::ssize(siblings.groups), given);
   if (arrays.empty() || is_outweighed(siblings, arrays.front(), all)) return false;
   layout.groups = pattern_of(siblings);
@@ -290,6 +323,7 @@ bool find_groups(const std::vector<std::string>& paths, const std::vector<FileAr
   layout.arrays = std::move(arrays);
   layout.reasons.push_back(fmt::format("each of {} groups that fit \"{}\" is one sample: they hold the same arrays",
                                        layout.arrays.front().rows(), layout.groups));
+  for (const std::string& line : compared.dropped()) layout.reasons.push_back(line);
   return true;
 }
 
@@ -300,6 +334,10 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
                                     return Location{path, ""};
                                   }),
                           names_of(paths.front()).datasets, Types::any, given.packing);
+  if (layout.why_not.empty() && !compared.unlike().empty()) {
+    layout.why_not = "nor is each file a sample, of which all are alike: " + compared.unlike();
+    for (const std::string& name : compared.constants()) layout.constants.insert(name);
+  }
   std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given);
   if (arrays.empty()) return false;
   layout.rows = RowForm::files;
@@ -307,6 +345,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
   layout.reasons.push_back(
       fmt::format("each of {} files is one sample: no array has labels along the first axis of '{}'", paths.size(),
                   layout.arrays.front().name));
+  for (const std::string& line : compared.dropped()) layout.reasons.push_back(line);
   return true;
 }
 
