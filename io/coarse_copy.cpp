@@ -198,7 +198,12 @@ Samples inspect_samples(const CoarseCopy& copy, const AxisOrder& order, const Ro
   require_samples(copy.source, name, reader.shape());
   if (copy.axis_names.empty()) refuse_channels_first(copy.source, name, reader.shape());
   Shape fine = sample_shape(channels_last(reader.shape(), order, copy.source + ": data set '" + name + "'"));
-  Shape coarse = coarse_shape(fine, copy.factor);
+  Shape coarse;
+  try {
+    coarse = coarse_shape(fine, copy.factor);
+  } catch (const ConfigError& error) {
+    throw ConfigError(copy.source + ": data set '" + name + "': " + error.what());
+  }
   const Index per_row = order.moves() ? fine.channels : 1;
   if (order.moves()) fine.channels = coarse.channels = 1;
   const Packing& packing = reader.packing();

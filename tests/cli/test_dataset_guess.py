@@ -249,5 +249,38 @@ class Axes(DatasetGuess):
         self.trains("given")
 
 
+class OneThatDiffers(DatasetGuess):
+    """One of many files or groups lacks something, or has it in another shape."""
+
+    def member(self, group, number, shape=(16, 16, 16), om=True):
+        group["density"], group["bins"], group["par"] = self.rng.normal(0, 1, shape), np.linspace(0, 1, 16), [number, number / 2]
+        if om:
+            group.attrs["om"] = 0.3 * number
+
+    def test_an_attribute_that_is_not_everywhere_decides_nothing(self):
+        with h5py.File(self.path("groups.h5"), "w") as groups:
+            for i in range(6):
+                with h5py.File(self.path(f"s{i}.h5"), "w") as file:
+                    self.member(file, i, om=i != 4)
+                self.member(groups.create_group(f"sim_{i}"), i, om=i != 4)
+        for files, form, lacking, other in (("s[0-9].h5", "each of 6 files is one sample", "s4.h5", "s0.h5"),
+                                            ("groups.h5", 'each of 6 groups that fit "sim_*" is one sample', "sim_4", "sim_0")):
+            said = self.mrmf("init", files, "-o", "run.toml", "--overwrite")
+            self.assertIn(form, said)
+            self.assertIn(f"'@om' is not used: {lacking} has no '@om', and {other} has one", said)
+            self.assertIn("'par' holds", said)
+
+    def test_another_shape_is_told(self):
+        with h5py.File(self.path("groups.h5"), "w") as groups:
+            for i in range(6):
+                shape = (16, 16, 12 if i == 4 else 16)
+                with h5py.File(self.path(f"s{i}.h5"), "w") as file:
+                    self.member(file, i, shape)
+                self.member(groups.create_group(f"sim_{i}"), i, shape)
+        for files, differs in (("groups.h5", "'density' of sim_4 is (16, 16, 12)"), ("s[0-9].h5", "'density' of s4.h5 is (16, 16, 12)")):
+            self.fails(3, "init", files, "-o", "run.toml", message=differs)
+            self.assertFalse(os.path.exists(self.path("run.toml")))
+
+
 if __name__ == "__main__":
     unittest.main()
