@@ -78,7 +78,7 @@ std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule
               : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
                 "predict: --not-finite skip)") +
          (std::isnan(value) && of == RowPartOf::samples
-              ? "; where NaN is a missing number, data.not_finite = \"fill\" keeps the row"
+              ? "; where NaN is a missing number of samples, \"fill\" keeps the row"
               : "");
 }
 

@@ -303,7 +303,7 @@ TEST_CASE("store: NaN and infinity are found with file, data set and the row in 
   std::vector<float> x = ramp(64), y = ramp(8);
   std::string expected;
   Range owned{0, 7};
-  const std::string fills = "; where NaN is a missing number, data.not_finite = \"fill\" keeps the row";
+  const std::string fills = "; where NaN is a missing number of samples, \"fill\" keeps the row";
   SUBCASE("NaN in samples") {
     x[2 * 16 + 15] = std::numeric_limits<float>::quiet_NaN();
     expected = b +
