@@ -12,9 +12,11 @@
 
 namespace mrmf {
 
+/// What of a row is meant.
+enum class RowPartOf { samples, labels };
+
 /// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, or a number that float32 cannot hold. Reads
 /// that row again, in its own type. With NotFiniteRule::fill, NaN is not meant. Labels are never filled.
-enum class RowPartOf { samples, labels };
 std::string not_finite_text(const RowSource& source, Index row, NotFiniteRule rule = NotFiniteRule::refuse,
                             RowPartOf of = RowPartOf::samples);
 
