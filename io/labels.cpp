@@ -231,7 +231,7 @@ void Labels::read_checked(const Rows& rows, std::vector<float>& values) const {
   to_float32(rows.source.type(), stored.data(), values);
   const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
   if (bad < std::ssize(values))
-    throw DataError(not_finite_text(rows.source, rows.first + bad / width, NotFiniteRule::refuse, RowPartOf::labels));
+    throw DataError(not_finite_text(rows.source, rows.first + bad / width, NotFiniteRule::refuse, NumbersOf::labels));
   if (form_.kind == LabelKind::classes) to_classes(rows, stored.data(), values);
   if (form_.kind == LabelKind::probabilities) take_probabilities(rows, values);
 }

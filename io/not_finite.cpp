@@ -62,7 +62,7 @@ void scan(const DatasetSpec& spec, const std::vector<std::string>& names, const 
 
 }  // namespace
 
-std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule rule, RowPartOf of) {
+std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule rule, NumbersOf of) {
   std::vector<std::byte> row(static_cast<std::size_t>(source.row_bytes()));
   source.read(number, 1, row.data());
   const Index width = source.row_bytes() / size_of(source.type());
@@ -77,7 +77,7 @@ std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule
               ? ", which is not missing as NaN is: data.not_finite = \"fill\" leaves it; store NaN in its place"
               : "; remove or repair that sample, or leave all such out with data.not_finite = \"skip\" (evaluate and "
                 "predict: --not-finite skip)") +
-         (std::isnan(value) && of == RowPartOf::samples
+         (std::isnan(value) && of == NumbersOf::samples
               ? "; where NaN is a missing number of samples, \"fill\" keeps the row"
               : "");
 }

@@ -12,13 +12,13 @@
 
 namespace mrmf {
 
-/// What of a row is meant.
-enum class RowPartOf { samples, labels };
+/// Whose numbers a data set's are: of samples, or of labels.
+enum class NumbersOf { samples, labels };
 
 /// "<path>: data set '<name>', row <row> holds NaN; ...", or an infinity, or a number that float32 cannot hold. Reads
 /// that row again, in its own type. With NotFiniteRule::fill, NaN is not meant. Labels are never filled.
 std::string not_finite_text(const RowSource& source, Index row, NotFiniteRule rule = NotFiniteRule::refuse,
-                            RowPartOf of = RowPartOf::samples);
+                            NumbersOf of = NumbersOf::samples);
 
 /// The rows among a shape's samples whose samples or labels hold NaN or infinity, or, with NotFiniteRule::fill, other
 /// such numbers than NaN in samples; over all files, ascending, the same on every rank. Collective: each rank reads its

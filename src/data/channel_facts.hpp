@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/dataset.hpp"
+#include "io/not_finite.hpp"
 #include "io/sample_order.hpp"
 #include "src/data/row_facts.hpp"
 
@@ -23,8 +24,6 @@ struct Numbers {
   Index positions = 1;  ///< positions of one sample
 };
 
-/// Whose numbers a data set's are: of samples, or of labels that are numbers.
-enum class NumbersOf { samples, labels };
 std::string to_string(NumbersOf of);
 Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of);
 
