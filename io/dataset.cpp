@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/not_finite.hpp"
+#include "io/row_parts.hpp"
 #include "io/row_source.hpp"
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
@@ -31,10 +32,22 @@ void keep_rows(DatasetShape& shape, std::vector<Index> rows) {
 }
 
 std::string why_no_row(const RowChoice& choice, const std::string& part) {
+  if (part == "the test")
+    return choice.by_roles() ? "name the values of '" + choice.column + "' whose rows test in data.split.test"
+                             : "set data.split.test to the share of the rows that tests";
   if (choice.column.empty()) return "it has only one; give more samples";
   if (!choice.validation_roles.empty()) return "data.split names no rows of '" + choice.column + "' for it";
   return "'" + choice.column + "' has " + (part == "training" ? "no 0" : "only zeros") +
          ", and rows of 0 train, all others validate";
+}
+
+// What the log and `mrmf data` say of groups and folds.
+void tell_parts(const RowChoice& choice, const SplitColumn& column, const std::vector<std::int32_t>& strata,
+                DatasetShape& shape) {
+  const std::vector<RowPart> parts = parts_of_rows(choice, shape.samples, column, strata);
+  shape.unused = parts_text(choice, column, parts);
+  const std::string one = one_class_text(parts, strata);
+  if (!one.empty()) shape.unused += (shape.unused.empty() ? "" : "; ") + one;
 }
 
 /// Keeps the rows of one part of a split, chosen by the root.
@@ -43,12 +56,19 @@ void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   std::vector<Index> rows;
   collective_try_on_root(comm, [&] {
     SplitColumn column;
-    if (!spec.choice.column.empty()) {
-      const RowSources sources(spec, &shape, {spec.choice.column}, {.words = true});
-      column = read_split_column(sources, shape.file_samples);
-      shape.unused = unused_text(spec.choice, column);
+    const RowChoice& choice = spec.choice;
+    if (!choice.column.empty()) {
+      const RowSources sources(spec, &shape, {choice.column}, {.words = true});
+      const bool groups = choice.by_groups();
+      column =
+          read_split_column(sources, shape.file_samples, groups ? static_cast<std::size_t>(shape.samples) : kMostRoles);
+      if (choice.by_roles()) shape.unused = unused_text(choice, column);
     }
-    rows = choose_rows(spec.choice, shape.samples, column);
+    std::vector<std::int32_t> strata;
+    if (!choice.strata.empty())
+      strata = read_strata(RowSources(spec, &shape, {choice.strata}, {.words = true}), shape.file_samples);
+    rows = choose_rows(choice, shape.samples, column, strata);
+    if (choice.rule != SplitRule::rows) tell_parts(choice, column, strata, shape);
   });
   Index count = std::ssize(rows);
   comm.broadcast(std::span(&count, 1), 0);
@@ -57,7 +77,9 @@ void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   comm.broadcast(shape.unused, 0);
   keep_rows(shape, std::move(rows));
   if (shape.samples > 0) return;
-  const std::string part = spec.choice.part == RowPart::train ? "training" : "validation";
+  const std::string part = spec.choice.part == RowPart::train        ? "training"
+                           : spec.choice.part == RowPart::validation ? "validation"
+                                                                     : "the test";
   throw DataError("data set '" + spec.samples + "' leaves no row for " + part + ": " + why_no_row(spec.choice, part));
 }
 

@@ -138,7 +138,7 @@ struct DatasetShape {
   std::vector<Index> rows{};       ///< where not all rows are samples: those that are, over all files, ascending
   std::vector<Index> file_rows{};  ///< the same: rows in each file
   std::vector<Index> skipped{};  ///< rows of the choice that are left out, because not all of their numbers are finite
-  std::string unused{};          ///< what the choice leaves out of both parts, for people; empty: nothing
+  std::string unused{};          ///< what the choice leaves out of both parts, or makes of groups and folds, for people
   Index one_hot = 0;  ///< classes that the files hold as rows of so many numbers, one of which is 1; 0: as one number
   /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
   std::optional<Box> block{};

@@ -25,6 +25,8 @@ struct DatasetSpan {
   Index offset = 0;  // the place of its first byte
   ElementType type = ElementType::float32;
   std::vector<Index> shape;
+  Index text = 0;  // bytes of each text; 0: these are numbers
+  Index element() const { return text > 0 ? text : size_of(type); }
 };
 
 Index product(std::span<const Index> sizes) {
@@ -43,7 +45,14 @@ h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string&
   H5Pset_obj_track_times(creation.get(), false);
   const std::vector<hsize_t> sizes(place.shape.begin(), place.shape.end());
   const h5::Space space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
-  const h5::Type stored = h5::stored_type(place.type);
+  h5::Type stored(place.text > 0 ? H5Tcopy(H5T_C_S1) : H5I_INVALID_HID);
+  if (place.text > 0) {
+    H5Tset_size(stored.get(), static_cast<std::size_t>(place.text));
+    H5Tset_strpad(stored.get(), H5T_STR_NULLPAD);
+    H5Tset_cset(stored.get(), H5T_CSET_UTF8);
+  } else {
+    stored = h5::stored_type(place.type);
+  }
   h5::Dataset dataset(
       H5Dcreate2(file, name.c_str(), stored.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
   h5::require(bool(dataset), at(path, name) + " cannot be created");
@@ -120,8 +129,16 @@ Hdf5Output::~Hdf5Output() {
 }
 
 void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
-  DatasetSpan place{0, type, shape};
-  const Index bytes = product(shape) * size_of(type);
+  create(name, shape, type, 0);
+}
+
+void Hdf5Output::create_texts(const std::string& name, const std::vector<Index>& shape, Index bytes) {
+  create(name, shape, ElementType::uint8, std::max<Index>(1, bytes));
+}
+
+void Hdf5Output::create(const std::string& name, const std::vector<Index>& shape, ElementType type, Index text) {
+  DatasetSpan place{0, type, shape, text};
+  const Index bytes = product(shape) * place.element();
   state_->on_root([&] {
     const h5::Dataset dataset = make_dataset(state_->file.get(), state_->path(), name, place);
     if (bytes == 0) return;
@@ -141,7 +158,7 @@ void Hdf5Output::write_bytes(const std::string& name, std::initializer_list<Inde
   const std::string where = at(state_->path(), name);
   MRMF_CHECK(found != state_->places.end(), where + " was not created");
   const DatasetSpan& place = found->second;
-  const Index size = size_of(place.type);
+  const Index size = place.element();
   MRMF_CHECK(element == 0 || size == static_cast<Index>(element), where);
   // The values are whole pieces along the last axis that `first` names, at one index of each axis before it.
   const std::size_t axis = first.size() - 1;

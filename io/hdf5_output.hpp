@@ -34,6 +34,8 @@ class Hdf5Output {
   /// exactly once.
   void create_dataset(const std::string& name, const std::vector<Index>& shape,
                       ElementType type = ElementType::float32);
+  /// The same of texts of so many bytes each, which zeros fill up: write_rows() takes their bytes.
+  void create_texts(const std::string& name, const std::vector<Index>& shape, Index bytes);
   /// On any rank: writes `values`, of the data set's own type, as rows from `first` on.
   void write_rows(const std::string& name, Index first, ConstSpan values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values);
@@ -64,6 +66,7 @@ class Hdf5Output {
 
  private:
   struct State;
+  void create(const std::string& name, const std::vector<Index>& shape, ElementType type, Index text);
   void write_bytes(const std::string& name, std::initializer_list<Index> first, std::span<const std::byte> bytes,
                    std::size_t element);  // bytes of an element as the caller has it; 0: as the data set has it
   std::unique_ptr<State> state_;

@@ -336,6 +336,15 @@ void Labels::take_probabilities(const Rows& rows, Span values) const {
   }
 }
 
+std::int32_t Labels::class_of(Index row) const {
+  const std::byte* const at = stored_.data() + row * size_of(type_);
+  const auto read = [&]<class Class>(const Class* value) {
+    return *value == kIgnored<Class> ? -1 : static_cast<std::int32_t>(*value);
+  };
+  return type_ == ElementType::uint8 ? read(reinterpret_cast<const std::uint8_t*>(at))
+                                     : read(reinterpret_cast<const std::uint16_t*>(at));
+}
+
 void Labels::write(const Extent& resolution, Index row, Span target) const {
   const Index width = label_.per_sample();
   const std::byte* const from = stored_.data() + row * width * size_of(type_);

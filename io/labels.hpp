@@ -44,6 +44,8 @@ class Labels {
 
   /// How many of the labels here are of each class.
   const std::vector<Index>& counts() const { return counts_; }
+  /// The class of a row whose label is one class, counted from the first one owned; -1: it is ignored.
+  std::int32_t class_of(Index row) const;
   /// How many of the rows here have a label that counts. Averaging changes nothing about it: factors divide the axes.
   Index labelled() const { return labelled_; }
 

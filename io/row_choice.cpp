@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "io/row_parts.hpp"
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
@@ -11,40 +12,70 @@
 namespace mrmf {
 namespace {
 
-/// The rows with the smallest hashes: exactly as many as wanted, and most stay when rows are added.
-std::vector<Index> random_rows(Index rows, Index wanted, std::uint64_t seed) {
+/// The rows with the smallest hashes, the smallest `first` of them aside: exactly as many as wanted, and most stay when
+/// rows are added.
+std::vector<Index> random_rows(Index rows, Index first, Index wanted, std::uint64_t seed) {
   constexpr std::uint64_t kSplit = 0x73706c6974;  // apart from other uses of the seed
   const auto place = [&](Index row) { return std::pair(mix(mix(seed, kSplit), static_cast<std::uint64_t>(row)), row); };
   std::vector<Index> chosen(static_cast<std::size_t>(rows));
   std::iota(chosen.begin(), chosen.end(), Index{0});
-  std::ranges::nth_element(chosen, chosen.begin() + wanted, {}, place);
-  chosen.resize(static_cast<std::size_t>(wanted));
+  std::ranges::nth_element(chosen, chosen.begin() + first + wanted, {}, place);
+  chosen.resize(static_cast<std::size_t>(first + wanted));
+  std::ranges::nth_element(chosen, chosen.begin() + first, {}, place);
+  chosen.erase(chosen.begin(), chosen.begin() + first);
   std::ranges::sort(chosen);
   return chosen;
 }
 
+std::vector<RowPart> by_roles(const RowChoice& choice, const SplitColumn& column) {
+  const std::vector<RowRole> roles = roles_of(choice, column);
+  std::vector<RowPart> parts;
+  for (const std::int32_t value : column.of_row) switch (roles[static_cast<std::size_t>(value)]) {
+      case RowRole::train: parts.push_back(RowPart::train); break;
+      case RowRole::validation: parts.push_back(RowPart::validation); break;
+      case RowRole::test: parts.push_back(RowPart::test); break;
+      // Without a choice, rows of the word "test" test, if that is asked for; all others are of no part.
+      case RowRole::neither:
+        parts.push_back(choice.test_roles.empty() && column.words &&
+                                is_test_word(column.values[static_cast<std::size_t>(value)])
+                            ? RowPart::test
+                            : RowPart::all);
+        break;
+    }
+  return parts;
+}
+
+std::vector<RowPart> by_shares(const RowChoice& choice, Index rows) {
+  std::vector<RowPart> parts(static_cast<std::size_t>(rows), RowPart::train);
+  if (rows < 2) return parts;
+  const auto share = [&](double of) { return static_cast<Index>(std::llround(of * static_cast<double>(rows))); };
+  const Index validate = std::clamp<Index>(share(choice.validation), 1, rows - 1);
+  for (const Index row : random_rows(rows, 0, validate, choice.seed))
+    parts[static_cast<std::size_t>(row)] = RowPart::validation;
+  if (choice.test == 0) return parts;
+  if (rows < 3)
+    throw DataError("there are " + std::to_string(rows) +
+                    " rows, and the split has 3 sides, each of which needs one; leave data.split.test out");
+  const Index test = std::clamp<Index>(share(choice.test), 1, rows - 1 - validate);
+  for (const Index row : random_rows(rows, validate, test, choice.seed))
+    parts[static_cast<std::size_t>(row)] = RowPart::test;
+  return parts;
+}
+
 }  // namespace
 
-std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitColumn& column) {
+std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
+                               const std::vector<std::int32_t>& strata) {
   std::vector<Index> chosen;
-  std::vector<bool> validates(static_cast<std::size_t>(rows));
-  if (!choice.column.empty() && choice.part != RowPart::all) {
-    MRMF_CHECK(std::ssize(column.of_row) == rows, "the column is not of these rows");
-    const std::vector<RowRole> roles = roles_of(choice, column);
-    const RowRole wanted = choice.part == RowPart::train ? RowRole::train : RowRole::validation;
-    for (Index row = 0; row < rows; ++row)
-      if (roles[static_cast<std::size_t>(column.of_row[static_cast<std::size_t>(row)])] == wanted)
-        chosen.push_back(row);
-    return chosen;
-  }
-  if (choice.part != RowPart::all && rows > 1) {
-    const auto share = static_cast<Index>(std::llround(choice.validation * static_cast<double>(rows)));
-    for (const Index row : random_rows(rows, std::clamp<Index>(share, 1, rows - 1), choice.seed))
-      validates[static_cast<std::size_t>(row)] = true;
+  std::vector<RowPart> parts;
+  if (choice.part != RowPart::all) {
+    MRMF_CHECK(choice.column.empty() || std::ssize(column.of_row) == rows, "the column is not of these rows");
+    parts = choice.by_roles()                                  ? by_roles(choice, column)
+            : choice.rule == SplitRule::rows && strata.empty() ? by_shares(choice, rows)
+                                                               : parts_of_rows(choice, rows, column, strata);
   }
   for (Index row = 0; row < rows; ++row)
-    if (choice.part == RowPart::all || validates[static_cast<std::size_t>(row)] == (choice.part == RowPart::validation))
-      chosen.push_back(row);
+    if (choice.part == RowPart::all || parts[static_cast<std::size_t>(row)] == choice.part) chosen.push_back(row);
   return chosen;
 }
 

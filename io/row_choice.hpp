@@ -9,7 +9,11 @@
 
 namespace mrmf {
 
-enum class RowPart { all, train, validation };
+enum class RowPart { all, train, validation, test };
+
+/// rows: by a share, or as the values of a column say. groups: rows of one value of a column stay together. folds: one
+/// of several parts validates, each of them once.
+enum class SplitRule { rows, groups, folds };
 
 /// A part of rows. Rows are numbered over all files of a data set, in their order.
 struct RowChoice {
@@ -19,14 +23,28 @@ struct RowChoice {
   std::uint64_t seed = 1;
   /// Values of the column whose rows train or validate, as texts; those of numbers are numbers. See roles_of().
   std::vector<std::string> train_roles{}, validation_roles{};
+  std::vector<std::string> test_roles{};  ///< the same of rows that test
+  double test = 0;                        ///< share of the rows that tests
+  SplitRule rule = SplitRule::rows;
+  int folds = 0;  ///< folds: so many are made, of the column's groups where there is one; 0: its values are folds
+  int fold = 0;   ///< the one that validates, from 0
+  std::string strata{};  ///< the data set of labels, where parts are to have alike shares of every class; empty: none
+  /// Whether rows of one value of the column stay together.
+  bool by_groups() const {
+    return rule == SplitRule::groups || (rule == SplitRule::folds && folds > 0 && !column.empty());
+  }
+  /// Whether values of the column say what rows are for.
+  bool by_roles() const { return rule == SplitRule::rows && !column.empty(); }
   bool operator==(const RowChoice&) const = default;
 };
 
 struct SplitColumn;
 
 /// The rows of the part, ascending. A share is a function of the number of rows and the seed: both parts have at least
-/// one row where there are two. `column` is the one that the choice names, if it does. DataError as roles_of()'s.
-std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitColumn& column);
+/// one row where there are two. `column` is the one that the choice names, if it does, and `strata` are the classes of
+/// rows, where it names labels and they are one class each. DataError as roles_of()'s and parts_of_rows()'.
+std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
+                               const std::vector<std::int32_t>& strata = {});
 
 /// "3, 7-9, 12": ascending numbers, for people.
 std::string ranges_text(const std::vector<Index>& numbers);

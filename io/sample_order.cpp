@@ -1,6 +1,7 @@
 #include "io/sample_order.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -28,6 +29,29 @@ std::vector<std::int64_t> indices(const Range& rows, bool shuffle, std::uint64_t
   return ids;
 }
 
+// As many samples, with classes equally often, up to one: those of a class are taken in their order, again from the
+// start where they are too few. Samples of no class stay where there is no other.
+std::vector<std::int64_t> balanced(const std::vector<std::int64_t>& ids, const std::vector<std::int32_t>& classes,
+                                   std::uint64_t key) {
+  std::map<std::int32_t, std::vector<std::int64_t>> of;
+  for (const std::int64_t id : ids)
+    if (const std::int32_t c = classes[static_cast<std::size_t>(id)]; c >= 0) of[c].push_back(id);
+  if (of.size() < 2) return ids;
+  std::vector<std::int32_t> names;
+  for (const auto& [c, members] : of) names.push_back(c);
+  Rng rng(mix(key, 0x62616c616e6365));  // "balance"
+  // Which classes have one more is a matter of chance, too.
+  for (std::size_t i = names.size(); i > 1; --i) std::swap(names[i - 1], names[rng.below(i)]);
+  std::vector<std::int64_t> drawn;
+  drawn.reserve(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto& members = of[names[i % names.size()]];
+    drawn.push_back(members[i / names.size() % members.size()]);
+  }
+  for (std::size_t i = drawn.size(); i > 1; --i) std::swap(drawn[i - 1], drawn[rng.below(i)]);
+  return drawn;
+}
+
 /// The sample indices of each of this rank's shards, in an epoch's order.
 std::vector<std::vector<std::int64_t>> own_shards(const OrderSettings& s, std::uint64_t key) {
   const Index own = s.shards / s.ranks;
@@ -39,6 +63,7 @@ std::vector<std::vector<std::int64_t>> own_shards(const OrderSettings& s, std::u
       shards.emplace_back(all.begin() + rows.first, all.begin() + rows.first + rows.count);
     else
       shards.push_back(indices(rows, s.shuffle, mix(key, static_cast<std::uint64_t>(shard))));
+    if (s.classes) shards.back() = balanced(shards.back(), *s.classes, mix(key, static_cast<std::uint64_t>(shard)));
   }
   return shards;
 }

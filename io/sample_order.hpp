@@ -4,11 +4,12 @@
 // An epoch shuffles inside each shard, or shuffles all samples before the cut; then any rank may visit any of them.
 // Every step takes the same share of every shard. So with a fixed number of shards the global mini-batches hold the
 // same samples on any number of ranks. The steps of an epoch have equal sizes up to one row per shard: no sample is
-// left out and none is seen twice. Within a step the rows of all ranks, rank after rank, are the same sequence on any
-// number of ranks.
+// left out and none is seen twice, unless classes are drawn equally often. Within a step the rows of all ranks, rank
+// after rank, are the same sequence on any number of ranks.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/tensor.hpp"
@@ -38,6 +39,9 @@ struct OrderSettings {
   Index batch = 1;          ///< largest number of rows per rank and step; batch * ranks is a multiple of shards
   bool shuffle = true;
   bool across = false;  ///< shuffle over all samples, rather than each shard by itself
+  /// The class of every sample (below 0: none), where an epoch draws classes equally often: as many samples as there
+  /// are, those of small classes several times, and some of large ones not at all. Null: each sample once.
+  std::shared_ptr<const std::vector<std::int32_t>> classes{};
 };
 
 /// Whether every rank eventually visits every sample.

@@ -80,6 +80,7 @@ class SampleStore {
   /// Whether batches of this resolution are averaged from the original when they are made, in its own layout. A caller
   /// may then gather the original and average it later.
   bool averages_at_use(const Extent& resolution) const;
+  const ChannelMap& label_units() const { return settings_.labels; }
   bool streams() const { return settings_.stream; }
   const std::string& way() const { return way_; }  ///< how the files are read, for people
 
@@ -98,6 +99,8 @@ class SampleStore {
   /// How many of this rank's labels are of each class; empty where labels are no classes.
   std::vector<Index> class_counts() const { return labels_ ? labels_->counts() : std::vector<Index>{}; }
 
+  /// The class of an owned sample whose label is one class; -1: it is ignored. Labels are classes without positions.
+  std::int32_t class_of(std::int64_t id) const { return labels_->class_of(id - owned_.first); }
   /// How many of this rank's samples have a label that counts; all where there are no labels.
   Index labelled() const { return labels_ ? labels_->labelled() : owned_.count; }
 

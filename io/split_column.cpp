@@ -37,13 +37,14 @@ std::string list_text(const std::vector<std::string>& values) {
 /// Different values as they come, and which one each row has.
 template <class Value>
 struct Distinct {
-  std::map<Value, std::int32_t> places;
-  std::vector<std::int32_t> of_row;  // by the order of coming
+  std::size_t most;
+  std::map<Value, std::int32_t> places{};
+  std::vector<std::int32_t> of_row{};  // by the order of coming
 
   void add(const Value& value, const std::string& where) {
     const auto [found, fresh] = places.try_emplace(value, static_cast<std::int32_t>(places.size()));
-    if (fresh && places.size() > kMostRoles)
-      throw DataError(where + " has more than " + std::to_string(kMostRoles) +
+    if (fresh && places.size() > most)
+      throw DataError(where + " has more than " + std::to_string(most) +
                       " different values; data.split.column wants one that says of each row what it is for");
     of_row.push_back(found->second);
   }
@@ -81,14 +82,8 @@ void add_words(const RowSource& column, Distinct<std::string>& distinct) {
       distinct.add(word, column.where());
 }
 
-bool same(const std::string& named, const std::string& value, bool words) {
-  if (words) return named == value;
-  const std::optional<double> a = number_of(named), b = number_of(value);
-  return a && b && *a == *b;
-}
-
 bool is_any_of(const std::string& value, const std::vector<std::string>& named, bool words) {
-  return std::ranges::any_of(named, [&](const std::string& one) { return same(one, value, words); });
+  return std::ranges::any_of(named, [&](const std::string& one) { return same_value(one, value, words); });
 }
 
 // What to write for a value in a configuration.
@@ -96,7 +91,7 @@ std::string key_text(const std::string& value, bool words) { return words ? "\""
 
 void require_there(const SplitColumn& column, const std::vector<std::string>& named, const std::string& key) {
   for (const std::string& one : named)
-    if (std::ranges::none_of(column.values, [&](const std::string& v) { return same(one, v, column.words); }))
+    if (std::ranges::none_of(column.values, [&](const std::string& v) { return same_value(one, v, column.words); }))
       throw DataError("'" + column.name + "' holds " + list_text(column.values) + ", and not " + one + ", which " +
                       key + " names; name one of them");
 }
@@ -127,11 +122,19 @@ bool is_validation_word(const std::string& word) {
   return is_one_of(word, {"val", "valid", "validation", "validate", "dev"});
 }
 
-SplitColumn read_split_column(const RowSources& sources, const std::vector<Index>& rows_of_file) {
+bool is_test_word(const std::string& word) { return is_one_of(word, {"test", "testing", "tst"}); }
+
+bool same_value(const std::string& named, const std::string& value, bool words) {
+  if (words) return named == value;
+  const std::optional<double> a = number_of(named), b = number_of(value);
+  return a && b && *a == *b;
+}
+
+SplitColumn read_split_column(const RowSources& sources, const std::vector<Index>& rows_of_file, std::size_t most) {
   SplitColumn column;
   column.name = sources.names().front();
-  Distinct<double> numbers;
-  Distinct<std::string> words;
+  Distinct<double> numbers{most};
+  Distinct<std::string> words{most};
   for (std::size_t i = 0; i < rows_of_file.size(); ++i) {
     const auto open = sources.at(i);
     const RowSource& rows = *open->front();
@@ -156,6 +159,22 @@ SplitColumn read_split_column(const RowSources& sources, const std::vector<Index
   return column;
 }
 
+namespace {
+
+// The values that are named to test.
+void mark_tests(const RowChoice& choice, const SplitColumn& column, std::vector<RowRole>& roles) {
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    const std::string& value = column.values[i];
+    if (!is_any_of(value, choice.test_roles, column.words)) continue;
+    if (roles[i] != RowRole::neither)
+      throw DataError("'" + column.name + "' holds " + list_text(column.values) + ", and " + value +
+                      " is named in data.split.test and beside it; remove one");
+    roles[i] = RowRole::test;
+  }
+}
+
+}  // namespace
+
 std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column) {
   const auto& values = column.values;
   const std::string what = "'" + column.name + "' holds ";
@@ -169,6 +188,7 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
   }
   require_there(column, choice.validation_roles, "data.split.validation");
   require_there(column, choice.train_roles, "data.split.train");
+  require_there(column, choice.test_roles, "data.split.test");
   std::vector<RowRole> roles(values.size(), RowRole::neither);
   std::vector<std::size_t> others;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -183,8 +203,12 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
                       " is named in both data.split.train and data.split.validation; remove one");
     roles[i] = RowRole::train;
   }
-  if (!choice.train_roles.empty() || others.empty()) return roles;
-  const std::vector<std::size_t> trains = training_values(column, others);
+  const bool given = !choice.train_roles.empty();
+  std::erase_if(others, [&](std::size_t i) { return is_any_of(values[i], choice.test_roles, column.words); });
+  const std::vector<std::size_t> trains =
+      given || others.empty() ? std::vector<std::size_t>{} : training_values(column, others);
+  mark_tests(choice, column, roles);
+  if (given || others.empty()) return roles;
   if (trains.empty()) {
     std::string rest;
     for (const std::size_t i : others) rest += (rest.empty() ? "" : ", ") + key_text(values[i], column.words);
@@ -197,12 +221,13 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
 
 std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
   const std::vector<RowRole> roles = roles_of(choice, column);
+  const auto neither = [&](std::size_t i) { return roles[i] == RowRole::neither; };
   std::vector<std::string> unused;
   for (std::size_t i = 0; i < roles.size(); ++i)
-    if (roles[i] == RowRole::neither) unused.push_back(key_text(column.values[i], column.words));
+    if (neither(i)) unused.push_back(key_text(column.values[i], column.words));
   if (unused.empty()) return "";
-  const auto rows = std::ranges::count_if(
-      column.of_row, [&](std::int32_t value) { return roles[static_cast<std::size_t>(value)] == RowRole::neither; });
+  const auto rows = std::ranges::count_if(column.of_row,
+                                          [&](std::int32_t value) { return neither(static_cast<std::size_t>(value)); });
   return std::to_string(rows) + " rows of '" + column.name + "' = " + list_text(unused) + " neither train nor validate";
 }
 

@@ -20,15 +20,19 @@ struct SplitColumn {
 
 /// Reads the column of all files, which have so many rows; `column` opens it, words included. Not collective.
 /// DataError: another shape than a number or a word for each row, a number that is not finite, words in one file and
-/// numbers in another, more than kMostRoles different values.
-SplitColumn read_split_column(const RowSources& column, const std::vector<Index>& rows_of_file);
+/// numbers in another, more than `most` different values.
+SplitColumn read_split_column(const RowSources& column, const std::vector<Index>& rows_of_file, std::size_t most);
 constexpr std::size_t kMostRoles = 4096;
 
-enum class RowRole { train, validation, neither };
+/// Whether a value that a user has named is this one of a column of words, or of numbers.
+bool same_value(const std::string& named, const std::string& value, bool words);
+
+enum class RowRole { train, validation, test, neither };
 
 /// What rows of each of the column's values are for. The values that the choice names for validation validate; without
 /// any, all numbers but 0. The values that it names for training train; without any, 0 does, or the words "train",
-/// "Training" and others like them, or the only value that is left. All others are for neither. DataError, with the key
+/// "Training" and others like them, or the only value that is left. The values that it names for the test do that.
+/// All others are for neither. DataError, with the key
 /// to set, where that does not tell: words without a choice, more than two values without one, a named value that no
 /// row has, several values of which none is known to train.
 std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column);
@@ -36,6 +40,7 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
 /// The words that usually stand for training and validation; in small letters.
 bool is_training_word(const std::string& word);
 bool is_validation_word(const std::string& word);
+bool is_test_word(const std::string& word);
 
 /// "20 rows of 'role' = 2 neither train nor validate"; empty: all rows do.
 std::string unused_text(const RowChoice& choice, const SplitColumn& column);

@@ -206,6 +206,25 @@ MRMF_HD Real sigmoid(Real y) {
   return e / (1 + e);
 }
 
+/// The focal form of a cross-entropy: - (1 - p)^gamma log(p), with p the probability of what is right.
+struct Focal {
+  float gamma = 0;
+
+  MRMF_HD bool plain() const { return gamma == 0; }
+  /// The factor of - log(p).
+  template <class Real>
+  MRMF_HD Real factor(Real p) const {
+    return gamma == 0 ? Real(1) : p < 1 ? std::pow(1 - p, Real(gamma)) : Real(0);
+  }
+  /// p times the derivative by p; -1 where gamma is 0.
+  template <class Real>
+  MRMF_HD Real slope(Real p) const {
+    if (gamma == 0 || !(p > 0)) return Real(-1);
+    if (!(p < 1)) return Real(0);
+    return factor(p) * (Real(gamma) * p * std::log(p) / (1 - p) - 1);
+  }
+};
+
 /// The target of one position: the number of its class, or the share of each.
 struct ClassTarget {
   const float* at;

@@ -211,6 +211,7 @@ struct LossSettings {
   std::array<float, kLossKinds> weights{1};  ///< by LossKind; 0: not in the sum
   float delta = 1;                           ///< huber: errors above it count linearly
   float smooth = 1;                          ///< dice: added to both sides of the fraction
+  float gamma = 0;                           ///< cross-entropies: focal above 0, times (1 - p)^gamma of what is right
   std::vector<float> class_weights{};        ///< binary, classes: one per output channel; empty: all 1
 
   static LossSettings of(LossKind kind);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Draws validation loss over what training cost, from the run folders of mrmf.
 
-    jobs/plots/plot.py RUN... -o FILE.png|.svg [--x seconds|gflop|epochs] [--mean]
+    jobs/plots/plot.py RUN... -o FILE.png|.svg [--what loss|metric|training] [--x seconds|gflop|epochs] [--mean]
 
 One line per run, from its epochs.jsonl. Runs of one method with the same settings share a colour, and the legend says by
 which settings the others differ; seeds differ in line style. With --mean they become one line of means in a band from the
 least to the largest: a colour for each method, a line style for each of its settings and numbers of epochs. Thin dotted
 parts are models before fusion (coarse and dense), the thick solid part is the model after the last fusion: its loss is
-the one that counts. Dots mark where a phase of the plan ends.
+the one that counts. Dots mark where a phase of the plan ends. With --what metric the lines are the validation metric, with
+--what training the training loss.
 """
 import argparse
 import itertools
@@ -112,7 +113,7 @@ def read_settings(path):
 
     flatten(tables, "")
     return {key: value for key, value in found.items() if not key.startswith("run.")
-            and key not in ("training.seed", "method.resolutions", "data.channels", "method.name")}
+            and key not in ("training.seed", "method.resolutions", "data.channels", "method.name", "data.split.fold")}
 
 
 def shown(value):
@@ -198,8 +199,19 @@ def draw_run(axes, epochs, costs, colour, style, band=None):
             axes.fill_between(x, band[0][part], band[1][part], color=colour, alpha=0.18, linewidth=0, zorder=2)
 
 
+WHAT = "loss"  # what is drawn; set once, by the options
+
+
+def metric_name(epoch):
+    """The key of the validation metric; none where no metric was measured."""
+    return next((key for key in epoch if key.startswith("validation_") and key != "validation_loss"), None)
+
+
 def loss_of(epoch):
-    return float("nan") if epoch["validation_loss"] is None else epoch["validation_loss"]
+    """What is drawn of an epoch."""
+    key = {"loss": "validation_loss", "training": "train_loss", "metric": metric_name(epoch)}[WHAT]
+    value = epoch.get(key)
+    return float(value) if isinstance(value, NUMBER) else float("nan")
 
 
 def repetitions(runs):
@@ -225,7 +237,8 @@ def draw_mean(axes, runs, measure, colour, style):
     mean = lambda values: sum(values) / len(values)
     costs = [mean(values) for values in zip(*(costs_of(epochs, measure) for epochs, _ in runs))]
     losses = list(zip(*([loss_of(epoch) for epoch in epochs] for epochs, _ in runs)))
-    epochs = [{**epoch, "validation_loss": mean(values)} for epoch, values in zip(runs[0][0], losses)]
+    key = {"loss": "validation_loss", "training": "train_loss", "metric": metric_name(runs[0][0][0])}[WHAT]
+    epochs = [{**epoch, key: mean(values)} for epoch, values in zip(runs[0][0], losses)]
     draw_run(axes, epochs, costs, colour, style, ([min(v) for v in losses], [max(v) for v in losses]))
 
 
@@ -237,10 +250,12 @@ def draw_targets(axes, results):
 
 
 def scale(axes, losses):
-    """Logarithmic where the losses span more than a factor of three, with plain numbers."""
+    """Logarithmic where the losses span more than a factor of three, with plain numbers that do not overlap."""
     axes.set_yscale("log" if max(losses) > 3 * min(losses) > 0 else "linear")
     if axes.get_yscale() == "log":
-        locator = matplotlib.ticker.LogLocator(base=10, subs=(1, 1.5, 2, 3, 4, 5, 7))
+        span = max(losses) / min(losses)
+        subs = (1, 1.5, 2, 3, 4, 5, 7) if span < 20 else (1, 2, 5) if span < 300 else (1, 3) if span < 1e4 else (1,)
+        locator = matplotlib.ticker.LogLocator(base=10, subs=subs, numticks=20)
         axes.yaxis.set_major_locator(locator)
         axes.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
         axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
@@ -287,11 +302,15 @@ def draw(runs, options):
     if any(epoch["role"] not in AFTER for _, (epochs, _) in runs for epoch in epochs):
         handles.append(Line2D([], [], color="#555555", linewidth=1.0, linestyle=":", marker="o", markersize=3.5,
                               markerfacecolor="white", alpha=0.8, label="coarse or dense model"))
-    draw_targets(axes, [result for _, (_, result) in runs])
-    scale(axes, [e["validation_loss"] for _, (epochs, _) in runs for e in epochs if e["validation_loss"]] or [1])
+    if WHAT == "loss":
+        draw_targets(axes, [result for _, (_, result) in runs])
+    drawn = [loss_of(e) for _, (epochs, _) in runs for e in epochs]
+    scale(axes, [value for value in drawn if value == value and value != 0] or [1])
     axes.set_xlim(left=0)
     axes.set_xlabel(LABELS[options.x])
-    axes.set_ylabel("validation loss")
+    names = {metric_name(epoch) for _, (epochs, _) in runs for epoch in epochs} - {None}
+    axes.set_ylabel({"loss": "validation loss", "training": "training loss",
+                     "metric": ", ".join(sorted(names)).replace("_", " ")}[WHAT])
     axes.grid(True, linewidth=0.4, color="#cccccc")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(handles=handles, fontsize=8, frameon=True, framealpha=0.9, edgecolor="#cccccc", loc="best")
@@ -325,8 +344,16 @@ def main():
     add_output(parser)
     parser.add_argument("--x", choices=list(LABELS), default="seconds", help="what the horizontal axis counts")
     parser.add_argument("--mean", action="store_true", help="one line per method: the mean over its seeds, and their range")
+    parser.add_argument("--what", choices=["loss", "metric", "training"], default="loss",
+                        help="the validation loss, the validation metric, or the training loss")
     options = parsed(parser)
-    draw([(folder, read_run(folder)) for folder in options.runs], options)
+    global WHAT
+    WHAT = options.what
+    runs = [(folder, read_run(folder)) for folder in options.runs]
+    for folder, (epochs, _) in runs:
+        if WHAT == "metric" and metric_name(epochs[0]) is None:
+            fail(f"{folder}: measured no metric; set training.metric, or draw --what loss")
+    draw(runs, options)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,16 @@ def require_rows(found, labels, what):
         plot.damaged(f"{what} of shape {found.shape} and labels of shape {labels.shape} do not fit")
 
 
+def names(path, kind, count, otherwise):
+    """What the file says that classes or outputs are called; their numbers where it says nothing."""
+    text = attribute(path, kind)
+    try:
+        found = [str(name) for name in json.loads(text)] if text else []
+    except (ValueError, TypeError):
+        found = []
+    return found if len(found) == count else [otherwise.format(i, i + 1) for i in range(count)]
+
+
 def grid(count):
     """A figure with a square panel for each."""
     columns = min(count, max(1, math.ceil(math.sqrt(count))))
@@ -148,14 +158,18 @@ def draw_numbers(options):
     found = read(options.predictions, "prediction").astype(float)
     labels = read_labels(options, found).astype(float)
     require_rows(found, labels, "predictions")
+    # As mrmf evaluate does, where data.not_finite leaves out rows: a row counts whole or not at all.
+    whole_rows = np.isfinite(labels.reshape(len(labels), -1)).all(axis=1)
+    found, labels = found[whole_rows], labels[whole_rows]
     outputs = found.shape[-1] if found.ndim > 1 else 1
     found, labels = found.reshape(-1, outputs), labels.reshape(-1, outputs)
     figure, panels = grid(min(outputs, PANELS))
+    called = names(options.predictions, "label_names", outputs, "output {1}")
     for i, axes in enumerate(panels):
-        known = np.isfinite(labels[:, i]) & np.isfinite(found[:, i])
+        known = np.isfinite(found[:, i])
         truth, said = labels[known, i], found[known, i]
         if not len(truth):
-            axes.set_title(f"output {i + 1}: no finite numbers", fontsize=9)
+            axes.set_title(f"{called[i]}: no finite numbers", fontsize=9)
             continue
         step = math.ceil(len(truth) / POINTS)
         axes.scatter(truth[::step], said[::step], s=5, alpha=min(1, max(0.05, 400 / len(truth[::step]))), linewidths=0,
@@ -164,7 +178,7 @@ def draw_numbers(options):
         axes.plot(ends, ends, color="#333333", linewidth=0.8, linestyle="--")
         room = 0.04 * (ends[1] - ends[0]) or 1
         axes.set(xlim=(ends[0] - room, ends[1] + room), ylim=(ends[0] - room, ends[1] + room), box_aspect=1)
-        axes.set_title(f"output {i + 1}: R² = {r2(truth, said)}", fontsize=9)
+        axes.set_title(f"{called[i]}: R² = {r2(truth, said)}", fontsize=9)
         axes.grid(True, linewidth=0.4, color="#dddddd")
         axes.tick_params(labelsize=7)
     figure.supxlabel("true", fontsize=10)
@@ -174,7 +188,7 @@ def draw_numbers(options):
     plot.save(figure, options)
 
 
-def draw_matrix(axes, truth, said, classes, title):
+def draw_matrix(axes, truth, said, classes, title, called=None):
     """Rows are shared out: each adds up to 1, so a rare class is seen as well as a frequent one."""
     known = (truth >= 0) & (truth < classes)
     counts = np.zeros((classes, classes), dtype=np.int64)
@@ -187,6 +201,10 @@ def draw_matrix(axes, truth, said, classes, title):
     if classes <= NUMBERED:
         axes.set_xticks(range(classes))
         axes.set_yticks(range(classes))
+        if called:
+            long = max(map(len, called)) > 4
+            axes.set_xticklabels(called, rotation=60 if long else 0, ha="right" if long else "center", fontsize=7)
+            axes.set_yticklabels(called, fontsize=7)
         for row, column in np.ndindex(classes, classes):
             axes.text(column, row, f"{counts[row, column]}", ha="center", va="center", fontsize=max(5, 9 - classes // 4),
                       color="white" if shares[row, column] > 0.55 else "black")
@@ -238,7 +256,8 @@ def class_case(options):
     values = attribute(options.predictions, "class_values")
     labels = class_numbers(read_labels(options, said, words=bool(values)), said, outputs, values)
     require_rows(said, labels, "classes")
-    return whole(labels), said.astype(np.int64).ravel(), outputs, ""
+    called = names(options.predictions, "class_names", outputs, "{}")
+    return whole(labels), said.astype(np.int64).ravel(), outputs, "", called
 
 
 def yes_or_no_cases(options):
@@ -247,7 +266,8 @@ def yes_or_no_cases(options):
     require_rows(said, labels, "probabilities")
     outputs = said.shape[-1] if said.ndim > 1 else 1
     said, labels = said.reshape(-1, outputs), labels.reshape(-1, outputs)
-    return [(whole(labels[:, i]), (said[:, i] > 0.5).astype(np.int64), 2, f"output {i + 1}: ") for i in range(outputs)]
+    called = names(options.predictions, "label_names", outputs, "output {1}")
+    return [(whole(labels[:, i]), (said[:, i] > 0.5).astype(np.int64), 2, f"{called[i]}: ") for i in range(outputs)]
 
 
 def main():

@@ -98,6 +98,7 @@ class ProbabilityOp final : public LossOp {
         classes_(settings.task() == Task::classes),
         entropy_(settings.weight(classes_ ? LossKind::cross_entropy : LossKind::binary_cross_entropy)),
         dice_(settings.weight(LossKind::dice)),
+        focal_{settings.gamma},
         geometry_(output, target_channels),
         weights_(settings.class_weights) {
     const auto blocks = static_cast<std::size_t>(output.n * geometry_.blocks());
@@ -165,10 +166,12 @@ class ProbabilityOp final : public LossOp {
     const float logarithm = most + std::log(exps);
     if (target.channels == 1) {
       const Index c = target.number();
-      sums.entropy += weights_[static_cast<std::size_t>(c)] * (logarithm - y[c]);
+      sums.entropy += focal_factor(p[c]) * weights_[static_cast<std::size_t>(c)] * (logarithm - y[c]);
     } else {
       for (Index c = 0; c < channels; ++c)
-        if (target.at[c] > 0) sums.entropy += weights_[static_cast<std::size_t>(c)] * target.at[c] * (logarithm - y[c]);
+        if (target.at[c] > 0)
+          sums.entropy +=
+              focal_factor(p[c]) * weights_[static_cast<std::size_t>(c)] * target.at[c] * (logarithm - y[c]);
     }
     for (Index c = 0; by_class != nullptr && c < channels; ++c) {
       const float share = target.share(c);
@@ -177,12 +180,19 @@ class ProbabilityOp final : public LossOp {
     }
   }
 
+  float focal_factor(float p) const { return focal_.plain() ? 1.0F : focal_.factor(p); }
+  float binary_entropy(float y, float t, float p) const {
+    if (focal_.plain()) return binary_cross_entropy(y, t);
+    return t * focal_.factor(p) * binary_cross_entropy(y, 1.0F) +
+           (1 - t) * focal_.factor(1 - p) * binary_cross_entropy(y, 0.0F);
+  }
+
   void add_sigmoids(const float* y, const float* t, float* p, Sums& sums, ClassSums* by_class) const {
     for (Index c = 0; c < geometry_.channels; ++c) {
       p[c] = sigmoid(y[c]);
       if (t[c] < 0) continue;
       sums.counted += 1;
-      sums.entropy += weights_[static_cast<std::size_t>(c)] * binary_cross_entropy(y[c], t[c]);
+      sums.entropy += weights_[static_cast<std::size_t>(c)] * binary_entropy(y[c], t[c], p[c]);
       if (by_class == nullptr) continue;
       by_class[c].both += p[c] * t[c];
       by_class[c].predicted_and_labelled += p[c] + t[c];
@@ -243,6 +253,7 @@ class ProbabilityOp final : public LossOp {
       const auto at = static_cast<std::size_t>(c);
       return slopes.by_label[at] * target.share(c) + slopes.by_counted[at] * counted;
     };
+    if (!focal_.plain()) return focal_gradient(target, slopes, by_probability, p);
     double weights = 0, mean = 0;
     for (Index c = 0; c < channels; ++c) {
       weights += weights_[static_cast<std::size_t>(c)] * target.share(c);
@@ -256,19 +267,41 @@ class ProbabilityOp final : public LossOp {
     }
   }
 
+  template <class ByProbability>
+  void focal_gradient(ClassTarget target, const Slopes& slopes, const ByProbability& by_probability, float* p) const {
+    double mean = 0;
+    const auto slope_of = [&](Index c) {
+      const double share = target.share(c), weight = weights_[static_cast<std::size_t>(c)];
+      const double entropy = share > 0 ? slopes.entropy * weight * share * focal_.slope(double{p[c]}) : 0;
+      return entropy + (dice_ > 0 ? p[c] * by_probability(c) : 0);
+    };
+    for (Index c = 0; c < geometry_.channels; ++c) mean += slope_of(c);
+    for (Index c = 0; c < geometry_.channels; ++c) {
+      const double probability = p[c];
+      // Each slope reads its own probability alone.
+      p[c] = static_cast<float>(slope_of(c) - probability * mean);
+    }
+  }
+
   void sigmoid_gradient(const float* t, const Slopes& slopes, float* p) const {
     for (Index c = 0; c < geometry_.channels; ++c) {
       const auto at = static_cast<std::size_t>(c);
       const double probability = p[c];
-      double slope = slopes.entropy * weights_[at] * (probability - t[c]);
+      double slope = slopes.entropy * weights_[at] * entropy_slope(probability, t[c]);
       if (dice_ > 0) slope += probability * (1 - probability) * (slopes.by_label[at] * t[c] + slopes.by_counted[at]);
       p[c] = static_cast<float>(t[c] < 0 ? 0 : slope);
     }
   }
 
+  double entropy_slope(double p, double t) const {
+    if (focal_.plain()) return p - t;
+    return t * focal_.slope(p) * (1 - p) - (1 - t) * focal_.slope(1 - p) * p;
+  }
+
   LossSettings settings_;
   bool classes_;
   double entropy_, dice_;  // weights of the kinds
+  Focal focal_;
   Geometry geometry_;
   std::vector<float> weights_;  // weights of classes
   double all_weights_ = 0;

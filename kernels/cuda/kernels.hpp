@@ -95,7 +95,8 @@ void swap(cudaStream_t stream, Span a, Span b);
 
 struct LossWork {
   Task task = Task::regression;
-  ErrorLoss errors{};                       ///< regression: the kinds' weights
+  ErrorLoss errors{};  ///< regression: the kinds' weights
+  Focal focal;
   float entropy = 0, dice = 0, smooth = 1;  ///< else: weights of the cross-entropy of this task, and of dice
   Index rows = 0, positions = 1;            ///< samples, and positions of each
   Index channels = 1, target_channels = 1;  ///< channels and target channels of a position

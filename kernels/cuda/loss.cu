@@ -18,6 +18,7 @@ LossWork LossWork::of(const LossSettings& settings, const Shape& output, Index t
   work.entropy = settings.weight(work.task == Task::classes ? LossKind::cross_entropy : LossKind::binary_cross_entropy);
   work.dice = settings.weight(LossKind::dice);
   work.smooth = settings.smooth;
+  work.focal = {settings.gamma};
   work.positions = product(output.spatial);
   work.channels = output.channels;
   work.target_channels = target_channels;
@@ -85,6 +86,7 @@ template <class T>
 struct Probability {
   bool classes, shared;  // shared: several ranks have positions of each sample
   float entropy, dice, smooth;
+  Focal focal;
   std::uint32_t samples, positions, channels, target_channels, vectors;
   const float* class_weights;
   const StepBlock* step;
@@ -148,12 +150,15 @@ struct ClassSums {
           counted = f.kept.counted[position];
           label = f.target_at(position).share(c);
           p = std::exp(value[k] - logarithm);
-          if (label > 0) entropy = label * (logarithm - value[k]);
+          if (label > 0) entropy = label * (logarithm - value[k]) * f.focal.factor(p);
           sums[0][k] += label;
         } else {
           const float t = f.target[position * f.channels + c];
           if (t < 0) continue;
-          counted = 1, label = t, p = sigmoid(value[k]), entropy = binary_cross_entropy(value[k], t);
+          counted = 1, label = t, p = sigmoid(value[k]);
+          entropy = f.focal.plain() ? binary_cross_entropy(value[k], t)
+                                    : t * f.focal.factor(p) * binary_cross_entropy(value[k], 1.0F) +
+                                          (1 - t) * f.focal.factor(1 - p) * binary_cross_entropy(value[k], 0.0F);
           sums[0][k] += 1;
         }
         sums[1][k] += entropy;
@@ -249,7 +254,8 @@ struct Gradient {
       const std::uint32_t c = v * width<T> + k;
       if (c >= loss.channels) continue;
       const float label = loss.target_at(position).share(c);
-      weights += loss.weight(c) * label;
+      const float p = loss.focal.plain() ? 0.0F : std::exp(value[k] - loss.kept.logarithms[position]);
+      weights -= loss.weight(c) * label * loss.focal.slope(p);
       if (loss.dice > 0)
         mean += std::exp(value[k] - loss.kept.logarithms[position]) *
                 by_probability(sample, c, label, loss.kept.counted[position]);
@@ -259,7 +265,7 @@ struct Gradient {
   MRMF_HD float of_class(std::uint32_t position, std::uint32_t sample, std::uint32_t c, float y, float weighted,
                          float mean) const {
     const float label = loss.target_at(position).share(c), p = std::exp(y - loss.kept.logarithms[position]);
-    float slope = weighted * p - loss.kept.entropy[sample] * loss.weight(c) * label;
+    float slope = weighted * p + loss.kept.entropy[sample] * loss.weight(c) * label * loss.focal.slope(p);
     if (loss.dice > 0) slope += p * (by_probability(sample, c, label, loss.kept.counted[position]) - mean);
     return slope;
   }
@@ -268,7 +274,9 @@ struct Gradient {
     const float t = loss.target[std::size_t{position} * loss.channels + c];
     if (t < 0) return 0;
     const float p = sigmoid(y);
-    float slope = entropy * loss.weight(c) * (p - t);
+    const float by_output =
+        loss.focal.plain() ? p - t : t * loss.focal.slope(p) * (1 - p) - (1 - t) * loss.focal.slope(1 - p) * p;
+    float slope = entropy * loss.weight(c) * by_output;
     if (loss.dice > 0) slope += p * (1 - p) * by_probability(sample, c, t, 1);
     return slope;
   }
@@ -316,6 +324,7 @@ void probability_loss(const Work& work, const LossWork& loss, const void* y, con
                            loss.entropy,
                            loss.dice,
                            loss.smooth,
+                           loss.focal,
                            count32(loss.rows),
                            count32(loss.positions),
                            count32(loss.channels),

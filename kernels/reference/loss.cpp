@@ -94,12 +94,14 @@ class ProbabilityLoss {
       for (Index c = 0; c < s.channels; ++c) exps += std::exp(s.output(position, c) - most);
       for (Index c = 0; c < s.channels; ++c) {
         const double share = class_weight(c) * all.t[position * s.channels + c];
-        if (share > 0) sum += share * (most + std::log(exps) - s.output(position, c));
-        weights += share;
+        const double p = all.p[position * s.channels + c];
+        if (share > 0) sum += share * focal().factor(p) * (most + std::log(exps) - s.output(position, c));
+        weights -= share * focal().slope(p);
       }
       for (Index c = 0; c < s.channels; ++c) {
         const Index i = position * s.channels + c;
-        result.slope[i] += s.weight * weight / counted * (weights * all.p[i] - class_weight(c) * all.t[i]);
+        const double own = class_weight(c) * all.t[i] * focal().slope(all.p[i]);
+        result.slope[i] += s.weight * weight / counted * (weights * all.p[i] + own);
       }
     }
     result.loss += weight * s.total(sum) / counted;
@@ -113,8 +115,13 @@ class ProbabilityLoss {
     if (weight == 0 || counted == 0) return;
     for (std::size_t i = 0; i < all.p.size(); ++i) {
       const double share = all.counted[i] * class_weight(static_cast<Index>(i) % s.channels);
-      if (share > 0) sum += share * binary_cross_entropy(double{s.y[i]}, all.t[i]);
-      result.slope[i] += s.weight * weight / counted * share * (all.p[i] - all.t[i]);
+      const double p = all.p[i], t = all.t[i];
+      if (share > 0 && focal().plain()) sum += share * binary_cross_entropy(double{s.y[i]}, t);
+      if (share > 0 && !focal().plain())
+        sum += share * (t * focal().factor(p) * binary_cross_entropy(double{s.y[i]}, 1.0) +
+                        (1 - t) * focal().factor(1 - p) * binary_cross_entropy(double{s.y[i]}, 0.0));
+      const double slope = t * focal().slope(p) * (1 - p) - (1 - t) * focal().slope(1 - p) * p;
+      result.slope[i] += s.weight * weight / counted * share * slope;
     }
     result.loss += weight * s.total(sum) / counted;
   }
@@ -144,6 +151,7 @@ class ProbabilityLoss {
   }
 
  private:
+  Focal focal() const { return {settings_.gamma}; }
   double class_weight(Index c) const { return settings_.class_weights.empty() ? 1.0 : settings_.class_weights[c]; }
 
   // From slopes by probabilities to slopes by outputs.

@@ -105,8 +105,10 @@ void add_wanted(CLI::App& app, WantedModel& wanted) {
 
 void add_model_options(CLI::App& sub, ModelOptions& options) {
   sub.add_option("--files", options.files, "HDF5 files to use instead of the run's");
-  const Choices<SplitName> splits{{"train", SplitName::train}, {"validation", SplitName::validation}};
-  add_choice(sub, "--split", options.split, splits, "train or validation: whose data set names to use");
+  const Choices<SplitName> splits{
+      {"train", SplitName::train}, {"validation", SplitName::validation}, {"test", SplitName::test}};
+  add_choice(sub, "--split", options.split, splits,
+             "train, validation or test: whose rows and data set names to use; validation unless given");
   sub.add_option("--samples", options.samples,
                  "name of the data set of samples, e.g. test_frames; once for each where the run has several")
       ->expected(1)

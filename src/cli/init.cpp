@@ -22,6 +22,7 @@
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
+#include "src/data/class_balance.hpp"
 #include "src/data/normalise.hpp"
 #include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"
@@ -56,16 +57,19 @@ std::string folder_of(const InitOptions& options) {
 struct Draft {
   DatasetGuess guess;
   DatasetShape shape;
-  std::string data, model, loss;
+  std::string data, model, loss;  ///< loss: as TOML
+  bool rare = false;              ///< some classes are, in the rows that train
   int batch = 1, epochs = 20;
 
   std::string text(const InitOptions& options) const {
     std::string labels;
     if (!guess.class_values.empty()) labels += "class_values = " + write_values(guess.class_values) + "\n";
     if (guess.ignore) labels += fmt::format("ignore = {}\n", *guess.ignore);
+    if (rare && shape.label.axes == 0)
+      labels += "class_weights = \"balanced\"  # some classes are rare\nmetric = \"f1\"\n";
     return "# Written by `mrmf init`. Every key: mrmf presets --keys.\n\n" + data + "\n" + model +
            fmt::format(
-               "\n[training]\nloss = \"{}\"\n{}epochs = {}  # what one would give training at full resolution\n"
+               "\n[training]\nloss = {}\n{}epochs = {}  # what one would give training at full resolution\n"
                "batch = {}  # per rank\nseed = 1\noptimizer = {{ name = \"adam\", learning_rate = 1e-3, rule = "
                "\"cosine\" }}\n",
                loss, labels, epochs, batch) +
@@ -147,6 +151,11 @@ DraftSplit training_rows(const DraftSplit& all, const DatasetGuess& guess, Comm&
   DraftSplit part = all;
   part.spec.choice = {RowPart::train,        guess.split_column, kValidation, DataConfig{}.split.seed, {},
                       guess.split_validation};
+  if (!guess.group_column.empty()) {
+    part.spec.choice.rule = SplitRule::groups;
+    part.spec.choice.column = guess.group_column;
+    if (guess.kind == LabelKind::classes && guess.more_labels.empty()) part.spec.choice.strata = guess.labels;
+  }
   if (all.spec.not_finite == NotFiniteRule::skip && all.shape.skipped.empty())
     part.spec.not_finite = NotFiniteRule::refuse;  // they need not be read again
   part.shape = inspect_dataset(part.spec, world);
@@ -262,6 +271,12 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   else if (!guess.split_column.empty())
     text += fmt::format("split = {{ column = {}{} }}\n", quoted(guess.split_column),
                         guess.split_validation.empty() ? "" : ", validation = " + write_values(guess.split_validation));
+  else if (!guess.group_column.empty())
+    text += fmt::format(
+        "split = {{ by = \"groups\", column = {}, validation = {} }}  # rows of one value on one side; test = 0.1 "
+        "keeps "
+        "some apart\n",
+        quoted(guess.group_column), kValidation);
   else
     text += fmt::format(
         "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
@@ -271,6 +286,13 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   else if (skipped > 0)
     text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
   text += normalisation(draft.guess, train, parts, world);
+  if (guess.kind == LabelKind::classes) draft.rare = some_are_rare(class_counts(train.spec, train.shape, world));
+  if (draft.rare && draft.shape.label.axes > 0) {
+    std::string axes;
+    for (int axis = 0; axis < draft.shape.label.axes; ++axis) axes += (axis > 0 ? ", " : "") + std::to_string(axis);
+    text +=
+        fmt::format("augment = {{ flip = [{}] }}  # remove it where left and right, or up and down, matter\n", axes);
+  }
 }
 
 // How often all axes can be halved down to `least` positions; with `exactly`, without a remainder.
@@ -288,9 +310,10 @@ int halvings(const Shape& sample, Index least, bool exactly) {
 void describe_model(Draft& draft) {
   const Shape& sample = draft.shape.sample;
   const Index outputs = draft.guess.outputs;
-  draft.loss = draft.guess.kind == LabelKind::classes         ? "cross_entropy"
-               : draft.guess.kind == LabelKind::probabilities ? "binary_cross_entropy"
-                                                              : "mse";
+  draft.loss = draft.guess.kind == LabelKind::classes         ? "\"cross_entropy\""
+               : draft.guess.kind == LabelKind::probabilities ? "\"binary_cross_entropy\""
+                                                              : "\"mse\"";
+  if (draft.rare && draft.shape.label.axes > 0) draft.loss = "[\"cross_entropy\", \"dice\"]  # some classes are rare";
   if (sample.axes == 0) {
     draft.model = "# No positions, so there is nothing to average: dense layers alone.\n";
     for (int i = 0; i < 2; ++i)

@@ -19,12 +19,12 @@ void add_plot(Subcommands& commands) {
       ->required();
   plot->add_option("--output,-o", options->output.file, "image to write, .png or .svg; without either, both")
       ->required();
-  const Choices<PlotKind> kinds{{"loss", PlotKind::loss},
-                                {"times", PlotKind::times},
-                                {"labels", PlotKind::labels},
-                                {"confusion", PlotKind::confusion}};
+  const Choices<PlotKind> kinds{{"loss", PlotKind::loss},         {"metric", PlotKind::metric},
+                                {"training", PlotKind::training}, {"times", PlotKind::times},
+                                {"labels", PlotKind::labels},     {"confusion", PlotKind::confusion}};
   add_choice(*plot, "--what", options->kind, kinds,
-             "loss: validation loss over what training cost; times: where the time of every stage went; labels: "
+             "loss: validation loss over what training cost; metric, training: the validation metric or the training "
+             "loss in its place; times: where the time of every stage went; labels: "
              "predicted against true numbers; confusion: how often each class was taken for each");
   plot->add_option("--x", options->x, "loss: what the horizontal axis counts")
       ->check(CLI::IsMember({"seconds", "gflop", "epochs"}))
@@ -40,7 +40,7 @@ void add_plot(Subcommands& commands) {
               "mrmf plot out.h5 --what labels --labels mydata.h5:val_parameters -o labels");
   commands.run(*plot, [=, &world = commands.world] {
     if (!world.root()) return;
-    if (options->kind == PlotKind::loss || options->kind == PlotKind::times)
+    if (options->kind != PlotKind::labels && options->kind != PlotKind::confusion)
       print_warnings(leave_out_trials(options->inputs), world);
     for (const std::string& picture : draw(*options)) std::cout << picture << ": written\n";
   });

@@ -3,13 +3,19 @@
 #include <iostream>
 #include <memory>
 
+#include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/inference/predict.hpp"
+#include "src/run/fold_folders.hpp"
 
 namespace mrmf {
 namespace {
 
-void write_predictions(PredictOptions options, Comm& world) {
+void write_predictions(PredictOptions options, bool ensemble, Comm& world) {
+  if (ensemble) options.model.models = with_folds(options.model.models);
+  if (ensemble && options.model.models.size() < 2)
+    throw ConfigError("predict --ensemble: " + options.model.models.front() +
+                      " is one model; name the folder in which mrmf train --folds has trained, or several runs");
   options.model.notes = &std::cout;
   const std::string made = predict(options, world);
   if (world.root()) std::cout << options.model.output << ": " << made << "\n";
@@ -27,6 +33,9 @@ void add_predict(Subcommands& commands) {
                    "folder of a finished run, or a model file; several of one kind, such as runs of other seeds, are "
                    "averaged")
       ->required();
+  auto ensemble = std::make_shared<bool>();
+  predict->add_flag("--ensemble", *ensemble,
+                    "average the runs of all folds in the folder that mrmf train --folds has filled");
   add_model_options(*predict, options->model);
   predict->add_option("--labels", options->model.labels, "accepted as for evaluate; labels are never read")
       ->expected(1)
@@ -53,7 +62,7 @@ void add_predict(Subcommands& commands) {
   add_example(*predict,
               "mrmf predict runs/mine --files mydata.h5 --samples test_fields -o predictions.h5\n"
               "mrmf predict runs/mine runs/mine-2 --append val_parameters -o seeds.h5");
-  commands.run(*predict, [=, &world = commands.world] { write_predictions(*options, world); });
+  commands.run(*predict, [=, &world = commands.world] { write_predictions(*options, *ensemble, world); });
 }
 
 }  // namespace mrmf

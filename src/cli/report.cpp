@@ -6,6 +6,7 @@
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/compare/compare.hpp"
+#include "src/inference/describe_model.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {
@@ -22,6 +23,12 @@ void add_report(Subcommands& commands) {
   report->add_option("--title", options->title, "heading of the page; \"Training report\" unless given");
   const CLI::Option* given =
       report->add_option("--target", *target, "also the cost until the validation loss first reached this");
+  auto split = std::make_shared<SplitName>(SplitName::validation);
+  const Choices<SplitName> splits{{"validation", SplitName::validation}, {"test", SplitName::test}};
+  add_choice(*report, "--split", *split, splits,
+             "validation or test: the samples on which models are scored and shown; validation unless given");
+  auto no_models = std::make_shared<bool>();
+  report->add_flag("--no-models", *no_models, "run no model: leave out scores and pictures, which need the data");
   report->add_option("--baselines", options->compare.baselines,
                      "a file that compare --csv wrote: its baselines are the curve for savings at equal loss");
   add_overwrite(*report, output->replace);
@@ -31,6 +38,10 @@ void add_report(Subcommands& commands) {
     output->require();
     print_warnings(leave_out_trials(options->runs), world);
     if (given->count() > 0) options->compare.target = *target;
+    Comm self = Comm::self();
+    if (!*no_models)
+      for (const std::string& run : described_runs(options->runs))
+        options->models.push_back(describe_model(run, *split, self));
     output->write(report_page(*options));
     std::cout << output->file << ": written\n";
   });

@@ -12,6 +12,8 @@
 
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
+#include "src/compare/compare.hpp"
+#include "src/method/train_folds.hpp"
 #include "src/method/train_run.hpp"
 #include "src/run/run_log.hpp"
 
@@ -23,6 +25,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;
   bool overwrite = false;
   bool changed_data = false;
+  bool folds = false;
   std::string run;  ///< instead of `config`: the folder of a resumed run
 };
 
@@ -79,7 +82,23 @@ Asked read_asked(const TrainOptions& options) {
   return read_continued(options);
 }
 
+// Every fold, and the table of all of them.
+void run_folds(const TrainOptions& options, Comm& world) {
+  if (!options.run.empty())
+    throw ConfigError("train: --folds begins and continues every fold of a configuration; leave --continue out");
+  const Config config = read_config(options.config, options.overrides);
+  const TrainRun train{.overwrite = options.overwrite,
+                       .out = &std::cout,
+                       .terminal = stdout_is_terminal(),
+                       .config_file = options.config,
+                       .changed_data = options.changed_data};
+  const std::vector<std::string> folders =
+      train_folds(config, train, world, [](const std::string& line) { std::cout << line << std::endl; });
+  if (world.root()) std::cout << "\n" << compare_table(folders, {.width = output_width()});
+}
+
 void run_training(const TrainOptions& options, Comm& world) {
+  if (options.folds) return run_folds(options, world);
   const Asked asked = read_asked(options);
   train_run(asked.config,
             {options.overwrite, &std::cout, stdout_is_terminal(), options.config, asked.continued, asked.more,
@@ -100,6 +119,9 @@ void add_train(Subcommands& commands) {
       "--continue", options->run,
       "folder of a run to continue, in place of a configuration; with --set training.epochs=N a run that is "
       "done trains its last phase until that has N epochs");
+  train->add_flag("--folds", options->folds,
+                  "train a run for every fold of data.split.by = \"folds\", into run.folder/fold-0, fold-1, ..., and "
+                  "print a table of all; as many side by side as ranks are started; what is done stays");
   train->add_flag("--overwrite", options->overwrite, "begin anew in a folder that holds a run, finished or not");
   train->add_flag("--allow-changed-data", options->changed_data,
                   "continue a run although its data files now hold other numbers than when it was saved");

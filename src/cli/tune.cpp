@@ -110,6 +110,32 @@ void print_price(const TuneOptions& options, const Config& config, const std::ve
   (options.json ? std::cerr : std::cout) << text << std::flush;
 }
 
+// Threads and epochs that were set for the trials alone are not the best configuration's: it has the file's.
+Config handed_over(Config best, int batch, const TuneOptions& options) {
+  const Config file = read_config(options.config, {});
+  best.run.threads = file.run.threads;
+  best.training.epochs = file.training.epochs;
+  best.training.optimizer.tuned_batch = batch;
+  return best;
+}
+
+// A winner at the end of what was tried may have a better one beyond it.
+std::string edge_text(const Trial& best, const TuneOptions& options) {
+  std::string text;
+  const auto look = [&](const std::string& what, const std::string& option, double value, double least, double most) {
+    if (least == most || (value != least && value != most)) return;
+    const bool highest = value == most;
+    text += fmt::format("the best {} is the {} that was tried: try {}, such as {} {:g},{:g}\n", what,
+                        highest ? "highest" : "lowest", highest ? "higher" : "lower", option, value,
+                        highest ? 2 * value : value / 2);
+  };
+  const auto [slow, fast] = std::ranges::minmax(options.rates);
+  look("rate", "--rates", best.learning_rate, slow, fast);
+  const auto [small, large] = std::ranges::minmax(options.batches);
+  if (best.batch != small || small > 1) look("batch", "--batches", best.batch, small, large);
+  return text;
+}
+
 void run_tuning(TuneOptions options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DatasetShape data = inspect_dataset(config.data.train, world);
@@ -133,11 +159,13 @@ void run_tuning(TuneOptions options, Comm& world) {
     if (!options.json) std::cout << "\n" << result_text(trials, rungs, axes);
     if (std::isnan(trials.front().losses.back()))
       throw DataError("every trial diverged at full resolution; give lower --rates");
-    write_file(best, to_toml(tuned(config, trials.front(), ranks)), options.replace);
+    write_file(best, to_toml(handed_over(tuned(config, trials.front(), ranks), trials.front().batch, options)),
+               options.replace);
     if (options.json)
       std::cout << result_json(trials, rungs, axes, best);
     else
-      std::cout << fmt::format("best: {} (its batch is for {} rank{})\n", best, ranks, ranks == 1 ? "" : "s");
+      std::cout << edge_text(trials.front(), options)
+                << fmt::format("best: {} (its batch is for {} rank{})\n", best, ranks, ranks == 1 ? "" : "s");
   });
 }
 
@@ -251,9 +279,10 @@ std::string price_text(const std::vector<Rung>& rungs, int axes, const std::stri
   std::string text = fmt::format("{} {} ({}); costs are in epochs at full resolution, by arithmetic:\n",
                                  rungs.front().trials, some(rungs.front().trials), made);
   for (std::size_t r = 0; r < rungs.size(); ++r)
-    text += fmt::format("  rung {} of {}: {:>3} {} of {} epochs at resolution {}, {:.1f} each, {:.1f} in all\n", r + 1,
+    text += fmt::format("  rung {} of {}: {:>3} {} of {} epoch{} at resolution {}, {:.1f} each, {:.1f} in all\n", r + 1,
                         rungs.size(), rungs[r].trials, some(rungs[r].trials), rungs[r].epochs,
-                        resolution_text(rungs[r].resolution, axes), rungs[r].cost, rungs[r].trials * rungs[r].cost);
+                        rungs[r].epochs == 1 ? "" : "s", resolution_text(rungs[r].resolution, axes), rungs[r].cost,
+                        rungs[r].trials * rungs[r].cost);
   if (rungs.size() == 1)
     return text + fmt::format("cost: {:.1f}; so few trials are all trained in full\n", all_cost(rungs));
   return text + fmt::format("cost: {:.1f}; all trials at full length would cost {:.1f}\n", all_cost(rungs),

@@ -10,7 +10,7 @@
 namespace mrmf {
 namespace {
 
-constexpr double kWidth = 560, kHeight = 320, kLeft = 64, kRight = 16, kTop = 34, kBottom = 46;
+constexpr double kWidth = 560, kHeight = 320, kLeft = 74, kRight = 16, kTop = 34, kBottom = 46;
 
 // Round numbers that cut [low, high] into some five pieces.
 std::vector<double> round_ticks(double low, double high) {
@@ -57,9 +57,9 @@ struct Extremes {
 };
 
 // With some room around the numbers, and never empty.
-Axis y_axis(const Extremes& y) {
+Axis y_axis(const Extremes& y, bool linear = false) {
   Axis axis{.low = y.least, .high = y.most, .from = kHeight - kBottom, .to = kTop};
-  axis.logarithmic = y.least > 0 && y.most > 3 * y.least;
+  axis.logarithmic = !linear && y.least > 0 && y.most > 3 * y.least;
   if (axis.logarithmic) {
     const double room = std::pow(y.most / y.least, 0.05);
     axis.low /= room, axis.high *= room;
@@ -86,19 +86,37 @@ std::string begin(double width, double height, const std::string& title) {
          text(0, 16, "start", title, " class=\"title\"");
 }
 
-std::string draw_axes(const LineChart& chart, const Axis& x, const Axis& y) {
+constexpr std::size_t kLongestName = 18;   // characters of a class in a matrix
+constexpr double kLetter = 7, kLine = 14;  // of a tick's label
+
+std::string cell_text(double count) {
+  return count < 100000 ? fmt::format("{:.0f}", count) : fmt::format("{:.2g}", count);
+}
+
+// Labels of ticks; one that would overlap the label before it is left out.
+std::string draw_axes(const std::string& x_name, const std::string& y_name, const Axis& x, const Axis& y) {
   std::string out;
+  double free = std::numeric_limits<double>::infinity();  // above the label before; y grows downwards
   for (const double tick : y.ticks()) {
     const double at = y.place(tick);
-    out += grid_line(x.from, at, x.to, at) + text(x.from - 6, at + 4, "end", fmt::format("{:.4g}", tick));
+    out += grid_line(x.from, at, x.to, at);
+    if (at > free) continue;
+    out += text(x.from - 6, at + 4, "end", fmt::format("{:.4g}", tick));
+    free = at - kLine;
   }
+  free = -std::numeric_limits<double>::infinity();
   for (const double tick : x.ticks()) {
     const double at = x.place(tick);
-    out += grid_line(at, y.from, at, y.to) + text(at, y.from + 18, "middle", fmt::format("{:.6g}", tick));
+    const std::string label = fmt::format("{:.6g}", tick);
+    const double half = kLetter * static_cast<double>(label.size()) / 2;
+    out += grid_line(at, y.from, at, y.to);
+    if (at - half < free) continue;
+    out += text(at, y.from + 18, "middle", label);
+    free = at + half + kLetter;
   }
-  out += text((x.from + x.to) / 2, kHeight - 8, "middle", chart.x);
+  out += text((x.from + x.to) / 2, kHeight - 8, "middle", x_name);
   const double middle = (y.from + y.to) / 2;
-  return out + text(14, middle, "middle", chart.y, fmt::format(" transform=\"rotate(-90 14 {:.1f})\"", middle).c_str());
+  return out + text(14, middle, "middle", y_name, fmt::format(" transform=\"rotate(-90 14 {:.1f})\"", middle).c_str());
 }
 
 std::string draw(const ChartLine& line, const Axis& x, const Axis& y) {
@@ -152,12 +170,79 @@ std::string svg(const LineChart& chart) {
       if (std::isfinite(px) && std::isfinite(py)) across.add(px), up.add(py);
   if (!(across.most >= across.least)) return "";
   const Axis x{.low = 0, .high = across.most > 0 ? across.most : 1, .from = kLeft, .to = kWidth - kRight};
-  const Axis y = y_axis(up);
-  std::string out = begin(kWidth, kHeight, chart.title) + draw_axes(chart, x, y);
+  const Axis y = y_axis(up, chart.linear);
+  std::string out = begin(kWidth, kHeight, chart.title) + draw_axes(chart.x, chart.y, x, y);
   for (const bool minor : {true, false})  // what counts lies on top
     for (const ChartLine& line : chart.lines)
       if (line.minor == minor) out += draw(line, x, y);
+  for (const ChartMark& mark : chart.marks)
+    if (std::isfinite(mark.x) && std::isfinite(mark.y))
+      out += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"7\" fill=\"none\" stroke=\"{}\" "
+          "stroke-width=\"1.8\"><title>{}</title>"
+          "</circle>\n",
+          x.place(mark.x), y.place(mark.y), mark.colour, html(mark.title));
   return out + "</svg>\n";
+}
+
+std::string svg(const PointChart& chart) {
+  Extremes both;
+  for (const auto& [px, py] : chart.points)
+    if (std::isfinite(px) && std::isfinite(py)) both.add(px), both.add(py);
+  if (!(both.most >= both.least)) return "";
+  Axis y = y_axis(both, true), x = y;
+  x.from = kLeft, x.to = kLeft + (y.from - y.to);  // a square
+  std::string out = begin(x.to + kRight, kHeight, chart.title) + draw_axes(chart.x, chart.y, x, y);
+  out += fmt::format(
+      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"currentColor\" stroke-opacity=\"0.5\" "
+      "stroke-dasharray=\"4 3\"/>\n",
+      x.place(x.low), y.place(x.low), x.place(x.high), y.place(x.high));
+  for (const auto& [px, py] : chart.points)
+    if (std::isfinite(px) && std::isfinite(py))
+      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2\" fill=\"{}\" fill-opacity=\"0.45\"/>\n",
+                         x.place(px), y.place(py), chart_colour(1));
+  return out + "</svg>\n";
+}
+
+std::string svg(const MatrixChart& chart) {
+  if (chart.counts.empty()) return "";
+  const std::size_t n = chart.counts.size();
+  std::size_t longest = 1;
+  for (const std::string& name : chart.names)
+    longest = std::max(longest, std::min<std::size_t>(name.size(), kLongestName));
+  const auto short_name = [](const std::string& name) {
+    return name.size() <= kLongestName ? name : name.substr(0, kLongestName - 1) + "\u2026";
+  };
+  const double side = std::clamp(360.0 / static_cast<double>(n), 34.0, 80.0);
+  const double left = 30 + 7.5 * static_cast<double>(longest), top = kTop, size = side * static_cast<double>(n);
+  // Long names of columns are turned, so that they do not overlap.
+  const bool turned = 7.5 * static_cast<double>(longest) > side;
+  const double below = turned ? 7 * static_cast<double>(longest) + 36 : 46;
+  std::string out = begin(std::max(left + size + 16, 260.0), top + size + below, chart.title);
+  for (std::size_t r = 0; r < n; ++r) {
+    double sum = 0;
+    for (const double count : chart.counts[r]) sum += count;
+    const double y = top + side * static_cast<double>(r), middle = y + side / 2 + 4;
+    out += text(left - 6, middle, "end", short_name(chart.names[r]));
+    const double at = left + side * (static_cast<double>(r) + 0.5), foot = top + size + 16;
+    out += turned ? text(at, foot, "end", short_name(chart.names[r]),
+                         fmt::format(" transform=\"rotate(-60 {:.1f} {:.1f})\"", at, foot).c_str())
+                  : text(at, foot, "middle", short_name(chart.names[r]));
+    for (std::size_t c = 0; c < n; ++c) {
+      const double x = left + side * static_cast<double>(c), share = sum > 0 ? chart.counts[r][c] / sum : 0;
+      out += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" fill-opacity=\"{:.3f}\" "
+          "stroke=\"currentColor\" stroke-opacity=\"0.2\"><title>{} taken for {}: {:.0f} ({:.1f} %)</title></rect>\n",
+          x, y, side, side, chart_colour(1), 0.85 * share, html(chart.names[r]), html(chart.names[c]),
+          chart.counts[r][c], 100 * share);
+      out += text(x + side / 2, middle, "middle", cell_text(chart.counts[r][c]));
+    }
+  }
+  out += text(left + size / 2, top + size + below - 6, "middle", chart.x);
+  return out +
+         text(12, top + size / 2, "middle", chart.y,
+              fmt::format(" transform=\"rotate(-90 12 {:.1f})\"", top + size / 2).c_str()) +
+         "</svg>\n";
 }
 
 std::string svg(const BarChart& chart) {

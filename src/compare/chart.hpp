@@ -21,13 +21,39 @@ struct ChartLine {
   std::string title;   ///< what the reader sees who points at it
 };
 
+/// A ring around a point of a line, with what it marks.
+struct ChartMark {
+  double x = 0, y = 0;
+  std::string colour, title;
+};
+
 struct LineChart {
   std::string title, x, y;  ///< titles of the chart and of its axes
   std::vector<ChartLine> lines;
+  std::vector<ChartMark> marks{};
+  bool linear = false;  ///< never a logarithmic axis, and no room for 0
 };
 
 /// The vertical axis is logarithmic where the points span more than a factor of three. "" without any points.
 std::string svg(const LineChart& chart);
+
+/// Points with a diagonal: what is predicted against what is true.
+struct PointChart {
+  std::string title, x, y;
+  std::vector<std::pair<double, double>> points;
+};
+
+/// "" without any points.
+std::string svg(const PointChart& chart);
+
+/// Counts as a square of cells, shaded by their share of their row.
+struct MatrixChart {
+  std::string title, x, y;
+  std::vector<std::string> names{};
+  std::vector<std::vector<double>> counts{};  ///< [row][column]
+};
+
+std::string svg(const MatrixChart& chart);
 
 struct BarPart {
   double value = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/output_file.hpp"
+#include "src/run/model_report.hpp"
 
 namespace mrmf {
 
@@ -36,16 +37,20 @@ std::string compare_json(const std::vector<std::string>& folders, const CompareO
 
 struct ReportOptions {
   std::vector<std::string> runs;
-  CompareOptions compare;  ///< `width` does not matter
-  std::string title;       ///< "Training report" unless given
+  CompareOptions compare;             ///< `width` does not matter
+  std::string title;                  ///< "Training report" unless given
+  std::vector<ModelReport> models{};  ///< the models of runs, described
 };
+
+/// The folders whose models a report describes: the first run of every method, and every fold's.
+std::vector<std::string> described_runs(const std::vector<std::string>& folders);
 /// One HTML page about finished runs, for a reader who does not know mrmf: what was run, curves, times, costs and
 /// savings, configuration, machine. It refers to nothing outside of itself. DataError as compare_table().
 std::string report_page(const ReportOptions& options);
 
 /// What a plot shows: losses over what training cost; where the time went; predicted against true labels; how often
-/// each class was taken for each.
-enum class PlotKind { loss, times, labels, confusion };
+/// each class was taken for each; the validation metric, or the training loss, in place of the validation loss.
+enum class PlotKind { loss, times, labels, confusion, metric, training };
 
 struct PlotOptions {
   std::vector<std::string> inputs;  ///< run folders; for labels and confusion a file of mrmf predict

@@ -54,7 +54,9 @@ void require_matching(const PlotOptions& options) {
   const std::string what = options.kind == PlotKind::labels      ? "--what labels"
                            : options.kind == PlotKind::confusion ? "--what confusion"
                                                                  : "--what times";
-  if (options.kind != PlotKind::loss && (options.mean || options.x != "seconds"))
+  const bool curves =
+      options.kind == PlotKind::loss || options.kind == PlotKind::metric || options.kind == PlotKind::training;
+  if (!curves && (options.mean || options.x != "seconds"))
     throw ConfigError("--x and --mean are for losses over cost, not for " + what);
   if (!of_labels && !options.labels.empty()) throw ConfigError("--labels is for --what labels and --what confusion");
   if (of_labels && options.labels.empty())
@@ -70,6 +72,10 @@ std::vector<std::string> draw(const PlotOptions& options) {
   if (!options.labels.empty()) words.emplace_back("--labels");
   words.insert(words.end(), options.labels.begin(), options.labels.end());
   switch (options.kind) {
+    case PlotKind::metric:
+    case PlotKind::training:
+      words.insert(words.end(), {"--what", options.kind == PlotKind::metric ? "metric" : "training"});
+      [[fallthrough]];
     case PlotKind::loss:
       words.insert(words.end(), {"--x", options.x});
       if (options.mean) words.emplace_back("--mean");

@@ -31,6 +31,10 @@ void add_lines(const Run& run, const std::string& colour, const Across& cost, co
                              .title = fmt::format("{}: stage {}, {}", run.folder, epoch.stage, to_string(epoch.role))});
     sum += cost.of_epoch(epoch);
     chart.lines.back().points.emplace_back(sum, value(epoch));
+    const auto& best = run.result.best;
+    if (best && &epoch - run.epochs.data() == std::ssize(run.epochs) - best->epochs + best->epoch - 1)
+      chart.marks.push_back(
+          {sum, value(epoch), colour, fmt::format("{}: epoch {}, the best one", run.folder, epoch.epoch)});
     before = &epoch;
   }
 }
@@ -84,6 +88,7 @@ std::string curves_section(const std::vector<RunSet>& sets) {
       });
       break;
     }
+  curves.emplace_back("learning rate", [](const EpochRecord& e) { return e.learning_rate; });
   std::string charts, key;
   for (const auto& [name, value] : curves)
     for (const Across& cost : costs) {
@@ -93,8 +98,16 @@ std::string curves_section(const std::vector<RunSet>& sets) {
       charts += svg(chart);
     }
   for (std::size_t g = 0; g < sets.size(); ++g) key += key_item(chart_colour(g), 1, set_title(sets[g]));
-  return "<p>Solid lines are the model that a run ends with. Dotted lines are coarse and dense models before a fusion, "
-         "on other data; their losses are not the run's. A dot marks the end of a phase.</p>\n<ul class=\"key\">\n" +
+  std::string apart;
+  for (const RunSet& run_set : sets)
+    if (const std::string setting = different_losses(sets.front(), run_set); !setting.empty()) apart = setting;
+  if (!apart.empty())
+    apart = "<p class=\"warning\">The runs differ in " + html(apart) +
+            ": their losses are not numbers of one kind, and one curve below another says nothing.</p>\n";
+  return apart +
+         "<p>Solid lines are the model that a run ends with. Dotted lines are coarse and dense models before a fusion, "
+         "on other data; their losses are not the run's. A dot marks the end of a phase, a ring the best epoch, whose "
+         "model is used.</p>\n<ul class=\"key\">\n" +
          key + "</ul>\n<div class=\"charts\">\n" + charts + "</div>\n";
 }
 

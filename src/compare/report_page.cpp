@@ -39,13 +39,19 @@ summary { cursor: pointer; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1rem; }
 .chart { display: block; width: 100%; height: auto; fill: currentColor; font: 12px system-ui, sans-serif; }
 .chart .title { font-size: 14px; font-weight: 600; } .chart .grid { stroke: currentColor; stroke-opacity: .16; }
+.small-charts { grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr)); }
+h4 { font-size: .95rem; margin: 1.1rem 0 .3rem; font-weight: 600; }
+.pictures { display: flex; flex-wrap: wrap; gap: .8rem; }
+.picture { margin: 0; font-size: .8em; } .picture img { display: block; width: min(14rem, 44vw); height: auto;
+  image-rendering: pixelated; border: 1px solid var(--line); }
 .key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; font-size: .85em;
   max-width: none; }
 .key span { display: inline-block; width: 1.4rem; height: .7rem; margin-right: .4rem; border: 1px solid transparent; }
 @media print {
   :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #f2f4f6; --line: #bbb; --dim: #444; }
   body { max-width: none; padding: 0; font-size: 11px; }
-  .charts { grid-template-columns: 1fr 1fr; } .scroll { overflow: visible; }
+  .charts { grid-template-columns: 1fr 1fr; } .picture img { width: 3.6cm; }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } .scroll { overflow: visible; }
   table { font-size: .8em; } th, td { padding: .15rem .35rem; white-space: normal; }
   figure, svg, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
   details::details-content { content-visibility: visible; block-size: auto; }
@@ -61,6 +67,14 @@ cheap. The dense one learns on finer data.</dd>
 model is trained further.</dd>
 <dt><b>finetune, baseline</b></dt><dd>The last training at the last resolution: after the fusions, or without any.</dd>
 <dt><b>epoch</b></dt><dd>The model has seen every training sample once.</dd>
+<dt><b>best epoch</b></dt><dd>The epoch after which validation went best. Its model is the one that is used, and
+that this page scores. A ring marks it in the curves.</dd>
+<dt><b>precision, recall, F1</b></dt><dd>Of what was taken for a class, the share that is of it; of what is of the class,
+the share that was found; and their harmonic mean. Dice is another name of F1.</dd>
+<dt><b>AUC</b></dt><dd>The chance that of two samples, one of the class and one of another, the former gets the higher
+probability of it. 0.5 is guessing.</dd>
+<dt><b>R²</b></dt><dd>The share of the labels' spread that is explained. 1 is perfect, 0 no better than their
+mean.</dd>
 <dt><b>loss</b></dt><dd>How far outputs are from labels, by the measure that training lowers. Lower is better. The
 validation loss is of samples that are not trained on.</dd>
 <dt><b>GFLOP</b></dt><dd>Billions of operations of convolutions and dense layers, validation included. They are the same
@@ -105,6 +119,17 @@ std::string html_table(const std::vector<std::string>& header, const std::vector
   return out + "</tbody></table></div>\n";
 }
 
+std::vector<std::string> described_runs(const std::vector<std::string>& folders) {
+  constexpr std::size_t most = 8;
+  std::vector<std::string> described;
+  for (const RunSet& run_set : run_sets(folders))
+    for (const Run& run : run_set.runs) {
+      const bool more = &run != &run_set.runs.front() && run.fold == run_set.runs.front().fold;
+      if (!more && described.size() < most) described.push_back(run.folder);
+    }
+  return described;
+}
+
 std::string report_page(const ReportOptions& options) {
   const std::vector<RunSet> sets = run_sets(options.runs);
   std::size_t runs = 0;
@@ -118,8 +143,9 @@ std::string report_page(const ReportOptions& options) {
              "can train on averaged-down data first, where an epoch is cheap, and hand what was learned to a model of "
              "finer data. Further down its <a href=\"#words\">words</a> are explained.</p>\n",
              runs, runs == 1 ? "" : "s", html(kVersion)) +
-         section("In short", summary_section(sets)) + section("What was run", plan_section(sets)) +
-         section("How training went", curves_section(sets)) + section("Where the time went", time_section(sets)) +
+         section("In short", summary_section(sets)) + section("The model", model_section(options.models)) +
+         section("What was run", plan_section(sets)) + section("How training went", curves_section(sets)) +
+         section("Where the time went", time_section(sets)) +
          section("Costs and savings", savings_section(sets, options.compare)) +
          section("Final figures of every run", figures_section(sets)) + "<section id=\"words\">\n<h2>Words</h2>\n" +
          kWords + "</section>\n" + section("Machine and versions", machine_section(sets)) +

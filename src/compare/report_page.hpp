@@ -18,7 +18,11 @@ std::string typeset(const std::string& text);
 /// What tells a set from the others, in one line: "MRMF, 1 fusion, [2,2,2] [1,1,1], top dense".
 std::string set_title(const RunSet& run_set);
 
+/// The setting by which two losses are no numbers of one kind, such as "training.loss"; "": they are.
+std::string different_losses(const RunSet& a, const RunSet& b);
+
 // Each is the HTML of one section, without its heading.
+std::string model_section(const std::vector<ModelReport>& models);
 std::string summary_section(const std::vector<RunSet>& sets);
 std::string plan_section(const std::vector<RunSet>& sets);
 std::string curves_section(const std::vector<RunSet>& sets);

@@ -17,6 +17,8 @@ namespace mrmf {
 namespace {
 
 using Cells = std::vector<std::string>;
+// That tell one set of runs from another, in a title.
+constexpr std::size_t kMostSettings = 4;
 constexpr std::size_t kRunsRow = 5;  // the row of a comparison's heading with the number of runs and seeds
 
 std::string item(const std::string& words) { return "<li>" + html(typeset(words)) + "</li>\n"; }
@@ -36,6 +38,7 @@ Spread over(const RunSet& run_set, const Value& value) {
 
 // "51.6 % less", "4.1 % more"
 std::string less_text(double saved, const std::string& what) {
+  if (std::abs(saved) < 0.0005) return "as much " + what;  // and never "-0.0 %"
   return fmt::format("{:.1f} % {} {}", std::abs(100 * saved), saved >= 0 ? "less" : "more", what);
 }
 
@@ -53,11 +56,15 @@ std::string against_baseline(const RunSet& run_set, const std::vector<RunSet>& s
   const auto baselines =
       std::ranges::count_if(sets, [](const RunSet& g) { return g.first().method == MethodName::baseline; });
   const double more = loss ? loss->spread.mean : 0;
+  const std::string key = different_losses(run_set, *baseline);
+  const std::string other = key.empty() ? "" : "and losses that cannot be compared: " + key + " is another";
   return fmt::format(
       " Against {}: {}{}, {}.", baselines > 1 ? "the first baseline (" + set_title(*baseline) + ")" : "the baseline",
       counted ? less_text(gflop->spread.mean, "arithmetic") + ", " : "", less_text(seconds->spread.mean, "time"),
-      loss ? fmt::format("and a loss {} by {:.5f}", more > 0 ? "higher" : "lower", std::abs(more))
-           : "without losses to compare");
+      !other.empty()                  ? other
+      : loss && std::abs(more) < 5e-6 ? std::string("and the same loss")
+      : loss ? fmt::format("and a loss {} by {:.5f}", more > 0 ? "higher" : "lower", std::abs(more))
+             : "without losses to compare");
 }
 
 std::string metric_words(const RunSet& run_set) {
@@ -96,6 +103,11 @@ std::string data_words(const DataConfig& data) {
            (data.split.validation_roles.empty() ? "another number than 0"
                                                 : fmt::format("{}", fmt::join(data.split.validation_roles, " or "))) +
            " in " + data.split.column + " validate";
+  if (data.split.by == SplitBy::groups)
+    return train + fmt::format("groups of {} with {:g} % of the rows validate{}", data.split.column,
+                               100 * data.split.validation,
+                               data.split.test > 0 ? fmt::format(", and {:g} % test", 100 * data.split.test) : "");
+  if (data.split.by == SplitBy::folds) return train + fmt::format("fold {} (from 0) validates", data.split.fold);
   if (data.split.by == SplitBy::rows)
     return train + fmt::format("{:g} % of the rows, at random, validate", 100 * data.split.validation);
   if (data.validation.files == data.train.files) return train + names(data.validation) + " validate";
@@ -153,15 +165,31 @@ std::vector<std::pair<Cells, std::string>> distinct(const std::vector<RunSet>& s
 
 }  // namespace
 
+std::string different_losses(const RunSet& a, const RunSet& b) {
+  const Settings &mine = a.runs.front().settings, &theirs = b.runs.front().settings;
+  for (const char* key :
+       {"training.loss", "training.class_weights", "data.normalise.labels", "data.files", "data.train.labels",
+        "data.validation.labels", "data.split.by", "data.split.column", "data.split.validation", "data.split.seed"}) {
+    const auto own = mine.find(key), other = theirs.find(key);
+    const std::string one = own == mine.end() ? "" : own->second, two = other == theirs.end() ? "" : other->second;
+    if (one != two) return key;
+  }
+  return "";
+}
+
 std::string set_title(const RunSet& run_set) {
   const RunResult& r = run_set.first();
   std::string title = method_name(r) + ", " + resolutions_of(r);
   if (r.method == MethodName::mrmf) title += ", top " + to_string(r.top);
   if (r.method == MethodName::mrmf && fresh_bottom(run_set.runs.front())) title += ", bottom fresh";
   constexpr std::size_t longest = 40;
-  for (const auto& [key, value] : run_set.labels)
+  std::size_t told = 0;
+  for (const auto& [key, value] : run_set.labels) {
+    // Runs of other data differ in nearly everything: the configurations below say in what.
+    if (told++ == kMostSettings) return title + fmt::format(" and {} more", run_set.labels.size() - kMostSettings);
     title += ", " + key.substr(key.find('.') + 1) + " = " +
              (value.size() <= longest ? value : value.substr(0, longest) + "...");
+  }
   return title;
 }
 

@@ -13,7 +13,8 @@
 
 #include "io/input_file.hpp"
 #include "kernels/check.hpp"
-#include "src/config/former_words.hpp"
+#include "src/compare/run_settings.hpp"
+#include "src/run/fold_folders.hpp"
 
 namespace mrmf {
 namespace {
@@ -37,32 +38,6 @@ std::vector<EpochRecord> read_epochs(const fs::path& path) {
   }
   if (epochs.empty()) throw DataError(path.string() + ": holds no epochs; is the run folder complete?");
   return epochs;
-}
-
-// mrmf writes the effective configuration as [section] and "key = value" lines; lists take several lines.
-Settings read_settings(const std::string& toml) {
-  Settings settings;
-  std::istringstream lines(toml);
-  std::string line, section, key;
-  while (std::getline(lines, line)) {
-    if (line.empty()) continue;
-    const std::size_t equals = line.find(" = ");
-    if (line.front() == '[' && line.back() == ']' && equals == std::string::npos) {
-      section = line.substr(1, line.size() - 2);
-    } else if (line.front() != ' ' && equals != std::string::npos) {
-      key = section + "." + line.substr(0, equals);
-      settings[key] = line.substr(equals + 3);
-    } else {
-      settings[key] += line;
-    }
-  }
-  settings = with_todays_words(settings);
-  std::erase_if(settings, [&](const auto& entry) {
-    return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first == "method.join" ||
-           entry.first == "data.channels" || entry.first == "method.detail" ||  // how "auto" came to the rest
-           entry.first.starts_with("run.");
-  });
-  return settings;
 }
 
 // Where mrmf tune keeps its trials (src/method/tune.cpp), and no run was trained.
@@ -159,10 +134,11 @@ std::string machine_of(const RunResult& r) {
 void seeds(const std::vector<RunSet>& sets, std::vector<std::string>& lines) {
   std::set<std::string> of_columns;
   for (const RunSet& run_set : sets) {
-    std::map<std::pair<std::uint64_t, std::vector<Extent>>, std::string> seen;
+    std::map<std::tuple<std::uint64_t, int, std::vector<Extent>>, std::string> seen;
     std::set<std::uint64_t> numbers;
     for (const Run& run : run_set.runs) {
-      const auto [entry, fresh] = seen.emplace(std::pair(run.result.seed, run.result.resolutions), run.folder);
+      const auto [entry, fresh] =
+          seen.emplace(std::tuple(run.result.seed, run.fold, run.result.resolutions), run.folder);
       numbers.insert(run.result.seed);
       if (!fresh)
         lines.push_back(fmt::format("{} and {} have the same seed {}: they are no independent repetitions",
@@ -185,8 +161,8 @@ void targets(const std::vector<RunSet>& sets, std::vector<std::string>& lines) {
       const RunResult& r = run.result;
       if (r.target_reached) continue;
       if (r.metric_target && r.metric)
-        lines.push_back(run.folder + missed_text("validation " + to_string(r.metric->metric), r.metric->value, "<",
-                                                 r.metric_target->least));
+        lines.push_back(run.folder + missed_text("validation " + to_string(r.metric->metric), r.metric->value,
+                                                 falls(r.metric->metric.kind) ? ">" : "<", r.metric_target->least));
       if (r.target && !r.metric_target)
         lines.push_back(run.folder + missed_text("validation loss", r.validation_loss, ">", *r.target));
     }
@@ -226,13 +202,15 @@ Run read_run(const std::string& folder) {
   const std::string result = (path / "result.json").string();
   run.result = result_from_json(slurp(result, "check its permissions"), result);
   run.epochs = read_epochs(path / "epochs.jsonl");
-  run.settings = read_settings(slurp(path / "config.toml", "is the run folder complete?"));
+  const std::string toml = slurp(path / "config.toml", "is the run folder complete?");
+  run.settings = read_settings(toml);
+  run.fold = fold_of(toml);
   return run;
 }
 
 std::vector<RunSet> run_sets(const std::vector<std::string>& folders) {
   std::vector<RunSet> sets;
-  for (const std::string& folder : folders) {
+  for (const std::string& folder : with_folds(folders)) {
     Run run = read_run(folder);
     const auto same = std::find_if(sets.begin(), sets.end(), [&](const RunSet& g) {
       return same_column(g.runs.front(), run) && g.runs.front().settings == run.settings;
@@ -263,9 +241,9 @@ double Spread::error() const { return count > 0 ? deviation / std::sqrt(static_c
 std::optional<Comparison> compared(const RunSet& own, const RunSet& other, const Figure& figure,
                                    const std::function<double(double, double)>& compare) {
   const auto by_seed = [&](const RunSet& run_set) {
-    std::map<std::uint64_t, std::vector<double>> values;
+    std::map<std::pair<std::uint64_t, int>, std::vector<double>> values;
     for (const Run& run : run_set.runs)
-      if (const std::optional<double> value = figure(run)) values[run.result.seed].push_back(*value);
+      if (const std::optional<double> value = figure(run)) values[{run.result.seed, run.fold}].push_back(*value);
     return values;
   };
   const auto count = [](const auto& values) {
@@ -385,7 +363,11 @@ std::vector<std::string> warnings(const std::vector<RunSet>& sets) {
   differing(sets, "data", data_of, lines);
   differing(
       sets, "network", [](const RunResult& r) { return r.model; }, lines);
-  differing(sets, "machine", machine_of, lines);
+  // Of one machine, a run may have been given fewer cores: that is no other machine.
+  std::set<std::pair<std::string, std::string>> machines;
+  for (const RunSet& run_set : sets)
+    for (const Run& run : run_set.runs) machines.emplace(run.result.machine.host, run.result.machine.processor);
+  if (machines.size() > 1) differing(sets, "machine", machine_of, lines);
   differing(
       sets, "ranks", [](const RunResult& r) { return std::to_string(r.ranks); }, lines);
   differing(

@@ -22,9 +22,11 @@ struct Run {
   RunResult result;
   std::vector<EpochRecord> epochs;
   Settings settings;
+  int fold = 0;  ///< the one that validated, where the split has folds
 };
 
-/// Runs that differ only in the seed, or in the axis of the samples that a resolution averages.
+/// Runs that differ only in the seed, in the fold that validates, or in the axis of the samples that a resolution
+/// averages.
 struct RunSet {
   std::vector<Run> runs;
   Settings labels;  ///< the settings, with this set's values, that distinguish sets of the same method
@@ -35,7 +37,8 @@ struct RunSet {
 bool fresh_bottom(const Run& run);
 
 Run read_run(const std::string& folder);
-/// Groups in the order baseline, MRT, progressive, MRMF by number of fusions.
+/// A folder that holds the runs of folds stands for all of them. Groups in the order baseline, MRT, progressive, MRMF
+/// by number of fusions.
 std::vector<RunSet> run_sets(const std::vector<std::string>& folders);
 /// One line for each reason why the comparison is unfair; empty when there is none.
 std::vector<std::string> warnings(const std::vector<RunSet>& sets);

@@ -50,6 +50,17 @@ void drop_gone_keys(Value& root, Writer writer) {
   }
 }
 
+// "--set data.split.column=": as if the file did not have the key. One that it does not have must at least be a key.
+void take_away(Value& root, const std::string& path, const std::string& setting) {
+  if (unset(root, path)) return;
+  const std::vector<std::string> known = paths(config_keys(), "");
+  if (std::ranges::any_of(known, [&](const std::string& key) { return key == path || key.starts_with(path + "."); }))
+    return;
+  Value missing;
+  missing.where = "--set " + setting;
+  unknown_key(missing, path, known);
+}
+
 }  // namespace
 
 Config read_config(const std::string& path, const std::vector<std::string>& overrides, Writer writer) {
@@ -75,7 +86,11 @@ Config read_config(const std::string& path, const std::vector<std::string>& over
 Config parse_config(const std::string& text, const std::string& origin, const std::vector<std::string>& overrides,
                     Writer writer) {
   Value root = parse_toml(text, origin);
-  for (const std::string& setting : overrides) apply_override(root, setting);
+  for (const std::string& setting : overrides)
+    if (const std::optional<std::string> key = unset_key(setting))
+      take_away(root, *key, setting);
+    else
+      apply_override(root, setting);
   drop_gone_keys(root, writer);
   std::vector<std::string> former = rename_former_words(root);
   Config config;

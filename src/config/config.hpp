@@ -10,6 +10,7 @@
 #include "io/sample_store.hpp"
 #include "kernels/backend.hpp"
 #include "layers/spec.hpp"
+#include "src/config/metric.hpp"
 #include "src/config/presets.hpp"
 
 namespace mrmf {
@@ -41,19 +42,6 @@ template <>
 std::vector<std::string> words_of<RateRule>();
 std::string to_string(RateRule rule);
 
-/// What validation measures beside the loss; larger is better. iou and dice are means over the classes that occur, r2
-/// over outputs.
-enum class Metric { accuracy, iou, dice, r2 };
-template <>
-std::vector<std::string> words_of<Metric>();
-std::string to_string(Metric metric);
-
-struct MetricTarget {
-  Metric metric = Metric::accuracy;
-  double least = 0;
-  bool operator==(const MetricTarget&) const = default;
-};
-
 /// Lion's beta2 where a configuration gives none: its momentum is ten times as short-lived as Adam's mean square.
 constexpr double kLionBeta2 = 0.99;
 
@@ -69,6 +57,7 @@ struct OptimizerSettings {
   double momentum = 0.9;            ///< sgd
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< a configuration that gives Lion no beta2 has kLionBeta2
   double weight_decay = 0;                            ///< sgd, adam: L2 in the gradient; adamw, lion: decoupled
+  std::optional<int> tuned_batch;  ///< rows of a step, over all ranks, for which the rate was tuned; empty: not known
   bool operator==(const OptimizerSettings&) const = default;
 };
 
@@ -141,16 +130,22 @@ enum class LoadRule { automatic, memory, stream };
 enum class TeamMode { sequential, concurrent };
 
 /// How training and validation samples come out of the same files. given: by data.train and data.validation.
-enum class SplitBy { given, rows, files, column };
+enum class SplitBy { given, rows, files, column, groups, folds };
 
 /// A split that the program makes (io/row_choice.hpp).
 struct SplitSettings {
   SplitBy by = SplitBy::given;
-  double validation = 0.2;  ///< rows, files: the share that validates
-  std::string column;       ///< column: a data set with a number or a word per row
+  double validation = 0.2;  ///< rows, files, groups: the share that validates
+  double test = 0;          ///< rows, files, groups, folds: the share that tests
+  /// column: a data set with a number or a word per row; groups: what rows belong to; folds: the same, or the fold
+  std::string column;
   /// column: values whose rows train or validate, as texts (io/split_column.hpp: roles_of); empty: rows of 0 train,
   /// those of the one other number validate.
   std::vector<std::string> train_roles, validation_roles;
+  std::vector<std::string> test_roles;  ///< column, folds: values whose rows test
+  int folds = 0;                        ///< folds: so many are made; 0: the column's values are folds
+  int fold = 0;                         ///< folds: the one that validates, from 0
+  std::optional<bool> stratify;         ///< shares of every class; unset: of groups and folds
   std::uint64_t seed = 1;
   bool operator==(const SplitSettings&) const = default;
 };
@@ -174,15 +169,27 @@ struct Augmentation {
   bool operator==(const Augmentation&) const = default;
 };
 
+/// Which training samples an epoch takes: each once, or as many draws so that classes are equally frequent.
+enum class Sampling { all, balanced };
+
+/// What classes and outputs are called, in their order; empty: their numbers.
+struct Names {
+  std::vector<std::string> classes, labels;
+  bool operator==(const Names&) const = default;
+};
+
 /// What to do where the same rows are named twice, or train and validate.
 enum class DuplicateRule { refuse, allow };
 
 struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files default to train.files
+  DatasetSpec test;               ///< never read in training; samples empty: there is none
   SplitSettings split;
   Normalisation normalise_samples, normalise_labels;
   std::vector<double> fill;  ///< what the network sees of missing numbers: one, or one per channel; empty: unresolved
   Augmentation augment;
+  Names names;
+  Sampling sampling = Sampling::all;
   int shards = 0;  ///< 0: one per rank
   bool shuffle = true;
   ShuffleOver shuffle_over = ShuffleOver::shard;
@@ -206,13 +213,15 @@ struct ModelConfig {
 
 struct TrainingConfig {
   OptimizerSettings optimizer;
-  LossSettings loss;           ///< with the weights of classes
-  std::optional<int> classes;  ///< labels are 0 to classes - 1; empty: as many as the network has output channels
-  std::optional<int> ignore;   ///< a label that says that there is none
+  LossSettings loss;              ///< with the weights of classes
+  bool balanced_weights = false;  ///< class_weights = "balanced": from the training labels, before training
+  std::optional<int> classes;     ///< labels are 0 to classes - 1; empty: as many as the network has output channels
+  std::optional<int> ignore;      ///< a label that says that there is none
   /// Labels that stand for class 0, 1, ...: numbers as texts, or words; empty: the classes' numbers.
   std::vector<std::string> class_values;
   std::optional<Metric> metric;  ///< measured after every epoch; empty: the task's own (src/training/metrics.hpp)
   Monitor monitor = Monitor::loss;
+  std::optional<Metric> monitored;  ///< what `monitor` has named, until the configuration is complete: then `metric`
   EarlyStopping early_stopping;
   double clip_norm = 0;  ///< largest L2 norm of all gradients together; 0: any
   int accumulate = 1;    ///< parts of a step's batch that are computed one after the other

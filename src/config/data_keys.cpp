@@ -112,13 +112,15 @@ void add_names(Keys& keys, const std::string& path, Field field, const std::stri
                   }});
 }
 
+constexpr double kMostFolds = 1000;
+
 // data.split.column and what its values mean; data.split.validation is a share for other splits.
 void add_roles(Keys& keys) {
   const Rule share = within(0.0001, 0.9999);
   const std::string expected = expected_number(false, share) + ", or a list of numbers or texts";
   keys.push_back(
       {"split.validation", expected,
-       "rows, files: the share that validates; column: a list of the values whose rows validate, such as [1] "
+       "rows, files, groups: the share that validates; column: a list of the values whose rows validate, such as [1] "
        "or [\"val\"]; without it, of a column of 0 and one other number, the other one",
        [=](DataConfig& data, const Value& value, const std::string& path) {
          const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
@@ -134,6 +136,22 @@ void add_roles(Keys& keys) {
          if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
          return fmt::format("{}", data.split.validation);
        }});
+  const std::string tests = expected_number(false, from_below(0, 1)) + ", or a list of numbers or texts";
+  keys.push_back(
+      {"split.test", tests,
+       "rows, files, groups, folds: the share that tests, which training and validation never see; column, or folds of "
+       "a column: a list of the values whose rows test; the word \"test\" in a column unless set",
+       [=](DataConfig& data, const Value& value, const std::string& path) {
+         const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
+         if (number)
+           data.split.test = read_real(value, path, from_below(0, 1));
+         else
+           data.split.test_roles = read_values(value, path, tests);
+       },
+       [](const DataConfig& data) {
+         if (!data.split.test_roles.empty()) return write_values(data.split.test_roles);
+         return data.split.test > 0 ? fmt::format("{}", data.split.test) : "";
+       }});
   keys.push_back({"split.train", "a list of numbers or texts",
                   "column: the values whose rows train; rows of other values are left out; 0, \"train\", or the only "
                   "one that does "
@@ -143,7 +161,20 @@ void add_roles(Keys& keys) {
                   },
                   [](const DataConfig& data) { return write_values(data.split.train_roles); }});
   add(keys, "split.column", MRMF_FIELD(split.column), {},
-      "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"");
+      "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"; "
+      "groups: what it belongs to, such as its subject, of which all rows are on one side; folds: the same where "
+      "split.folds is set, or else the row's fold");
+  keys.push_back(
+      {"split.folds", expected_number(true, within(2, kMostFolds)),
+       "folds: how many parts are made, each of which validates once; the values of split.column unless set",
+       [](DataConfig& data, const Value& value, const std::string& path) {
+         data.split.folds = static_cast<int>(read_integer(value, path, within(2, kMostFolds)));
+       },
+       [](const DataConfig& data) { return data.split.folds > 0 ? fmt::format("{}", data.split.folds) : ""; }});
+  add(keys, "split.fold", MRMF_FIELD(split.fold), within(0, kMostFolds),
+      "folds: the one that validates, from 0; mrmf train --folds trains all of them");
+  add(keys, "split.stratify", MRMF_FIELD(split.stratify), {},
+      "give every part its share of each class, where samples have one class each; of groups and folds unless set");
 }
 
 // Names of training or validation data: `spec` gives their specification.
@@ -178,14 +209,29 @@ void add_files(Keys& keys) {
     return data.validation.files == data.train.files ? "" : write(fold_numbers(data.validation.files), {});
   };
   add_split(keys, "validation", MRMF_FIELD(validation));
-  add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column"}),
+  add(keys, "test.files", MRMF_FIELD(test.files), {}, "files of the test split; data.files unless set");
+  keys.back().write = [](const DataConfig& data) {
+    return data.test.files == data.train.files ? "" : write(fold_numbers(data.test.files), {});
+  };
+  add_split(keys, "test", MRMF_FIELD(test));
+  add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column", "groups", "folds"}),
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
-      "names, chosen at random, or the rows that a data set of the files marks");
+      "names, chosen at random, or the rows that a data set of the files marks; groups: rows of one value of "
+      "split.column, such as a subject, stay together; folds: one of several parts");
   add_roles(keys);
-  add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files: of the random choice");
+  add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files, groups, folds: of the random choice");
   add(keys, "duplicates", MRMF_FIELD(duplicates), one_of({"refuse", "allow"}),
       "the same rows named twice, or for training and for validation, by whatever names, links or virtual data sets: "
       "end with an error, or continue");
+}
+
+void add_names_of_labels(Keys& keys) {
+  const std::string file = "; what the labels' file says unless set: an enumeration, flag_meanings, or a list of names";
+  add(keys, "names.classes", MRMF_FIELD(names.classes), {},
+      "names of classes 0, 1, ..., for tables, plots and prediction files" + file);
+  add(keys, "names.labels", MRMF_FIELD(names.labels), {}, "the same of outputs that are numbers, or yes or no" + file);
+  add(keys, "sampling", MRMF_FIELD(sampling), one_of({"all", "balanced"}),
+      "which samples an epoch takes: all, each once; or as many draws, in which every class is equally frequent");
 }
 
 void add_meaning(Keys& keys) {
@@ -264,22 +310,27 @@ struct KeyOrigin {
   bool given(const std::string& key) const { return places.contains(key); }
 };
 
-// Chooses whole files at random: as many as the share says, at least one for either part.
+// Chooses whole files at random: as many as the shares say, at least one for each part.
 void split_files(DataConfig& data, const KeyOrigin& place) {
   const std::vector<std::string> all = data.train.files;
   if (all.size() == 1 && is_pattern(all.front())) return;  // reported when files are opened
-  place.require(all.size() > 1, "data.split.by",
-                "data.split.by = \"files\" needs at least two files, and data.files names one; use \"rows\"");
+  const std::size_t parts = data.split.test > 0 ? 3 : 2;
+  place.require(all.size() >= parts, "data.split.by",
+                fmt::format("data.split.by = \"files\" needs at least {} files, and data.files names {}; use \"rows\"",
+                            parts == 3 ? "three" : "two", all.size() == 1 ? "one" : std::to_string(all.size())));
   const auto count = static_cast<double>(all.size());
-  const auto wanted = static_cast<std::size_t>(std::clamp(std::round(data.split.validation * count), 1.0, count - 1));
+  const auto share = [&](double of, double most) {
+    return static_cast<std::size_t>(std::clamp(std::round(of * count), 1.0, most));
+  };
+  const std::size_t validate = share(data.split.validation, count - static_cast<double>(parts) + 1);
+  const std::size_t test = parts == 3 ? share(data.split.test, count - 1 - static_cast<double>(validate)) : 0;
   std::vector<std::size_t> order(all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return mix(data.split.seed, 0x66696c6573, i); });
-  order.resize(wanted);
-  std::vector<bool> validates(all.size());
-  for (const std::size_t i : order) validates[i] = true;
+  std::vector<DatasetSpec*> part(all.size(), &data.train);
+  for (std::size_t i = 0; i < validate + test; ++i) part[order[i]] = i < validate ? &data.validation : &data.test;
   data.train.files.clear();
-  for (std::size_t i = 0; i < all.size(); ++i) (validates[i] ? data.validation : data.train).files.push_back(all[i]);
+  for (std::size_t i = 0; i < all.size(); ++i) part[i]->files.push_back(all[i]);
 }
 
 // A name that no file has, such as an address, helps nobody further on.
@@ -290,47 +341,117 @@ void require_file_name(const std::string& name, const std::string& where) {
   throw ConfigError(where + ": " + name + " is no file: " + advice);
 }
 
-void complete_split(DataConfig& data, const KeyOrigin& place) {
-  SplitSettings& split = data.split;
-  if (!split.column.empty() && !place.given("data.split.by")) split.by = SplitBy::column;
-  const bool by_rows = split.by == SplitBy::rows || split.by == SplitBy::column;
-  place.require(split.column.empty() || split.by == SplitBy::column, "data.split.column",
-                "data.split.column goes with data.split.by = \"column\"");
+// What goes with which way of splitting.
+void check_split(const SplitSettings& split, const KeyOrigin& place) {
+  const bool grouped = split.by == SplitBy::groups || split.by == SplitBy::folds;
+  place.require(split.column.empty() || split.by == SplitBy::column || grouped, "data.split.column",
+                "data.split.column goes with data.split.by = \"column\", \"groups\" or \"folds\"");
   place.require(!split.column.empty() || split.by != SplitBy::column, "data.split.by",
                 "data.split.by = \"column\" needs data.split.column, the data set with a number per row");
+  place.require(!split.column.empty() || split.by != SplitBy::groups, "data.split.by",
+                "data.split.by = \"groups\" needs data.split.column, the data set that says what each row belongs to");
+  place.require(!split.column.empty() || split.by != SplitBy::folds || split.folds > 0, "data.split.by",
+                "data.split.by = \"folds\" needs data.split.folds, how many, or data.split.column, each row's fold");
   for (const auto& [key, roles] :
        {std::pair("data.split.validation", &split.validation_roles), std::pair("data.split.train", &split.train_roles)})
     place.require(roles->empty() || split.by == SplitBy::column, key,
-                  fmt::format("{} names values of data.split.column, which is not set; name the data set there", key));
+                  fmt::format("{} names values of data.split.column, {}", key,
+                              split.column.empty() ? "which is not set; name the data set there"
+                                                   : "and data.split.by is not \"column\"; give a share"));
+  const bool fold_column = split.by == SplitBy::folds && split.folds == 0;
+  place.require(split.test_roles.empty() || split.by == SplitBy::column || fold_column, "data.split.test",
+                "data.split.test names values of a column of roles or folds, and there is none; give a share");
+  place.require(split.test == 0 || (split.by != SplitBy::column && split.by != SplitBy::given && !fold_column),
+                "data.split.test",
+                split.by == SplitBy::given
+                    ? "data.split.test is a share, and data.split.by is not set; set it, or name data.test.samples"
+                    : "data.split.test is a share, and data.split.column says what rows are for; name its values");
+  place.require(split.validation + split.test < 1 ||
+                    (split.by != SplitBy::rows && split.by != SplitBy::files && split.by != SplitBy::groups),
+                "data.split.test",
+                fmt::format("data.split.validation = {:g} and data.split.test = {:g} leave no row for training; take "
+                            "less",
+                            split.validation, split.test));
   place.require(split.train_roles.empty() || !split.validation_roles.empty(), "data.split.train",
                 "data.split.train is set, and data.split.validation is not; name the values whose rows validate, too");
-  if (split.by == SplitBy::given) return;
-  const auto share = [&](std::string& name, const std::string& of_training, const std::string& key) {
-    place.require(
-        name.empty() || name == of_training, key,
-        key + " names data of its own, and data.split.by takes validation samples from data.train; remove one");
+  place.require(split.folds == 0 || split.by == SplitBy::folds, "data.split.folds",
+                "data.split.folds goes with data.split.by = \"folds\"");
+  place.require(split.fold == 0 || split.by == SplitBy::folds, "data.split.fold",
+                "data.split.fold goes with data.split.by = \"folds\"");
+  place.require(split.folds == 0 || split.fold < split.folds, "data.split.fold",
+                fmt::format("data.split.fold = {}, and there are {} folds, counted from 0", split.fold, split.folds));
+  place.require(!split.stratify.value_or(false) || split.by == SplitBy::rows || grouped, "data.split.stratify",
+                "data.split.stratify goes with data.split.by = \"rows\", \"groups\" or \"folds\"");
+}
+
+// The names of a part that the split makes are those of the training data.
+void share_names(DatasetSpec& part, const DatasetSpec& train, const std::string& key, const KeyOrigin& place) {
+  const auto share = [&](std::string& name, const std::string& of_training, const std::string& which) {
+    place.require(name.empty() || name == of_training, which,
+                  which + " names data of its own, and data.split.by takes " + key.substr(5) +
+                      " samples from data.train; remove one");
     name = of_training;
   };
-  place.require(data.validation.more_samples.empty() || data.validation.more_samples == data.train.more_samples,
-                "data.validation.samples", "data.validation.samples and data.split.by are both given; remove one");
-  share(data.validation.samples, data.train.samples, "data.validation.samples");
-  data.validation.more_samples = data.train.more_samples;
-  place.require(data.validation.more_labels.empty() || data.validation.more_labels == data.train.more_labels,
-                "data.validation.labels", "data.validation.labels and data.split.by are both given; remove one");
-  share(data.validation.labels, data.train.labels, "data.validation.labels");
-  data.validation.more_labels = data.train.more_labels;
+  place.require(part.more_samples.empty() || part.more_samples == train.more_samples, key + ".samples",
+                key + ".samples and data.split.by are both given; remove one");
+  share(part.samples, train.samples, key + ".samples");
+  part.more_samples = train.more_samples;
+  place.require(part.more_labels.empty() || part.more_labels == train.more_labels, key + ".labels",
+                key + ".labels and data.split.by are both given; remove one");
+  share(part.labels, train.labels, key + ".labels");
+  part.more_labels = train.more_labels;
+}
+
+RowChoice row_choice(const SplitSettings& split) {
+  RowChoice choice{RowPart::train, split.column, 0, split.seed, split.train_roles, split.validation_roles};
+  choice.test_roles = split.test_roles;
+  choice.test = split.test;
+  if (split.by == SplitBy::rows || split.by == SplitBy::groups) choice.validation = split.validation;
+  if (split.by == SplitBy::groups) choice.rule = SplitRule::groups;
+  if (split.by == SplitBy::folds) choice.rule = SplitRule::folds, choice.folds = split.folds, choice.fold = split.fold;
+  return choice;
+}
+
+void complete_split(DataConfig& data, const KeyOrigin& place) {
+  SplitSettings& split = data.split;
+  if (!place.given("data.split.by")) {
+    if (split.folds > 0) split.by = SplitBy::folds;
+    if (split.folds == 0 && !split.column.empty()) split.by = SplitBy::column;
+  }
+  check_split(split, place);
+  if (split.by == SplitBy::given) return;
+  const bool tests = split.test > 0 || split.by == SplitBy::column || !split.test_roles.empty();
+  share_names(data.validation, data.train, "data.validation", place);
+  if (tests) share_names(data.test, data.train, "data.test", place);
+  place.require(tests || data.test.samples.empty(), "data.test.samples",
+                "data.test.samples names data of its own, and data.split.by takes samples from data.train; set "
+                "data.split.test in its place");
   if (split.by == SplitBy::files && data.validation.files.empty()) split_files(data, place);
-  if (!by_rows) return;
+  if (split.by == SplitBy::files) return;
   place.require(data.validation.groups.empty() || data.validation.groups == data.train.groups, "data.validation.groups",
                 "data.validation.groups are groups of their own, and data.split.by takes validation samples from "
                 "data.groups; remove one");
-  place.require(data.validation.files.empty() || data.validation.files == data.train.files, "data.validation.files",
-                "data.validation.files are files of their own, and data.split.by takes validation samples from "
-                "data.files; remove one");
-  const double rows = split.by == SplitBy::rows ? split.validation : 0;
-  data.train.choice = {RowPart::train, split.column, rows, split.seed, split.train_roles, split.validation_roles};
-  data.validation.choice = data.train.choice;
+  for (const auto& [part, name] : {std::pair(&data.validation, "validation"), std::pair(&data.test, "test")})
+    place.require(part->files.empty() || part->files == data.train.files, fmt::format("data.{}.files", name),
+                  fmt::format("data.{0}.files are files of their own, and data.split.by takes {0} samples from "
+                              "data.files; remove one",
+                              name));
+  data.train.choice = data.validation.choice = data.test.choice = row_choice(split);
   data.validation.choice.part = RowPart::validation;
+  data.test.choice.part = RowPart::test;
+  if (!tests) data.test = {};
+}
+
+// What all parts have in common.
+void share_layout(DatasetSpec& part, const DatasetSpec& train) {
+  part.axes = train.axes;
+  part.rows = train.rows;
+  if (part.groups.empty()) part.groups = train.groups;
+  part.layout = train.layout;
+  part.missing = train.missing;
+  part.packing = train.packing;
+  part.not_finite = train.not_finite;
+  part.mask = train.mask;
 }
 
 void check_normalisation(const Normalisation& units, const std::string& of, const KeyOrigin& place) {
@@ -363,6 +484,7 @@ std::vector<std::string> words_of<PackingRule>() {
 std::vector<Key<DataConfig>> data_keys() {
   Keys keys;
   add_files(keys);
+  add_names_of_labels(keys);
   add_meaning(keys);
   add_augmentation(keys);
   add_reading(keys);
@@ -379,6 +501,8 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
   for (const std::string& file : data.validation.files) require_file_name(file, place.of("data.validation.files"));
   data.train.files = expand_patterns(data.train.files);
   data.validation.files = expand_patterns(data.validation.files);
+  for (const std::string& file : data.test.files) require_file_name(file, place.of("data.test.files"));
+  data.test.files = expand_patterns(data.test.files);
   const std::string hint = "name the data set inside the files";
   require("data.train.samples", !data.train.samples.empty(), hint);
   require("data.train.labels", !data.train.labels.empty(), hint);
@@ -387,6 +511,10 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
   require("data.validation.samples", !data.validation.samples.empty(), split);
   require("data.validation.labels", !data.validation.labels.empty(), split);
   if (data.validation.files.empty()) data.validation.files = data.train.files;
+  require("data.test.labels", data.test.samples.empty() || !data.test.labels.empty(), hint);
+  place.require(!data.test.samples.empty() || (data.test.files.empty() && data.test.labels.empty()),
+                "data.test.samples", "data.test.samples is missing; " + hint);
+  if (!data.test.samples.empty() && data.test.files.empty()) data.test.files = data.train.files;
   if (data.train.rows != RowForm::axis) data.train.axes = axes_with_rows(data.train.axes);
   AxisOrder order;
   try {
@@ -398,17 +526,11 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
                 "data.axes and data.layout = \"reinterpret\" both say how a sample is seen; keep one");
   place.require(!data.augment.any() || data.train.layout == SampleLayout::transpose, "data.layout",
                 "data.layout = \"reinterpret\" leaves no axes that data.augment could change; remove one of them");
-  data.validation.axes = data.train.axes;
-  data.validation.rows = data.train.rows;
-  if (data.validation.groups.empty()) data.validation.groups = data.train.groups;
   place.require(data.train.rows == RowForm::groups || (data.train.groups.empty() && data.validation.groups.empty()),
                 place.given("data.groups") ? "data.groups" : "data.validation.groups",
                 "data.groups says which groups are samples, which goes with data.rows = \"groups\"");
-  data.validation.layout = data.train.layout;
-  data.validation.missing = data.train.missing;
-  data.validation.packing = data.train.packing;
-  data.validation.not_finite = data.train.not_finite;
-  data.validation.mask = data.train.mask;
+  share_layout(data.validation, data.train);
+  if (!data.test.samples.empty()) share_layout(data.test, data.train);
   const bool fill = data.train.not_finite == NotFiniteRule::fill;
   place.require(fill || data.fill.empty(), "data.fill", "data.fill goes with data.not_finite = \"fill\"");
   place.require(fill || !data.train.mask, "data.mask", "data.mask goes with data.not_finite = \"fill\"");

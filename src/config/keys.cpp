@@ -135,8 +135,8 @@ void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std:
   key(stop + "threshold", MRMF_FIELD(threshold), above(0),
       "stop when the training loss falls by less than this per epoch, `patience` times running (paper 3.2)");
   key(stop + "patience", MRMF_FIELD(patience), at_least(1), "epochs running below the threshold; 3 unless set");
-  key(stop + "metric", MRMF_FIELD(metric), above_to(0, 1),
-      "stop when training.metric of the validation data is as high");
+  key(stop + "metric", MRMF_FIELD(metric), above(0),
+      "stop when training.metric of the validation data is as good: as high, or as low where less is better");
   key(stop + "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs" + as_training);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "io/class_values.hpp"
 #include "kernels/check.hpp"
@@ -17,10 +18,27 @@ namespace {
 
 constexpr double kMostLabel = 65535;
 
-// In the order of LossKind.
+/// An entry of the list.
+struct Term {
+  LossKind kind = LossKind::mse;
+  float weight = 1, delta = 1, smooth = 1, gamma = 0;
+};
+
+constexpr float kFocalGamma = 2;  // as the paper of the focal loss has it
+
+// In the order of LossKind; the last two are cross-entropies with another default of gamma.
 const std::vector<std::string>& loss_words() {
-  static const std::vector<std::string> words{"mse", "mae", "huber", "cross_entropy", "binary_cross_entropy", "dice"};
+  static const std::vector<std::string> words{"mse",  "mae",   "huber",       "cross_entropy", "binary_cross_entropy",
+                                              "dice", "focal", "binary_focal"};
   return words;
+}
+
+void set_kind(Term& term, std::size_t word) {
+  const bool focal = word >= kLossKinds;
+  term.kind = !focal               ? static_cast<LossKind>(word)
+              : word == kLossKinds ? LossKind::cross_entropy
+                                   : LossKind::binary_cross_entropy;
+  if (focal && term.gamma == 0) term.gamma = kFocalGamma;
 }
 
 std::string word(LossKind kind) { return loss_words()[static_cast<std::size_t>(kind)]; }
@@ -30,23 +48,23 @@ std::string expected_loss() {
          ", or a list of them as a sum, such as [{ kind = \"cross_entropy\" }, { kind = \"dice\", weight = 0.5 }]";
 }
 
-/// An entry of the list.
-struct Term {
-  LossKind kind = LossKind::mse;
-  float weight = 1, delta = 1, smooth = 1;
-};
-
 std::vector<Key<Term>> term_keys() {
-  return {make_key<Term>("kind", MRMF_FIELD(kind), one_of(loss_words()), "loss"),
+  return {{"kind", expected_word(one_of(loss_words())), "loss",
+           [](Term& term, const Value& value, const std::string& path) {
+             set_kind(term, read_word(value, path, one_of(loss_words())));
+           },
+           [](const Term& term) { return quoted(word(term.kind)); }},
           make_key<Term>("weight", MRMF_FIELD(weight), above(0), "of this loss in the sum"),
           make_key<Term>("delta", MRMF_FIELD(delta), above(0), "huber: errors above it count linearly"),
-          make_key<Term>("smooth", MRMF_FIELD(smooth), above(0), "dice: added to both sides of the fraction")};
+          make_key<Term>("smooth", MRMF_FIELD(smooth), above(0), "dice: added to both sides of the fraction"),
+          make_key<Term>("gamma", MRMF_FIELD(gamma), at_least(0),
+                         "cross-entropies: the focal loss, in which what is sure counts less")};
 }
 
 Term read_term(const Value& value, const std::string& path) {
   Term term;
   if (value.kind == Value::Kind::text) {
-    read(value, path, one_of(loss_words()), term.kind);
+    set_kind(term, read_word(value, path, one_of(loss_words())));
     return term;
   }
   if (value.kind != Value::Kind::table) refuse(value, path, expected_loss());
@@ -58,6 +76,10 @@ Term read_term(const Value& value, const std::string& path) {
     if (value.find(key) != nullptr && term.kind != kind)
       throw ConfigError(value.where + ": " + path + "." + key + " belongs to " + word(kind) + ", and this is " +
                         word(term.kind) + "; remove it");
+  const bool entropy = term.kind == LossKind::cross_entropy || term.kind == LossKind::binary_cross_entropy;
+  if (value.find("gamma") != nullptr && !entropy)
+    throw ConfigError(value.find("gamma")->where + ": " + path + ".gamma belongs to a cross-entropy, and this is " +
+                      word(term.kind) + "; remove it");
   return term;
 }
 
@@ -74,6 +96,7 @@ void read_loss(LossSettings& loss, const Value& value, const std::string& path) 
   if (entries.empty()) refuse(value, path, expected_loss());
   std::vector<LossKind> kinds;
   loss.weights = {};
+  loss.gamma = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::string at = value.kind == Value::Kind::list ? fmt::format("{}[{}]", path, i) : path;
     const Term term = read_term(entries[i], at);
@@ -89,6 +112,7 @@ void read_loss(LossSettings& loss, const Value& value, const std::string& path) 
     loss.weights[static_cast<std::size_t>(term.kind)] = term.weight;
     if (term.kind == LossKind::huber) loss.delta = term.delta;
     if (term.kind == LossKind::dice) loss.smooth = term.smooth;
+    if (term.gamma > 0) loss.gamma = term.gamma;
   }
 }
 
@@ -101,14 +125,13 @@ std::string write_loss(const LossSettings& loss) {
     if (loss.weights[i] != 1) term += fmt::format(", weight = {}", loss.weights[i]);
     if (kind == LossKind::huber && loss.delta != 1) term += fmt::format(", delta = {}", loss.delta);
     if (kind == LossKind::dice && loss.smooth != 1) term += fmt::format(", smooth = {}", loss.smooth);
+    if (kind != LossKind::dice && loss.gamma > 0) term += fmt::format(", gamma = {}", loss.gamma);
     terms.push_back(term);
   }
   const std::string plain = terms.size() == 1 ? "kind = " : "";
   if (!plain.empty() && terms.front().find(',') == std::string::npos) return terms.front().substr(plain.size());
   return fmt::format("[{{ {} }}]", fmt::join(terms, " }, { "));
 }
-
-bool fits(Metric metric, Task task) { return (metric == Metric::r2) == (task == Task::regression); }
 
 std::string task_text(Task task) {
   switch (task) {
@@ -126,6 +149,25 @@ std::string metric_stop(const MethodConfig& method) {
   if (method.finetune.metric) return "method.stop.finetune.metric";
   const auto sets = [](const StageOverride& stage) { return stage.coarse.metric || stage.dense.metric; };
   return std::ranges::any_of(method.stages, sets) ? "method.stages" : "";
+}
+
+// The largest metric that ends a phase.
+double most_stop(const MethodConfig& method) {
+  double most =
+      std::max({method.coarse.metric.value_or(0), method.dense.metric.value_or(0), method.finetune.metric.value_or(0)});
+  for (const StageOverride& stage : method.stages)
+    most = std::max({most, stage.coarse.metric.value_or(0), stage.dense.metric.value_or(0)});
+  return most;
+}
+
+// Which parts of a split are to have alike shares of every class, where samples have one each.
+void set_strata(Config& config, Task task) {
+  DataConfig& data = config.data;
+  if (task != Task::classes || data.train.choice.part == RowPart::all || data.train.choice.by_roles()) return;
+  const SplitSettings& split = data.split;
+  if (!split.stratify.value_or(split.by != SplitBy::rows) || !data.train.more_labels.empty()) return;
+  for (DatasetSpec* part : {&data.train, &data.validation, &data.test})
+    if (!part->samples.empty()) part->choice.strata = data.train.labels;
 }
 
 template <class Require>
@@ -155,11 +197,71 @@ void check_class_values(const TrainingConfig& training, const Require& require) 
 
 }  // namespace
 
-template <>
-std::vector<std::string> words_of<Metric>() {
-  return {"accuracy", "iou", "dice", "r2"};
+namespace {
+
+std::string expected_metric() {
+  return metric_choices() + "; dice:2 and the like are of one class or output, counted from 0";
 }
-std::string to_string(Metric metric) { return words_of<Metric>().at(static_cast<std::size_t>(metric)); }
+
+// Of one class or output: "dice:2".
+bool of_one(const Value& value) { return value.kind == Value::Kind::text && value.text.find(':') != std::string::npos; }
+
+Metric read_metric(const Value& value, const std::string& path, const std::vector<std::string>& others = {}) {
+  std::vector<std::string> words = others;
+  words.insert(words.end(), metric_kind_words().begin(), metric_kind_words().end());
+  const auto metric = value.kind == Value::Kind::text ? metric_from(value.text) : std::nullopt;
+  if (metric) return *metric;
+  if (of_one(value))
+    refuse(value, path, "a metric of one class or output, counted from 0, such as dice:1, recall:2, auc:0 or rmse:1");
+  read_word(value, path, one_of(words));
+  return {};
+}
+
+Key<TrainingConfig> metric_key() {
+  return {"metric", "one of " + expected_metric(),
+          "measured beside the validation loss; the accuracy of classes, dice where they have positions unless set",
+          [](TrainingConfig& training, const Value& value, const std::string& path) {
+            training.metric = read_metric(value, path);
+          },
+          [](const TrainingConfig& training) { return training.metric ? quoted(to_string(*training.metric)) : ""; }};
+}
+
+Key<TrainingConfig> weights_key() {
+  const std::string expected = mrmf::expected<std::vector<float>>(at_least(0)) + ", or \"balanced\"";
+  return {
+      "class_weights", expected,
+      "weight of each class, or of each output of yes or no, in the loss; \"balanced\": of classes, labels / (classes "
+      "* labels of the class), of the training data; 1 unless set",
+      [=](TrainingConfig& training, const Value& value, const std::string& path) {
+        training.balanced_weights = value.kind == Value::Kind::text && value.text == "balanced";
+        training.loss.class_weights.clear();
+        if (training.balanced_weights) return;
+        if (value.kind == Value::Kind::text) refuse(value, path, expected);
+        read(value, path, at_least(0), training.loss.class_weights);
+      },
+      [](const TrainingConfig& training) {
+        if (!training.loss.class_weights.empty()) return write(training.loss.class_weights, at_least(0));
+        return training.balanced_weights ? quoted("balanced") : std::string();
+      }};
+}
+
+Key<TrainingConfig> monitor_key() {
+  return {"monitor", "loss, metric, or a metric that training.metric takes",
+          "what tells the best epoch and when to stop early: the validation loss, or training.metric, which a metric "
+          "named here becomes",
+          [](TrainingConfig& training, const Value& value, const std::string& path) {
+            training.monitored.reset();
+            if (value.kind == Value::Kind::text && (value.text == "loss" || value.text == "metric")) {
+              training.monitor = value.text == "loss" ? Monitor::loss : Monitor::metric;
+              return;
+            }
+            training.monitored = read_metric(value, path, {"loss", "metric"});
+            training.monitor = Monitor::metric;
+          },
+          [](const TrainingConfig& training) { return quoted(training.monitor == Monitor::loss ? "loss" : "metric"); }};
+}
+
+}  // namespace
 
 std::vector<Key<TrainingConfig>> task_keys() {
   std::vector<Key<TrainingConfig>> keys;
@@ -184,22 +286,22 @@ std::vector<Key<TrainingConfig>> task_keys() {
          training.class_values = read_values(value, path, "a list of numbers or texts");
        },
        [](const TrainingConfig& training) { return write_values(training.class_values); }});
-  add("class_weights", MRMF_FIELD(loss.class_weights), at_least(0),
-      "weight of each class, or of each output of yes or no, in the loss; 1 unless set");
+  keys.push_back(weights_key());
   add("ignore", MRMF_FIELD(ignore), within(-kMostLabel, kMostLabel),
       "a label that says that there is none: such samples or positions count neither in the loss nor in metrics");
-  add("metric", MRMF_FIELD(metric), one_of(words_of<Metric>()),
-      "measured beside the validation loss; the accuracy of classes, dice where they have positions unless set");
+  keys.push_back(metric_key());
+  keys.push_back(monitor_key());
   return keys;
 }
 
 std::vector<Key<MethodConfig>> metric_target_keys() {
   std::vector<Key<MethodConfig>> keys;
-  for (std::size_t i = 0; i < words_of<Metric>().size(); ++i) {
-    const auto metric = static_cast<Metric>(i);
-    const Rule rule = above_to(0, 1);
+  for (std::size_t i = 0; i < metric_kind_words().size(); ++i) {
+    const Metric metric{static_cast<MetricKind>(i), -1};
+    const Rule rule = falls(metric.kind) ? above(0) : above_to(0, 1);
     keys.push_back({"target.validation_" + to_string(metric), expected<double>(rule),
-                    "stop the last phase of the plan when this metric of the validation data is as high",
+                    std::string("stop the last phase of the plan when this metric of the validation data is as ") +
+                        (falls(metric.kind) ? "low" : "high"),
                     [=](MethodConfig& method, const Value& value, const std::string& path) {
                       if (method.metric_target)
                         throw ConfigError(value.where + ": " + path + " is a second metric to be reached, beside " +
@@ -224,11 +326,24 @@ void complete_task(Config& config, const KeyLocations& places, const std::string
   const auto needs = [&](const std::string& key, bool set, bool read, const std::string& wants) {
     require(!set || read, key, key + " is set, and training.loss is of " + task_text(task) + "; it goes with " + wants);
   };
+  const std::string measured = training.monitored ? "training.monitor" : "training.metric";
+  if (training.monitored) {
+    require(!training.metric || training.metric == training.monitored, "training.monitor",
+            fmt::format("training.monitor is {}, and training.metric {}; a run measures one: remove either",
+                        to_string(*training.monitored), to_string(training.metric.value_or(Metric{}))));
+    training.metric = std::exchange(training.monitored, std::nullopt);
+  }
   const std::vector<float>& weights = training.loss.class_weights;
   needs("training.classes", training.classes.has_value(), task == Task::classes, "cross_entropy or dice");
   needs("training.class_values", !training.class_values.empty(), task == Task::classes, "cross_entropy or dice");
   check_class_values(training, require);
   needs("training.class_weights", !weights.empty(), task != Task::regression, "cross-entropies and dice");
+  require(!training.balanced_weights || task == Task::classes, "training.class_weights",
+          "training.class_weights = \"balanced\" goes with cross_entropy or dice, and training.loss is of " +
+              task_text(task) + "; give numbers, or use the loss binary_focal");
+  require(config.data.sampling == Sampling::all || task == Task::classes, "data.sampling",
+          "data.sampling = \"balanced\" draws classes equally often, and training.loss is of " + task_text(task) +
+              "; remove it");
   needs("training.ignore", training.ignore.has_value(), task != Task::regression, "cross-entropies and dice");
   require(weights.empty() || std::accumulate(weights.begin(), weights.end(), 0.0F) > 0, "training.class_weights",
           "training.class_weights are all 0: nothing would be learnt");
@@ -237,15 +352,19 @@ void complete_task(Config& config, const KeyLocations& places, const std::string
     require(!config.method.target, key, key + " and method.target.validation_loss are both given; keep one");
     require(!training.metric || *training.metric == target->metric, key,
             key + " is to be reached, and training.metric is another one; remove that");
-    require(fits(target->metric, task), key, key + " does not go with training.loss, which is of " + task_text(task));
+    require(fits(target->metric.kind, task), key,
+            key + " does not go with training.loss, which is of " + task_text(task));
     training.metric = target->metric;
   }
   const std::string stop = metric_stop(config.method);
   require(stop.empty() || training.metric, stop,
-          stop + " ends a phase by training.metric, which is not set; set it to accuracy, iou, dice or r2");
-  require(!training.metric || fits(*training.metric, task), "training.metric",
-          "training.metric does not go with training.loss, which is of " + task_text(task) +
-              "; numbers have r2, classes accuracy, iou and dice");
+          stop + " ends a phase by training.metric, which is not set; set it to " + metric_choices(task));
+  require(stop.empty() || falls(training.metric->kind) || most_stop(config.method) <= 1, stop,
+          fmt::format("{} is {:g}, and training.metric = \"{}\" is at most 1", stop, most_stop(config.method),
+                      to_string(training.metric.value_or(Metric{}))));
+  require(!training.metric || fits(training.metric->kind, task), measured,
+          measured + " does not go with training.loss, which is of " + task_text(task) + "; set it to " +
+              metric_choices(task));
   const Normalisation& units = config.data.normalise_labels;
   require((!units.log1p && !units.mean_std) || task == Task::regression, "data.normalise.labels",
           "data.normalise.labels changes numbers, and training.loss is of " + task_text(task) + "; remove it");
@@ -257,7 +376,8 @@ void complete_task(Config& config, const KeyLocations& places, const std::string
   form.ignore = training.ignore;
   form.coarse = config.data.coarse_labels;
   form.values = training.class_values;
-  config.data.train.form = config.data.validation.form = form;
+  config.data.train.form = config.data.validation.form = config.data.test.form = form;
+  set_strata(config, task);
 }
 
 }  // namespace mrmf

@@ -149,6 +149,26 @@ void apply_override(Value& root, const std::string& setting) {
   place(*target, where);
 }
 
+std::optional<std::string> unset_key(const std::string& setting) {
+  const std::size_t equals = setting.find('=');
+  if (equals == std::string::npos || equals == 0 || setting.find_first_not_of(' ', equals + 1) != std::string::npos)
+    return {};
+  const std::size_t last = setting.find_last_not_of(' ', equals - 1);
+  return last == std::string::npos ? std::nullopt : std::optional(setting.substr(0, last + 1));
+}
+
+bool unset(Value& root, const std::string& path) {
+  Value* table = &root;
+  const std::vector<std::string> parts = split(path);
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+    const auto found = std::ranges::find(table->items, parts[i], &Value::key);
+    if (table->kind != Value::Kind::table || found == table->items.end()) return false;
+    table = &*found;
+  }
+  return table->kind == Value::Kind::table &&
+         std::erase_if(table->items, [&](const Value& item) { return item.key == parts.back(); }) > 0;
+}
+
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {

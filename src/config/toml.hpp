@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,11 @@ Value parse_toml(const std::string& text, const std::string& origin);
 /// Applies "section.key=value". The value is TOML; anything else counts as text. "section.list[0].key" names an entry
 /// of a list. Whether the key exists is checked later, when the tree is read.
 void apply_override(Value& root, const std::string& setting);
+
+/// The key of "section.key=", which takes a key away; none where the setting has a value.
+std::optional<std::string> unset_key(const std::string& setting);
+/// Takes the key away, by its path, and whatever it holds. False where it is not there.
+bool unset(Value& root, const std::string& path);
 
 /// The value as TOML on one line.
 std::string render(const Value& value);

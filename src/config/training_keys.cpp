@@ -21,6 +21,8 @@ void add_optimizer(Keys& keys) {
   const std::string path = "optimizer.";
   add(keys, path + "name", MRMF_FIELD(optimizer.name), one_of(words_of<OptimizerKind>()), "optimizer");
   add(keys, path + "learning_rate", MRMF_FIELD(optimizer.learning_rate), above(0), "learning rate");
+  add(keys, path + "tuned_batch", MRMF_FIELD(optimizer.tuned_batch), at_least(1),
+      "rows of a step, over all ranks, for which mrmf tune has found the rate; another one is a warning");
   add(keys, path + "rule", MRMF_FIELD(optimizer.rule), one_of(words_of<RateRule>()), "learning-rate rule");
   add(keys, path + "warmup", MRMF_FIELD(optimizer.warmup), at_least(0),
       "epochs of linear warm-up: rate * (epoch + 1) / warmup");
@@ -61,8 +63,6 @@ std::vector<Key<TrainingConfig>> training_keys() {
   Keys keys;
   add_optimizer(keys);
   for (Key<TrainingConfig>& key : task_keys()) keys.push_back(std::move(key));
-  add(keys, "monitor", MRMF_FIELD(monitor), one_of({"loss", "metric"}),
-      "what tells the best epoch and when to stop early: the validation loss, or training.metric");
   add(keys, "early_stopping.patience", MRMF_FIELD(early_stopping.patience), at_least(0),
       "end a phase after so many epochs running without a better `monitor`; 0 for never");
   add(keys, "early_stopping.least_change", MRMF_FIELD(early_stopping.least_change), from_below(0, 1),
@@ -89,9 +89,8 @@ void check_training(const Config& config, const KeyLocations& places, const std:
     throw ConfigError((found == places.end() ? origin : found->second) + ": " + message);
   };
   if (training.monitor == Monitor::metric && !training.metric)
-    fail("training.monitor",
-         "training.monitor = \"metric\" looks at training.metric, which is not set; set it to "
-         "accuracy, iou, dice or r2");
+    fail("training.monitor", "training.monitor = \"metric\" looks at training.metric, which is not set; set it to " +
+                                 metric_choices(training.loss.task()));
   if (training.early_stopping.least_change > 0 && training.early_stopping.patience == 0)
     fail("training.early_stopping.least_change",
          "training.early_stopping.least_change belongs to training.early_stopping.patience, which is 0; set that too, "

@@ -11,6 +11,7 @@
 #include "io/same_rows.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/augment.hpp"
+#include "src/data/class_balance.hpp"
 #include "src/data/normalise.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -95,6 +96,7 @@ void Data::read(const DataShare& share) {
     const Index own = split->store->labelled();
     split->labelled = visits_all(split->order) ? own : static_cast<Index>(team.sum(static_cast<double>(own)));
   }
+  train_.order.classes = classes_to_balance(config_.data, train_, team);
   if (train_.labelled == 0) throw DataError(no_label_text(config_.data.train, config_.training, "training"));
   way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
 }
@@ -147,7 +149,14 @@ std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetSha
   if (shape.skipped.empty()) return lines;
   lines.push_back(fmt::format("data: {} of {} rows of {} are left out, because they or their labels are not finite",
                               shape.skipped.size(), shape.samples + std::ssize(shape.skipped), spec.samples));
-  for (const std::string& text : skipped_texts(spec, shape)) lines.push_back("data: left out of " + text);
+  constexpr std::size_t kLines = 4, kLetters = 160;
+  std::vector<std::string> texts = skipped_texts(spec, shape);
+  for (std::size_t i = 0; i < std::min(texts.size(), kLines); ++i) {
+    const bool whole = texts[i].size() <= kLetters;
+    const std::size_t end = whole ? texts[i].size() : texts[i].rfind(", ", kLetters);
+    lines.push_back("data: left out of " + texts[i].substr(0, end) + (whole ? "" : ", ..."));
+  }
+  if (texts.size() > kLines) lines.push_back(fmt::format("data: ... and of {} more files", texts.size() - kLines));
   return lines;
 }
 

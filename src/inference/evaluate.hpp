@@ -13,6 +13,10 @@ struct Evaluation {
   std::string warning;  ///< why there is nothing to score; else ""
 };
 
+/// What is scored of a model: everything, but areas under ROC curves of positions only where training.metric names
+/// them.
+ScoreSettings evaluation_settings(const Trained& t);
+
 /// Runs one model on a data set. Collective; the same result on every rank. ConfigError for options that do not go
 /// together; DataError where model, data or labels cannot be read or do not fit; FaultError for an output that is not
 /// finite. requires: one model.

@@ -10,6 +10,7 @@
 #include "io/hdf5_file.hpp"
 #include "kernels/check.hpp"
 #include "src/plan/plan.hpp"
+#include "src/run/fold_folders.hpp"
 #include "src/run/records.hpp"
 
 namespace mrmf {
@@ -58,6 +59,9 @@ Config read_run_config(const std::string& run) {
     throw DataError(run + ": there is no such run folder (looked for " + whole(run) +
                     "); give the path from here, or the whole path");
   const fs::path config = fs::path(run) / "config.toml";
+  if (!fs::exists(config, none) && with_folds({run}).size() > 1)
+    throw DataError(run + ": holds the runs of folds; name one of them, such as " + fold_folder(run, 0) +
+                    ", or all of them with predict --ensemble");
   if (!fs::exists(config, none))
     throw DataError(run + ": not a run folder: there is no " + whole(config) +
                     "; name the folder that mrmf train made");

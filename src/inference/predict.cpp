@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,13 +12,16 @@
 #include "kernels/check.hpp"
 #include "layers/model.hpp"
 #include "src/config/key_table.hpp"
+#include "src/data/label_names.hpp"
 #include "src/inference/scores.hpp"
+#include "src/training/probabilities.hpp"
 
 namespace mrmf {
 namespace {
 
 constexpr Index kCached = Index{1} << 26;  // bytes of unpacked chunks
 constexpr Index kAtOnce = Index{1} << 26;  // bytes that are copied at once
+constexpr Index kWords = Index{1} << 16;   // words that are copied at once
 
 // "/group//x" is "group/x".
 std::string plain(const std::string& name) {
@@ -87,6 +91,7 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
       if (world.root()) column = inspect(name, shape);
     });
     std::vector<Index> words(column.shape);
+    words.push_back(column.text);
     words.push_back(static_cast<Index>(column.packing));
     words.push_back(static_cast<Index>(column.type));
     Index size = std::ssize(words);
@@ -97,14 +102,17 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
     words.pop_back();
     column.packing = static_cast<PackingRule>(words.back());
     words.pop_back();
+    column.text = words.back();
+    words.pop_back();
     column.shape = words;
     column.sources = std::make_unique<RowSources>(packed_as(spec_, column.packing), &shape, std::vector{name},
-                                                  RowSources::Limits{1, kCached});
+                                                  RowSources::Limits{1, kCached, column.text > 0});
     columns_.push_back(std::move(column));
   }
 }
 
 AppendedData::Column AppendedData::inspect(const std::string& name, const DatasetShape& shape) const {
+  if (auto words = inspect_words(name, shape)) return std::move(*words);
   Column column;
   std::string first;  // file
   const PackingRule packing = packing_of(spec_, shape, name);
@@ -135,8 +143,48 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
   return column;
 }
 
+// Ids and names: as many bytes are kept of each as the longest of all files has.
+std::optional<AppendedData::Column> AppendedData::inspect_words(const std::string& name,
+                                                                const DatasetShape& shape) const {
+  const RowSources sources(spec_, &shape, {name}, {1, kCached, true});
+  Column column{.shape = {shape.samples}, .type = ElementType::uint8, .text = 1};
+  for (std::size_t f = 0; f < spec_.files.size(); ++f) {
+    const auto open = sources.at(f);
+    const RowSource& reader = *open->front();
+    if (!reader.holds_words()) {
+      if (f == 0) return {};
+      throw DataError(reader.where() + " holds numbers, and that in " + spec_.files.front() +
+                      " words; --append needs one type in every file");
+    }
+    const Index rows = reader.shape().front();
+    if (rows != stored_.rows_of_file(f) || reader.row_elements() != 1)
+      throw DataError(reader.where() + " has " + shape_text(reader.shape()) + " words, and '" + spec_.samples +
+                      "' has " + std::to_string(stored_.rows_of_file(f)) +
+                      " rows; --append copies data sets with one per sample");
+    for (Index first = 0; first < rows; first += kWords)
+      for (const std::string& word : reader.words(first, std::min(kWords, rows - first)))
+        column.text = std::max(column.text, std::ssize(word));
+  }
+  return column;
+}
+
 void AppendedData::create(Hdf5Output& out) const {
-  for (std::size_t c = 0; c < names_.size(); ++c) out.create_dataset(names_[c], columns_[c].shape, columns_[c].type);
+  for (std::size_t c = 0; c < names_.size(); ++c)
+    if (columns_[c].text > 0)
+      out.create_texts(names_[c], columns_[c].shape, columns_[c].text);
+    else
+      out.create_dataset(names_[c], columns_[c].shape, columns_[c].type);
+}
+
+void AppendedData::copy_words(const RowSource& from, Range rows, const Destination& to, Index bytes) {
+  for (Index done = 0; done < rows.count; done += kWords) {
+    const std::vector<std::string> words = from.words(rows.first + done, std::min(kWords, rows.count - done));
+    rows_.assign(words.size() * static_cast<std::size_t>(bytes), std::byte{0});
+    for (std::size_t i = 0; i < words.size(); ++i)
+      std::ranges::copy(std::as_bytes(std::span(words[i])),
+                        rows_.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(bytes));
+    to.out.write_rows(to.name, to.first + done, std::span<const std::byte>(rows_));
+  }
 }
 
 void AppendedData::copy(const RowSource& from, Range rows, const Destination& to) {
@@ -155,7 +203,11 @@ void AppendedData::write(Hdf5Output& out, Range samples) {
     Index done = samples.first;
     stored_.for_each_run(samples, [&](const RowRun& run) {
       const auto open = column.sources->at(run.file);
-      copy(*open->front(), run.rows, {out, names_[c], done});
+      const Destination to{out, names_[c], done};
+      if (column.text > 0)
+        copy_words(*open->front(), run.rows, to, column.text);
+      else
+        copy(*open->front(), run.rows, to);
       done += run.rows.count;
     });
   }
@@ -245,6 +297,8 @@ class Predictions {
     if (const auto ignore = t.config.training.ignore) file.write_attribute("ignored_label", std::to_string(*ignore));
     const std::string values = write_values(t.config.training.class_values);
     if (!values.empty() && values.size() < kMostAttribute) file.write_attribute("class_values", values);
+    if (const std::vector<std::string>& names = names_of(t.config); !names.empty())
+      write_names(t.task() == Task::classes ? "class_names" : "label_names", names);
     appended.create(file);
     others.insert(others.end(), appended.names().begin(), appended.names().end());
     describe(of_outputs, others);
@@ -267,6 +321,11 @@ class Predictions {
   const std::string& made() const { return made_; }
 
  private:
+  // As a list in JSON, unless that is longer than an attribute can be.
+  void write_names(const char* attribute, const std::vector<std::string>& names) {
+    const std::string list = nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (list.size() < kMostAttribute) file_.write_attribute(attribute, list);
+  }
   void describe(const std::vector<std::string>& of_outputs, const std::vector<std::string>& others) {
     const Index samples = t_.shape.samples;
     made_ = fmt::format("{} row{}; {}", samples, samples == 1 ? "" : "s", of_outputs.front());

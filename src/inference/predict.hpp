@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class AppendedData {
     std::vector<Index> shape;  ///< shape of all samples
     ElementType type = ElementType::other;
     PackingRule packing = PackingRule::apply;
+    Index text = 0;  ///< most bytes of a text; 0: these are numbers
     std::unique_ptr<RowSources> sources{};
   };
   /// Rows of an output.
@@ -48,6 +50,8 @@ class AppendedData {
     Index first = 0;
   };
   void copy(const RowSource& from, Range rows, const Destination& to);
+  void copy_words(const RowSource& from, Range rows, const Destination& to, Index bytes);
+  std::optional<Column> inspect_words(const std::string& name, const DatasetShape& shape) const;
   Column inspect(const std::string& name, const DatasetShape& shape) const;
 
   std::vector<std::string> names_;

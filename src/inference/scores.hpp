@@ -16,14 +16,17 @@ namespace mrmf {
 class Scores {
  public:
   Scores(Task task, const Shape& output, Index target_channels);
+  /// `names`: of classes or outputs; empty: their numbers.
+  explicit Scores(const ScoreSettings& settings, std::vector<std::string> names = {});
 
   /// Adds rows in the host's memory, float32 and unpadded; `loss` is their sum.
   void add(ConstSpan y, ConstSpan target, double loss);
   /// Adds those of all ranks. Collective.
   void sum(Comm& world);
 
-  /// Tables for people, with "-" for what is not defined. Regression: MSE, mean absolute error and R^2 per output. Else
-  /// loss, accuracy and, per class, IoU and Dice; for classes also the share with the label among the five largest
+  /// Tables for people, with "-" for what is not defined. Regression: the errors of each output in its own unit and
+  /// relative to its labels' deviation, and R^2. Else loss, accuracies, logarithmic loss and, per class and as means,
+  /// precision, recall, F1, AUC, IoU and Dice; for classes also the share with the label among the five largest
   /// outputs, and the numbers of each label and prediction.
   std::string text() const;
   /// The same figures. One that is not defined, such as the IoU of a class that does not occur, is null.
@@ -36,10 +39,17 @@ class Scores {
   nlohmann::ordered_json classes_json() const;
   std::string errors_text() const;
   std::string classes_text() const;
+  std::string found_text() const;
+  std::string relative_text() const;
   double loss() const;
+  double value(MetricKind kind, Index c = -1) const;  ///< of a class or output; below 0: the mean
   std::string confusion_text() const;
 
+  std::string name(Index c) const;  ///< of a class or output
+  int widest() const;               ///< characters of a name
+
   Task task_;
+  std::vector<std::string> names_;
   Index channels_, target_channels_;
   std::size_t target_;  // numbers of a sample's target
   bool positions_;
@@ -49,8 +59,6 @@ class Scores {
   double in_first_ = 0, labelled_ = 0;      // labels with their output among the largest ones, and all labels
 };
 
-/// Softmax over the channels of every position (classes), or sigmoids (yes or no).
-std::vector<float> probabilities(Task task, Index channels, ConstSpan y);
 /// The class with the largest output, of every position.
 std::vector<std::uint16_t> predicted_classes(Index channels, ConstSpan y);
 

@@ -26,7 +26,13 @@ namespace mrmf {
 namespace {
 
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUse labels) {
-  DatasetSpec spec = options.split == SplitName::train ? data.train : data.validation;
+  if (options.split == SplitName::test && data.test.samples.empty() && options.samples.empty())
+    throw ConfigError("--split test: " + options.models.front() +
+                      " has no test split; train with data.split.test = 0.1 or data.test.samples, or name data that "
+                      "was kept apart with --files");
+  DatasetSpec spec = options.split == SplitName::train                                ? data.train
+                     : options.split == SplitName::test && !data.test.samples.empty() ? data.test
+                                                                                      : data.validation;
   if (!options.files.empty()) spec.files = expand_patterns(options.files);
   if (!options.samples.empty()) spec.name_samples(options.samples);
   if (!options.groups.empty() && spec.rows != RowForm::groups)
@@ -319,7 +325,7 @@ class BatchRunner {
     }
     outputs_.resize(static_cast<std::size_t>(y.shape.count()));
     t_.backend->read_activation(y, outputs_);
-    const BatchResult result{by, step.ids.front(), outputs_, labels_, value};
+    const BatchResult result{by, step.ids.front(), std::ssize(step.ids), samples_, outputs_, labels_, value};
     require_finite(t_, result);
     return result;
   }

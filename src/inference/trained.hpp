@@ -21,7 +21,7 @@
 namespace mrmf {
 
 /// The split whose data set names are used.
-enum class SplitName { train, validation };
+enum class SplitName { train, validation, test };
 
 /// Which models are run on which data.
 struct ModelOptions {
@@ -81,6 +81,8 @@ struct Passes {
 struct BatchResult {
   const TrainedModel& by;
   Index first = 0;  ///< global row
+  Index rows = 0;
+  ConstSpan samples;  ///< in the units of the store, which all models share
   ConstSpan outputs, labels;
   double loss = 0;  ///< the sum over the rows; 0 without labels
 };

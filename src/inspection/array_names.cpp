@@ -109,6 +109,13 @@ bool is_like_row_numbers(const std::string& name) {
                         "sourceid", "sampleid",  "galaxyid", "haloid", "subjectid", "patientid", "runid"});
 }
 
+bool is_like_group(const std::string& name) {
+  return has_any(name, {"subject",   "patient",    "participant", "person",   "individual", "animal",      "donor",
+                        "speaker",   "simulation", "sim",         "session",  "recording",  "specimen",    "case",
+                        "site",      "station",    "hospital",    "group",    "cohort",     "subjectid",   "patientid",
+                        "sessionid", "groupid",    "caseid",      "personid", "userid",     "simulationid"});
+}
+
 std::vector<std::string> partner_names(const std::string& name, const std::string& word) {
   const std::string small = in_small_letters(name);
   std::vector<std::string> names;

@@ -111,7 +111,7 @@ Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samp
   if (candidates.empty()) return {};
   const auto role = [&](const FileArray& array) {
     const bool trains = is_for_training(array.name) == is_for_training(samples.name);
-    return std::tuple(!trains, is_like_row_numbers(array.name));
+    return std::tuple(!trains, is_like_row_numbers(array.name) || is_like_group(array.name));
   };
   const auto rank = [&](const FileArray* array) {
     return std::tuple(role(*array), !is_named_beside(array->name, samples.name), !is_like_labels(array->name),
@@ -328,6 +328,8 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   if (given.labels.empty()) add_attributes(arrays, labels, guess);
   if (!guess.validation_samples.empty()) guess.split_column.clear();   // data sets of their own
   if (guess.split_column == guess.labels) guess.split_column.clear();  // as the user says
+  if (guess.rows == RowForm::axis && guess.validation_samples.empty() && guess.split_column.empty())
+    find_group_column(arrays, samples, labels, path, guess);
   if (!guess.split_column.empty())
     guess.reasons.push_back(fmt::format("'{}' says what rows are for: those of {} validate", guess.split_column,
                                         guess.split_validation.empty()
@@ -336,6 +338,23 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   guess.reasons.insert(guess.reasons.end(), of_axes.begin(), of_axes.end());
   guess_labels(paths, labels, samples, guess);
   return guess;
+}
+
+std::string group_advice(const DatasetSpec& spec) {
+  if (spec.rows != RowForm::axis) return "";
+  const std::string& path = spec.files.front();
+  GivenNames given;
+  given.samples = spec.samples, given.labels = spec.labels, given.packing = spec.packing;
+  const std::vector<FileArray> arrays = arrays_of(path, names_of(path), given);
+  const auto at = [&](const std::string& name) { return std::ranges::find(arrays, name, &FileArray::name); };
+  const auto samples = at(spec.samples), labels = at(spec.labels);
+  if (samples == arrays.end() || labels == arrays.end()) return "";
+  DatasetGuess found;
+  found.packing = spec.packing;
+  find_group_column(arrays, *samples, *labels, path, found);
+  if (found.group_column.empty()) return found.reasons.empty() ? "" : found.reasons.front();
+  return fmt::format("{}, if data.split says so: split = {{ by = \"groups\", column = \"{}\", validation = 0.2 }}",
+                     found.reasons.front(), found.group_column);
 }
 
 }  // namespace mrmf

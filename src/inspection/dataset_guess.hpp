@@ -49,6 +49,7 @@ struct DatasetGuess {
   std::optional<int> ignore{};                  ///< training.ignore
   std::string split_column{};                   ///< a data set that says which rows validate; "": none was found
   std::vector<std::string> split_validation{};  ///< its values whose rows validate; empty: other numbers than 0
+  std::string group_column{};                   ///< a data set of what rows belong to; "": none was found
   std::vector<std::string> reasons;             ///< a line for each guess, for people
 };
 
@@ -56,5 +57,9 @@ struct DatasetGuess {
 /// sets fit together, with the reason where it can be told, and as guess_labels() of guess_parts.hpp.
 /// Whether samples lie along an axis, or are one per file or group, is found by comparing some of either.
 DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNames& given);
+
+/// What `mrmf data` says where rows of a data set that is split by rows have a column whose values repeat, so that rows
+/// of one subject may lie on both sides; "": there is none. Reads such columns of the first file.
+std::string group_advice(const DatasetSpec& spec);
 
 }  // namespace mrmf

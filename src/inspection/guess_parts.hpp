@@ -102,8 +102,17 @@ bool is_like_mark(const std::string& name);
 /// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.
 bool is_like_row_numbers(const std::string& name);
 
+/// What rows belong to, of which several come from one: a subject, a patient, a simulation.
+bool is_like_group(const std::string& name);
+
 /// Names with `word` in place of "train" or "training", in small letters: in all places, then in the first alone. None
 /// where there is no such word.
 std::vector<std::string> partner_names(const std::string& name, const std::string& word);
+
+/// Sets look.group_column where a column of the first file, of whole numbers or words that repeat, is named like what
+/// rows belong to, such as their subject; a line among the reasons tells of it, or of one that may be such. Reads the
+/// columns.
+void find_group_column(const std::vector<FileArray>& arrays, const FileArray& samples, const FileArray& labels,
+                       const std::string& path, DatasetGuess& look);
 
 }  // namespace mrmf

@@ -24,12 +24,12 @@ bool is_one_number_per_row(const FileArray& array, const FileArray& samples) {
 
 // The values of a column that says what rows are for; none where the array is none, and `why` then.
 std::optional<SplitColumn> read_column(const FileArray& array, const std::string& path, PackingRule packing,
-                                       std::string& why) {
+                                       std::string& why, std::size_t most = kMostRoles) {
   try {
     DatasetSpec spec;
     spec.files = {path};
     spec.packing = packing;
-    return read_split_column(RowSources(spec, nullptr, {array.name}, {.words = true}), {array.rows()});
+    return read_split_column(RowSources(spec, nullptr, {array.name}, {.words = true}), {array.rows()}, most);
   } catch (const DataError& error) {
     why = error.what();
     return {};
@@ -91,6 +91,36 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     }
   }
   if (look.split_column.empty()) look.reasons.insert(look.reasons.end(), told.begin(), told.end());
+}
+
+void find_group_column(const std::vector<FileArray>& arrays, const FileArray& samples, const FileArray& labels,
+                       const std::string& path, DatasetGuess& look) {
+  constexpr std::size_t kFewest = 3,
+                        kMany = 10;  // groups that can be told apart from roles; that a split may be made of
+  std::string hint;
+  for (const FileArray& array : arrays) {
+    const bool named = is_like_group(array.name);
+    if (!is_one_number_per_row(array, samples) || array.name == labels.name) continue;
+    if (!array.words && (array.type == ElementType::other || !array.integer() || !named)) continue;
+    if (is_like_labels(array.name) || is_like_split(array.name)) continue;
+    std::string why;
+    const auto half = static_cast<std::size_t>(samples.rows() / 2);
+    const std::optional<SplitColumn> column =
+        read_column(array, path, look.packing, why, std::max<std::size_t>(1, half));
+    if (!column || column->values.size() < kFewest) continue;
+    const std::string line = fmt::format(
+        "'{}' has {} different values in {} rows: if rows of one belong together, such as those of a subject, keep "
+        "them "
+        "on one side with split = {{ by = \"groups\", column = \"{}\", validation = 0.2 }}",
+        array.name, column->values.size(), samples.rows(), array.name);
+    if (named && column->values.size() >= kMany && look.group_column.empty()) {
+      look.group_column = array.name;
+      hint = fmt::format("'{}' has {} different values in {} rows: rows of one stay on one side of the split",
+                         array.name, column->values.size(), samples.rows());
+    }
+    if (hint.empty()) hint = line;
+  }
+  if (!hint.empty()) look.reasons.push_back(hint);
 }
 
 void LabelValues::add(float value) {

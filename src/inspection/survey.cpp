@@ -10,13 +10,14 @@
 
 #include "io/class_values.hpp"
 #include "io/hdf5_file.hpp"
-#include "io/labels.hpp"
 #include "io/not_finite.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
+#include "src/data/class_balance.hpp"
 #include "src/data/data.hpp"
 #include "src/data/row_facts.hpp"
+#include "src/inspection/dataset_guess.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 
@@ -77,16 +78,6 @@ double bytes_of(const SplitFound& split) {
   return bytes;
 }
 
-std::vector<Index> count_classes(const SplitFound& split, Comm& comm) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(split.spec.form.classes));
-  collective_try(comm, [&] {
-    const Labels labels(split.spec, split.shape, piece(split.shape.samples, comm.rank(), comm.size()));
-    std::ranges::copy(labels.counts(), counts.begin());
-  });
-  comm.sum(counts);
-  return {counts.begin(), counts.end()};
-}
-
 // 0 where the network does not fit the labels, so that nobody knows.
 Index classes_of(Config config, const DatasetShape& shape) {
   try {
@@ -144,7 +135,7 @@ void inspect_split(SplitFound& split, const Config& config, bool headers_only, C
       channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm, &*split.rows);
   if (split.spec.form.kind == LabelKind::classes) {
     if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
-    if (split.spec.form.classes > 0) split.class_counts = count_classes(split, comm);
+    if (split.spec.form.classes > 0) split.class_counts = class_counts(split.spec, split.shape, comm);
   } else {
     split.labels.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::labels), false, comm);
   }
@@ -262,18 +253,33 @@ void advise_on_constant_labels(const Config& config, const SplitFound& split, st
                                    facts.least.size() > 1 ? fmt::format(" in channel {}", c) : ""));
 }
 
-void advise_on_classes(const SplitFound& split, std::vector<std::string>& advice) {
+// What makes up for rare classes.
+std::string advice_on_rare(const Config& config, const SplitFound& split) {
+  if (split.shape.label.axes == 0)
+    return std::string("set training.class_weights = \"balanced\", or data.sampling = \"balanced\"") +
+           (config.training.metric ? "" : ", and training.metric = \"f1\"");
+  return "set training.loss = [\"cross_entropy\", \"dice\"], or training.class_weights = \"balanced\"";
+}
+
+bool sees_to_rare_classes(const Config& config) {
+  return config.training.balanced_weights || !config.training.loss.class_weights.empty() ||
+         config.data.sampling == Sampling::balanced || config.training.loss.weight(LossKind::dice) > 0 ||
+         config.training.loss.gamma > 0;
+}
+
+void advise_on_classes(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
   const auto present = std::ranges::count_if(split.class_counts, [](Index count) { return count > 0; });
   if (present < 2) return;  // told already
   const auto [least, most] = std::ranges::minmax_element(split.class_counts);
   if (*least == 0)
     advice.push_back(fmt::format("class {} never occurs in the {} labels '{}'", least - split.class_counts.begin(),
                                  split.part, split.labels.name));
-  else if (*most > 20 * *least)
+  else if (some_are_rare(split.class_counts) && split.part == "training" && !sees_to_rare_classes(config))
     advice.push_back(
-        fmt::format("class {} occurs {} times and class {} {} times; consider training.class_weights, and "
-                    "training.metric = \"iou\"",
-                    most - split.class_counts.begin(), *most, least - split.class_counts.begin(), *least));
+        fmt::format("class {} occurs {} times and class {} {} times, so that plain cross-entropy may not "
+                    "find it; {}",
+                    most - split.class_counts.begin(), *most, least - split.class_counts.begin(), *least,
+                    advice_on_rare(config, split)));
 }
 
 void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
@@ -297,9 +303,11 @@ void advise(const Config& config, DataFound& found) {
     for (const std::string& line :
          row_advice({train.spec, train.shape, *train.rows}, {held.spec, held.shape, *held.rows}))
       found.advice.push_back(line);
+  if (config.data.split.by == SplitBy::rows)
+    if (const std::string line = group_advice(config.data.train); !line.empty()) found.advice.push_back(line);
   for (const SplitFound& split : found.splits) {
     advise_on_constant_labels(config, split, found.advice);
-    advise_on_classes(split, found.advice);
+    advise_on_classes(config, split, found.advice);
     advise_on_logarithms(config, split, found.advice);
     advise_on_limits(split, found.advice);
     if (&split == &train) advise_on_numbers(config, split, found.advice);

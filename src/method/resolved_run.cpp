@@ -9,7 +9,9 @@
 #include "kernels/check.hpp"
 #include "layers/geometry.hpp"
 #include "src/data/augment.hpp"
+#include "src/data/class_balance.hpp"
 #include "src/data/data.hpp"
+#include "src/data/label_names.hpp"
 #include "src/data/normalise.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/preflight.hpp"
@@ -17,6 +19,11 @@
 
 namespace mrmf {
 namespace {
+
+Index output_channels(const Config& config, const Plan& plan, const DatasetShape& shape) {
+  const auto backend = make_reference_backend();
+  return Network(*backend, network_settings(config, plan, shape.sample, plan.last.resolution)).output().channels;
+}
 
 // Writes out what "auto" comes to for these data; why, a line each.
 std::vector<std::string> choose_method(Config& config, const DatasetShape& shape, Index validation, Comm& world) {
@@ -54,6 +61,8 @@ ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world) {
   resolve_labels(config, shape, plan.resolutions());
   require_augmentable(config.data.augment, shape.sample, shape.label, plan.resolutions());
   resolve_normalisation(config, shape, world);
+  resolve_class_weights(config, shape, world);
+  resolve_names(config, output_channels(config, plan, shape), world);
   return {std::move(config), std::move(plan), shape, std::move(reasons), automatic, std::move(validation)};
 }
 

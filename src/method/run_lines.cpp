@@ -64,6 +64,9 @@ void tell_more_epochs(const Plan& plan, RunLog& log) {
 void tell_data(RunLog& log, const ResolvedRun& run, Data& data, const Backend& backend, int ranks, bool by_teams) {
   for (const std::string& reason : run.reasons) log.line("auto: " + reason);
   log.line(fmt::format("{} rank{}, {}", ranks, ranks == 1 ? "" : "s", backend.description()));
+  if (const Index groups = ranks / Grid{run.plan.last.grid}.ranks(); groups > 1)
+    log.line(fmt::format("global batch {}: {} of each {}", run.plan.last.batch * groups, run.plan.last.batch,
+                         groups == ranks ? "rank" : "group of ranks"));
   log.line(fmt::format("data: {} training and {} validation samples of {}{}", run.shape.samples,
                        data.validation().shape.samples, to_string(run.shape.sample),
                        by_teams ? "" : fmt::format(", read in {:.1f} s", data.load_seconds())));

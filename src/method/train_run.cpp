@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "io/output_file.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/method/preflight.hpp"
 #include "src/method/resolved_run.hpp"
@@ -82,6 +83,26 @@ void forget_earlier(Checkpoints& checkpoints, const Config& config, const TrainR
   forget_teams_of_others(config, world);
 }
 
+// The best rate is another for steps of other sizes.
+std::vector<std::string> batch_warnings(const Config& config, const Plan& plan, int ranks) {
+  const std::optional<int>& tuned = config.training.optimizer.tuned_batch;
+  const Index rows = plan.last.batch * Index{ranks} / Grid{plan.last.grid}.ranks();
+  if (!tuned || *tuned == rows) return {};
+  return {
+      fmt::format("the learning rate {:g} was tuned for steps of {} samples over all ranks, and these have {}: tune "
+                  "again, or set training.batch so that they are as many",
+                  plan.last.optimizer.learning_rate, *tuned, rows)};
+}
+
+// All rows that are left out, which may be very many, for whoever wants to look at them.
+void list_left_out(const ResolvedRun& run, Data& data, const Comm& world) {
+  std::string text;
+  for (const auto& [spec, split] :
+       {std::pair(&run.config.data.train, &data.train()), std::pair(&run.config.data.validation, &data.validation())})
+    for (const std::string& rows : skipped_texts(*spec, split->shape)) text += rows + "\n";
+  if (world.root() && !text.empty()) write_file(run.config.run.folder + "/left_out.txt", text, Replace::file);
+}
+
 RunResult result_of(const ResolvedRun& run, const Outcome& outcome, const std::optional<ModelNote>& best,
                     const Backend& backend, int ranks) {
   RunResult result = make_result(run.config, outcome.phases, outcome.seconds);
@@ -141,6 +162,7 @@ struct RunData {
 void tell_run(RunLog& log, const ResolvedRun& run, const TrainRun& train, RunData& input, const Backend& backend,
               Warnings& warnings, int ranks) {
   if (!input.by_teams) warnings.add(class_warnings(run.config, input.data.class_counts(input.share.team)));
+  warnings.add(batch_warnings(run.config, run.plan, ranks));
   warnings.add(row_warnings(run.shape.samples, input.data.validation().shape.samples));
   if (train.more_epochs) tell_more_epochs(run.plan, log);
   for (const std::string& line : warnings.take()) log.line("warning: " + line);
@@ -179,6 +201,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
     log = open_run_log(config, plan, settings, checkpoints, folder, train);
   });
   tell_run(log, run, train, input, *backend, warnings, world.size());
+  collective_try(world, [&] { list_left_out(run, input.data, world); });
 
   no_training_yet.reset();
   const StopSignals signals(world.root());

@@ -129,9 +129,32 @@ struct TrialRunner {
   }
 };
 
+using Tell = std::function<void(const std::string&)>;
+
+/// Says how far a rung is, now and then: the root's view, whose trials take about as long as the others'.
+class RungProgress {
+ public:
+  RungProgress(const Tell& tell, bool root, std::size_t trials) : tell_(tell), root_(root), trials_(trials) {}
+  void done(std::size_t count) {
+    const double now = timer_.seconds();
+    if (!root_ || count >= trials_ || now - told_ < kEvery) return;
+    tell_(fmt::format("  {} of {} trials done, {:.0f} s", count, trials_, now));
+    told_ = now;
+  }
+
+ private:
+  static constexpr double kEvery = 10;  // seconds
+  const Tell& tell_;
+  bool root_;
+  std::size_t trials_;
+  Timer timer_;
+  double told_ = 0;
+};
+
 // Every trial's loss, in order: rank r trains trials r, r + ranks, ...
 std::vector<double> train_side_by_side(const TuneSettings& settings, const Rung& rung, const std::vector<Trial>& trials,
-                                       TrialRunner& runner) {
+                                       TrialRunner& runner, const Tell& tell) {
+  RungProgress progress(tell, runner.world.root(), trials.size());
   std::vector<double> losses(trials.size());
   const auto ranks = static_cast<std::size_t>(runner.world.size()), own = static_cast<std::size_t>(runner.world.rank());
   int signal = 0;
@@ -142,6 +165,7 @@ std::vector<double> train_side_by_side(const TuneSettings& settings, const Rung&
     try {
       losses[t] = earlier ? *earlier : runner.train(config);
       if (!earlier) finished.keep(trials[t], rung, losses[t]);
+      progress.done(std::min(trials.size(), t + ranks));
     } catch (const Stopped& stopped) {
       signal = stopped.signal;
     }
@@ -199,15 +223,15 @@ std::vector<Trial> tune(const TuneSettings& settings, const std::vector<Rung>& r
     const auto count = static_cast<std::ptrdiff_t>(rungs[r].trials);
     left.insert(left.begin(), climbing.begin() + count, climbing.end());
     climbing.resize(static_cast<std::size_t>(count));
-    const std::vector<double> losses = train_side_by_side(settings, rungs[r], climbing, runner);
+    const std::vector<double> losses = train_side_by_side(settings, rungs[r], climbing, runner, tell);
     for (std::size_t t = 0; t < climbing.size(); ++t) climbing[t].losses.push_back(losses[t]);
     std::ranges::stable_sort(climbing,
                              [](const Trial& a, const Trial& b) { return better(a.losses.back(), b.losses.back()); });
     if (world.root())
-      tell(fmt::format("{} of {} rung{}: {} trial{} of {} epochs at resolution {} in {:.1f} s; best {:.5g}", r + 1,
+      tell(fmt::format("{} of {} rung{}: {} trial{} of {} epoch{} at resolution {} in {:.1f} s; best {:.5g}", r + 1,
                        rungs.size(), rungs.size() == 1 ? "" : "s", count, count == 1 ? "" : "s", rungs[r].epochs,
-                       resolution_text(rungs[r].resolution, runner.axes()), timer.seconds(),
-                       climbing.front().losses.back()));
+                       rungs[r].epochs == 1 ? "" : "s", resolution_text(rungs[r].resolution, runner.axes()),
+                       timer.seconds(), climbing.front().losses.back()));
   }
   climbing.insert(climbing.end(), left.begin(), left.end());
   return climbing;

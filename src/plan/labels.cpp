@@ -39,7 +39,7 @@ void resolve_classes(Config& config, Index channels, Index one_hot) {
         "the network has a single output channel, and classes need one for each; use binary_cross_entropy for yes or "
         "no, or give the last layer more");
   training.classes = static_cast<int>(channels);
-  config.data.train.form.classes = config.data.validation.form.classes = channels;
+  config.data.train.form.classes = config.data.validation.form.classes = config.data.test.form.classes = channels;
 }
 
 // Labels without positions may be as many as an output with positions has numbers.
@@ -92,6 +92,16 @@ void resolve_labels(Config& config, const DatasetShape& shape, const std::vector
           fmt::format("training.class_weights has {} entries, and the network's last layer {} channels; "
                       "give a weight for each",
                       weights.size(), output.channels));
+    if (config.data.sampling == Sampling::balanced && shape.label.axes > 0)
+      throw ConfigError("data.sampling = \"balanced\" draws samples by their class, and the labels '" +
+                        config.data.train.labels_text() +
+                        "' have positions; use training.class_weights = \"balanced\", or a loss with dice");
+    const auto& metric = config.training.metric;
+    if (metric && metric->of >= output.channels)
+      throw ConfigError(
+          fmt::format("training.metric = \"{}\", and the network's last layer has {} channels, counted "
+                      "from 0; name one of them",
+                      to_string(*metric), output.channels));
     require_alike(output, shape, config.data.train.form, resolution);
     if (config.data.augment.any() && output.axes > 0 && shape.label.axes == 0)
       throw ConfigError(fmt::format(

@@ -146,7 +146,8 @@ std::string stop_text(const StopSettings& stop) {
   std::string text;
   if (stop.target) text += fmt::format("validation loss <= {}, or ", *stop.target);
   if (const auto& target = stop.metric_target)
-    text += fmt::format("validation {} >= {}, or ", to_string(target->metric), target->least);
+    text += fmt::format("validation {} {} {}, or ", to_string(target->metric),
+                        falls(target->metric.kind) ? "<=" : ">=", target->least);
   if (const EarlyStopping& early = stop.early_stopping; early.patience > 0)
     text +=
         fmt::format("no better validation {} for {} epoch{}, or ", stop.monitor == Monitor::loss ? "loss" : "metric",

@@ -38,7 +38,9 @@ StopReason StopRule::update(double train_loss, double validation_loss, std::opti
   memory_.previous = train_loss;
   count_unimproved(monitored(settings_.monitor, validation_loss, metric));
   if (settings_.target && validation_loss <= *settings_.target) return StopReason::target;
-  if (settings_.metric_target && metric && *metric >= settings_.metric_target->least) return StopReason::target;
+  if (const auto& target = settings_.metric_target;
+      target && metric && *metric >= rising(target->metric, target->least))
+    return StopReason::target;
   if (settings_.threshold && memory_.slow_epochs >= settings_.patience) return StopReason::plateau;
   const int patience = settings_.early_stopping.patience;
   if (patience > 0 && memory_.unimproved >= patience) return StopReason::early_stopping;

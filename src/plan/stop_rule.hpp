@@ -45,8 +45,9 @@ class StopRule {
  public:
   explicit StopRule(const StopSettings& settings) : settings_(settings) {}
 
-  /// Call after an epoch. The first epoch has no reduction and never counts towards patience. NaN, as validation loss
-  /// or as metric, says that there was nothing to score: it reaches no target and counts towards no patience.
+  /// Call after an epoch, with its metric as rising() has it. The first epoch has no reduction and never counts towards
+  /// patience. NaN, as validation loss or as metric, says that there was nothing to score: it reaches no target and
+  /// counts towards no patience.
   StopReason update(double train_loss, double validation_loss, std::optional<double> metric = {});
 
   /// Call before update() of the epoch after which the model was probed: settings.probe_epochs says when.
@@ -80,7 +81,7 @@ class StopRule {
 // What training.monitor looks at, and the best epoch by it.
 
 /// The monitored number of an epoch as one that falls while a model gets better: the validation loss, or the negative
-/// of the metric. NaN where there is none.
+/// of the metric, which is given as rising() has it. NaN where there is none.
 inline double monitored(Monitor monitor, double validation_loss, std::optional<double> metric) {
   return monitor == Monitor::loss ? validation_loss : -metric.value_or(std::nan(""));
 }

@@ -84,16 +84,18 @@ void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines
 }
 
 void unread_split_keys(const SplitSettings& is, std::vector<std::string>& lines) {
-  if (is.by == SplitBy::rows || is.by == SplitBy::files) return;
+  if (is.by == SplitBy::rows || is.by == SplitBy::files || is.by == SplitBy::groups) return;
   const SplitSettings standard;
-  const std::string by = is.by == SplitBy::given ? "given" : "column";
+  const std::string by = is.by == SplitBy::given ? "given" : is.by == SplitBy::column ? "column" : "folds";
   const auto unread = [&](const std::string& key, bool set) {
     if (set)
-      lines.push_back(fmt::format(
-          "data.split.{} is set, and data.split.by is \"{}\": only \"rows\" and \"files\" read it", key, by));
+      lines.push_back(
+          fmt::format("data.split.{} is set, and data.split.by is \"{}\": only \"rows\" and \"files\" read it, and "
+                      "\"groups\" and \"folds\"",
+                      key, by));
   };
   unread("validation", is.validation != standard.validation);
-  unread("seed", is.seed != standard.seed);
+  unread("seed", is.seed != standard.seed && is.folds == 0);
 }
 
 /// Files by what they are, not only by their names. One look at each, since there may be thousands.

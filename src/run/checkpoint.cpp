@@ -291,9 +291,10 @@ void Checkpoints::go_further(TrainState& state) const {
   if (!state.finished() || state.stop.epochs() >= phases_.back().stop.epochs) return;
   if (record.reason != to_string(StopReason::epochs))
     throw ConfigError(fmt::format(
-        "{}: the last phase was ended after {} epochs by \"{}\", not by its number of epochs, so more of them change "
+        "{}: the last phase was ended after {} epoch{} by \"{}\", not by its number of epochs, so more of them change "
         "nothing; begin a new run with model.start = {}",
-        config_.run.folder, state.stop.epochs(), record.reason, quoted(config_.run.folder)));
+        config_.run.folder, state.stop.epochs(), state.stop.epochs() == 1 ? "" : "s", record.reason,
+        quoted(config_.run.folder)));
   record.reason.clear();
 }
 

@@ -65,12 +65,13 @@ TimeShares time_shares_of(const Json& json) {
           json.value("averaging_seconds", 0.0)};
 }
 
-std::string key_of(Metric metric) { return "validation_" + to_string(metric); }
+std::string key_of(const Metric& metric) { return "validation_" + to_string(metric); }
 
 std::optional<MetricValue> metric_of(const Json& j) {
-  for (std::size_t i = 0; i < words_of<Metric>().size(); ++i) {
-    const auto metric = static_cast<Metric>(i);
-    if (const auto found = j.find(key_of(metric)); found != j.end()) return MetricValue{metric, number_of(*found)};
+  const std::string before = "validation_";
+  for (const auto& [key, value] : j.items()) {
+    if (!key.starts_with(before)) continue;
+    if (const auto metric = metric_from(key.substr(before.size()))) return MetricValue{*metric, number_of(value)};
   }
   return {};
 }
@@ -168,6 +169,12 @@ Json versions_json(const Versions& v) {
           {"backend", v.backend}, {"hdf5", v.hdf5}, {"mpi", v.mpi}};
 }
 
+Metric metric_word(const Json& json) {
+  const auto metric = metric_from(json.get<std::string>());
+  if (!metric) throw std::out_of_range("'" + json.get<std::string>() + "' is no metric");
+  return *metric;
+}
+
 RunResult result_of(const Json& j) {
   RunResult r;
   r.method = word(j.at("method"), MethodName::automatic);
@@ -184,7 +191,7 @@ RunResult result_of(const Json& j) {
   if (!j.at("target").is_null()) r.target = j.at("target").get<double>();
   r.metric = metric_of(j);
   if (const auto target = j.find("metric_target"); target != j.end())
-    r.metric_target = {word(target->at("metric"), Metric::r2), target->at("least")};
+    r.metric_target = {metric_word(target->at("metric")), target->at("least")};
   r.target_reached = j.at("target_reached");
   if (const auto full = j.find("full_gflop"); full != j.end()) r.full_gflop = full->get<double>();
   if (const auto best = j.find("best"); best != j.end()) r.best = note_of(*best);

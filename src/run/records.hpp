@@ -49,13 +49,6 @@ struct TimeShares {
   bool operator==(const TimeShares&) const = default;
 };
 
-/// A metric of the validation data; its key is "validation_accuracy" and so on.
-struct MetricValue {
-  Metric metric = Metric::accuracy;
-  double value = 0;  ///< or kNoScore
-  bool operator==(const MetricValue&) const = default;
-};
-
 /// One epoch: a line of epochs.jsonl, with these names as keys. There, a loss that is not finite is null. The
 /// validation loss may be kNoScore.
 struct EpochRecord {

@@ -4,6 +4,7 @@
 //   config.toml   the effective configuration         stages.jsonl  one line per phase
 //   plan.json     the plan                            result.json   written last: its presence means the run is done
 //   log.txt       what was printed                    checkpoints/  step-<n>.h5, teams.json; at the end final.h5,
+//   left_out.txt  rows with NaN, where there are some
 //   best.h5 team/         the second team's lines, while two teams train at once
 //
 // Nothing else in it is ever replaced or removed, and nothing is written through a link.

@@ -79,7 +79,7 @@ RunResult make_result(const Config& config, const std::vector<PhaseRecord>& phas
   }
   result.target_reached =
       (result.target && result.validation_loss <= *result.target) ||
-      (result.metric_target && result.metric && result.metric->value >= result.metric_target->least);
+      (result.metric_target && result.metric && result.metric_target->reached(result.metric->value));
   return result;
 }
 

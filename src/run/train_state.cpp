@@ -118,8 +118,7 @@ TrainState::TrainState(const Phase& training)
 
 bool is_best(const std::vector<EpochRecord>& epochs, int epoch, Monitor monitor) {
   const auto value = [&](const EpochRecord& record) {
-    return monitored(monitor, record.validation_loss,
-                     record.metric ? std::optional(record.metric->value) : std::nullopt);
+    return monitored(monitor, record.validation_loss, rising(record.metric));
   };
   const double best = value(epochs.at(static_cast<std::size_t>(epoch) - 1));
   if (std::isnan(best)) return false;
@@ -129,7 +128,8 @@ bool is_best(const std::vector<EpochRecord>& epochs, int epoch, Monitor monitor)
 std::string position_text(const Phase& phase, const TrainState& state) {
   if (state.finished()) return "after " + phase_text(phase);
   const std::string in = "in " + phase_text(phase);
-  if (state.step == 0) return fmt::format("{}, after {} epochs", in, state.stop.epochs());
+  if (state.step == 0)
+    return fmt::format("{}, after {} epoch{}", in, state.stop.epochs(), state.stop.epochs() == 1 ? "" : "s");
   return fmt::format("{}, epoch {}, after {} steps", in, state.stop.epochs() + 1, state.step);
 }
 

@@ -84,10 +84,11 @@ void warn_of_no_metric(const PhaseRun& run, const EpochRecord& record) {
   if (!record.metric || std::isfinite(record.metric->value) || ctx.data.validation().labelled == 0) return;
   ctx.log.line(fmt::format("warning: {} has no validation {}: {}", phase_text(run.phase),
                            to_string(record.metric->metric),
-                           record.metric->metric == Metric::r2
+                           run.session.config.loss.task() == Task::regression
                                ? "the validation labels of every output are all the same, so there is no spread to "
                                  "explain"
-                               : "no class occurs"));
+                           : record.metric->metric.kind == MetricKind::auc ? "it needs labels of a class and of another"
+                                                                           : "no class occurs"));
 }
 
 // Looks at random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of
@@ -131,8 +132,9 @@ EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Inde
   record.axes = phase.axes;
   record.epoch = state.stop.epochs() + 1;
   record.samples = state.samples;
-  // An epoch takes every sample once.
-  record.train_loss = state.loss / static_cast<double>(ctx.data.train().labelled);
+  // An epoch takes every sample once, or draws as many of those with a label.
+  const bool drawn = ctx.data.config().data.sampling == Sampling::balanced;
+  record.train_loss = state.loss / static_cast<double>(drawn ? state.samples : ctx.data.train().labelled);
   record.validation_loss = validation.loss.value_or(kNoScore);
   record.metric = validation.metric;
   record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);
@@ -153,7 +155,7 @@ EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Inde
 void end_epoch(PhaseRun& run, TrainState& state, EpochRecord record) {
   const RunContext& ctx = run.session.ctx;
   const Phase& phase = run.phase;
-  const auto metric = record.metric ? std::optional(record.metric->value) : std::nullopt;
+  const auto metric = rising(record.metric);
   if (phase.keeps_best() &&
       state.best.update(record.epoch, monitored(phase.stop.monitor, record.validation_loss, metric)))
     run.model_state.keep_best(ctx.backend);

@@ -3,44 +3,94 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/check.hpp"
+#include "src/training/probabilities.hpp"
 
 namespace mrmf {
 namespace {
 
-// The sums of classes: what counts and what is right, then three numbers per class. Those of numbers: six per output.
-constexpr Index kCommon = 2, kPerClass = 3, kPerOutput = 6;
+// The sums of classes: what counts, what is right and the logarithmic loss, then four numbers per class. Those of
+// numbers: six per output.
+constexpr Index kCommon = 3, kPerClass = 4, kPerOutput = 6;
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+
+// A background is class 0 of a position, unless the labels give that class another value or name.
+bool has_background(const TrainingConfig& training, const Shape& output) {
+  if (training.loss.task() != Task::classes || output.axes == 0) return false;
+  return training.class_values.empty() || training.class_values.front() == "0" ||
+         training.class_values.front() == "background";
+}
+
+bool with_background(MetricKind kind) {
+  return kind == MetricKind::iou_with_background || kind == MetricKind::dice_with_background;
+}
 
 }  // namespace
 
-double ErrorSum::r2() const {
+double ErrorSum::rmse() const { return std::sqrt(mse()); }
+
+double ErrorSum::deviation() const {
   constexpr double same = 3e-15;  // share of the squares: labels that float32 does not tell apart
+  const double all = label_squares + label_squares_rest, spread = all - labels * labels / count;
+  return spread > same * all ? std::sqrt(spread / count) : kUndefined;
+}
+
+double ErrorSum::r2() const {
+  constexpr double same = 3e-15;
   const double all = label_squares + label_squares_rest, spread = all - labels * labels / count;
   return spread > same * all ? 1.0 - squares / spread : kUndefined;
 }
 
-MetricSums::MetricSums(Task task, const Shape& output, Index target_channels)
-    : task_(task),
-      channels_(output.channels),
-      target_channels_(target_channels),
-      values_(static_cast<std::size_t>(task == Task::regression ? kPerOutput * channels_
-                                                                : kCommon + kPerClass * channels_)) {}
+ScoreSettings score_settings(const TrainingConfig& training, const Shape& output, Index target_channels,
+                             const std::optional<Metric>& metric) {
+  ScoreSettings settings{.task = training.loss.task(),
+                         .output = output,
+                         .target_channels = target_channels,
+                         .background = has_background(training, output)};
+  if (settings.task == Task::regression) return settings;
+  settings.log_loss = !metric || metric->kind == MetricKind::log_loss;
+  settings.ranked = metric ? metric->kind == MetricKind::auc : output.axes == 0;
+  return settings;
+}
+
+MetricSums::MetricSums(ScoreSettings settings)
+    : settings_(std::move(settings)),
+      channels_(settings_.output.channels),
+      values_(static_cast<std::size_t>(settings_.task == Task::regression ? kPerOutput * channels_
+                                                                          : kCommon + kPerClass * channels_)),
+      ranked_(settings_.ranked ? channels_ : 0) {}
 
 void MetricSums::add(ConstSpan y, ConstSpan target) {
-  MRMF_CHECK(std::ssize(y) / channels_ == std::ssize(target) / target_channels_, "labels and outputs do not fit");
-  switch (task_) {
-    case Task::regression: return add_errors(y, target);
+  MRMF_CHECK(std::ssize(y) / channels_ == std::ssize(target) / settings_.target_channels,
+             "labels and outputs do not fit");
+  switch (settings_.task) {
+    case Task::regression: return settings_.units.empty() ? add_errors(y, target) : add_in_units(y, target);
     case Task::binary: return add_yes_or_no(y, target);
     case Task::classes: return add_classes(y, target);
   }
 }
 
-void MetricSums::clear() { std::ranges::fill(values_, 0.0); }
+void MetricSums::clear() {
+  std::ranges::fill(values_, 0.0);
+  ranked_.clear();
+}
+
+void MetricSums::sum(Comm& team) {
+  team.sum(values());
+  if (!ranked_.empty()) ranked_.sum(team);
+}
 
 double* MetricSums::of(Index c) {
-  return values_.data() + (task_ == Task::regression ? kPerOutput * c : kCommon + kPerClass * c);
+  return values_.data() + (settings_.task == Task::regression ? kPerOutput * c : kCommon + kPerClass * c);
+}
+
+void MetricSums::add_in_units(ConstSpan y, ConstSpan target) {
+  std::vector<float> outputs(y.begin(), y.end()), labels(target.begin(), target.end());
+  undo(settings_.units, 0, outputs);
+  undo(settings_.units, 0, labels);
+  add_errors(outputs, labels);
 }
 
 void MetricSums::add_errors(ConstSpan y, ConstSpan target) {
@@ -58,30 +108,40 @@ void MetricSums::add_errors(ConstSpan y, ConstSpan target) {
 }
 
 void MetricSums::add_classes(ConstSpan y, ConstSpan target) {
-  const auto channels = static_cast<std::size_t>(channels_), wide = static_cast<std::size_t>(target_channels_);
+  const auto channels = static_cast<std::size_t>(channels_), wide = static_cast<std::size_t>(settings_.target_channels);
+  const std::vector<float> p = settings_.ranked ? probabilities(Task::classes, channels_, y) : std::vector<float>{};
   for (std::size_t i = 0; i * channels < y.size(); ++i) {
     const Index labelled = label(target.subspan(i * wide, wide));
     if (labelled < 0) continue;
-    const Index predicted = largest(y.subspan(i * channels, channels));
+    const ConstSpan outputs = y.subspan(i * channels, channels);
+    const Index predicted = largest(outputs);
     values_[0] += 1;
     values_[1] += predicted == labelled ? 1 : 0;
+    if (settings_.log_loss) values_[2] += log_loss(outputs, labelled);
     of(predicted)[0] += predicted == labelled ? 1 : 0;
     of(predicted)[1] += 1;
     of(labelled)[2] += 1;
+    for (Index c = 0; settings_.ranked && c < channels_; ++c)
+      ranked_.add(c, p[i * channels + static_cast<std::size_t>(c)], c == labelled);
   }
 }
 
 // Logits above 0 are a yes, and shares above a half.
 void MetricSums::add_yes_or_no(ConstSpan y, ConstSpan target) {
+  const std::vector<float> p = settings_.ranked ? probabilities(Task::binary, channels_, y) : std::vector<float>{};
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (target[i] < 0) continue;
     const bool predicted = y[i] > 0, labelled = target[i] > 0.5F;
-    double* const sums = of(static_cast<Index>(i) % channels_);
+    const Index c = static_cast<Index>(i) % channels_;
+    double* const sums = of(c);
     values_[0] += 1;
     values_[1] += predicted == labelled ? 1 : 0;
+    if (settings_.log_loss) values_[2] += log_loss(double{y[i]}, double{target[i]});
     sums[0] += predicted && labelled ? 1 : 0;
     sums[1] += predicted ? 1 : 0;
     sums[2] += labelled ? 1 : 0;
+    sums[3] += 1;
+    if (settings_.ranked) ranked_.add(c, p[i], labelled);
   }
 }
 
@@ -95,7 +155,8 @@ Index MetricSums::label(ConstSpan target) {
 
 ClassCount MetricSums::of_class(Index c) const {
   const auto at = static_cast<std::size_t>(kCommon + kPerClass * c);
-  return {values_[at], values_[at + 1], values_[at + 2]};
+  const double known = settings_.task == Task::classes ? values_[0] : values_[at + 3];
+  return {values_[at], values_[at + 1], values_[at + 2], known};
 }
 
 ErrorSum MetricSums::of_output(Index c) const {
@@ -114,34 +175,92 @@ bool MetricSums::counts(Task task, ConstSpan target, Index target_channels) {
 
 double MetricSums::accuracy() const { return values_[0] > 0 ? values_[1] / values_[0] : kUndefined; }
 
-double MetricSums::mean_over_classes(double (ClassCount::*metric)() const) const {
+double MetricSums::area(Index c) const { return ranked_.empty() ? kUndefined : ranked_.area(c); }
+
+double MetricSums::of_one(const Metric& metric, Index c) const {
+  if (settings_.task == Task::regression) {
+    const ErrorSum sum = of_output(c);
+    switch (metric.kind) {
+      case MetricKind::r2: return sum.r2();
+      case MetricKind::rmse: return sum.rmse();
+      case MetricKind::mae: return sum.mae();
+      case MetricKind::relative_rmse: return sum.relative_rmse();
+      case MetricKind::relative_mae: return sum.relative_mae();
+      default: return kUndefined;
+    }
+  }
+  const ClassCount count = of_class(c);
+  switch (metric.kind) {
+    case MetricKind::precision:
+    case MetricKind::precision_weighted: return count.precision();
+    case MetricKind::recall:
+    case MetricKind::recall_weighted: return count.recall();
+    case MetricKind::f1:
+    case MetricKind::f1_weighted: return count.f1();
+    case MetricKind::auc: return area(c);
+    case MetricKind::iou:
+    case MetricKind::iou_with_background: return count.iou();
+    case MetricKind::dice:
+    case MetricKind::dice_with_background: return count.dice();
+    default: return kUndefined;
+  }
+}
+
+// Precision without a prediction, and recall without a label, count as 0 in means over classes that occur.
+double MetricSums::mean(const Metric& metric) const {
+  const bool overlap =
+      metric.kind == MetricKind::iou || metric.kind == MetricKind::dice || with_background(metric.kind);
+  const bool counted = metric.kind == MetricKind::precision || metric.kind == MetricKind::recall;
+  const Index first = overlap && settings_.background && !with_background(metric.kind) ? 1 : 0;
   double sum = 0;
-  int classes = 0;
+  int parts = 0;
+  for (Index c = first; c < channels_; ++c) {
+    double part = of_one(metric, c);
+    if (counted && std::isnan(part) && of_class(c).either() > 0) part = 0;
+    if (!std::isnan(part)) sum += part, ++parts;
+  }
+  return parts > 0 ? sum / parts : kUndefined;
+}
+
+double MetricSums::weighted(MetricKind kind) const {
+  double sum = 0, labels = 0;
+  for (Index c = 0; c < channels_; ++c) {
+    const double weight = of_class(c).labelled, part = of_one({kind, -1}, c);
+    labels += weight;
+    if (!std::isnan(part)) sum += weight * part;
+  }
+  return labels > 0 ? sum / labels : kUndefined;
+}
+
+// Of yes or no, the two are classes.
+double MetricSums::balanced_accuracy() const {
+  double sum = 0;
+  int parts = 0;
   for (Index c = 0; c < channels_; ++c) {
     const ClassCount count = of_class(c);
-    if (count.either() == 0) continue;
-    sum += (count.*metric)();
-    ++classes;
+    double part = count.recall();
+    if (settings_.task == Task::binary) {
+      const double other = count.specificity();
+      part = std::isnan(part) ? other : std::isnan(other) ? part : (part + other) / 2;
+    }
+    if (!std::isnan(part)) sum += part, ++parts;
   }
-  return classes > 0 ? sum / classes : kUndefined;
+  return parts > 0 ? sum / parts : kUndefined;
 }
 
-double MetricSums::mean_r2() const {
-  double sum = 0;
-  int outputs = 0;
-  for (Index c = 0; c < channels_; ++c)
-    if (const double r2 = of_output(c).r2(); !std::isnan(r2)) sum += r2, ++outputs;
-  return outputs > 0 ? sum / outputs : kUndefined;
-}
-
-double MetricSums::value(Metric metric) const {
-  switch (metric) {
-    case Metric::accuracy: return accuracy();
-    case Metric::iou: return mean_over_classes(&ClassCount::iou);
-    case Metric::dice: return mean_over_classes(&ClassCount::dice);
-    case Metric::r2: return mean_r2();
+double MetricSums::value(const Metric& metric) const {
+  if (metric.of >= 0) return metric.of < channels_ ? of_one(metric, metric.of) : kUndefined;
+  switch (metric.kind) {
+    case MetricKind::accuracy: return accuracy();
+    case MetricKind::balanced_accuracy: return balanced_accuracy();
+    case MetricKind::log_loss: return values_[0] > 0 && settings_.log_loss ? values_[2] / values_[0] : kUndefined;
+    case MetricKind::precision_weighted:
+    case MetricKind::recall_weighted:
+    case MetricKind::f1_weighted: return weighted(metric.kind);
+    // Of two classes, the first's area is the second's, but for how their shares are rounded.
+    case MetricKind::auc: return settings_.task == Task::classes && channels_ == 2 ? area(1) : mean(metric);
+    default: return mean(metric);
   }
-  return kUndefined;
 }
 
 std::optional<Metric> metric_of(const TrainingConfig& training, const Shape& output) {

@@ -1,30 +1,57 @@
-// What validation measures beside the loss: sums over samples, and the metrics that follow from them.
+// What validation and `mrmf evaluate` measure beside the loss: sums over samples, and the metrics that follow from
+// them. Training, evaluation and reports have no others.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "io/channel_map.hpp"
 #include "kernels/tensor.hpp"
 #include "src/config/config.hpp"
+#include "src/training/ranked_scores.hpp"
 
 namespace mrmf {
 
-/// Labels and outputs of one class, in numbers of positions.
+/// Labels and outputs of one class, or of an output's yes, in numbers of positions. A share is NaN where there is
+/// nothing to divide by.
 struct ClassCount {
   double both = 0, predicted = 0, labelled = 0;
+  double known = 0;  ///< positions with a label, of any class
   double either() const { return predicted + labelled - both; }
   double iou() const { return both / either(); }  ///< NaN where the class does not occur
   double dice() const { return 2 * both / (predicted + labelled); }
+  double precision() const { return both / predicted; }
+  double recall() const { return both / labelled; }
+  double f1() const { return dice(); }
+  /// Recall of those that are not of the class.
+  double specificity() const { return (known - predicted - labelled + both) / (known - labelled); }
 };
 
 /// Errors of one output.
 struct ErrorSum {
   double count = 0, squares = 0, magnitudes = 0, labels = 0;
   double label_squares = 0, label_squares_rest = 0;  ///< their sum, and what its additions have rounded off
-  /// 1 less the squared error over the labels' spread. NaN where all labels are the same, as far as float32 tells them
-  /// apart: there is nothing to explain.
+  double mse() const { return squares / count; }
+  double mae() const { return magnitudes / count; }
+  double rmse() const;
+  /// The labels' standard deviation. NaN where all of them are the same, as far as float32 tells them apart.
+  double deviation() const;
+  double relative_rmse() const { return rmse() / deviation(); }
+  double relative_mae() const { return mae() / deviation(); }
+  /// 1 less the squared error over the labels' spread. NaN without a deviation: there is nothing to explain.
   double r2() const;
+};
+
+/// What is counted, and of which outputs.
+struct ScoreSettings {
+  Task task = Task::regression;
+  Shape output;
+  Index target_channels = 1;  ///< channels of a position as a loss has them (kernels/operations.hpp)
+  bool background = false;    ///< class 0 is the background, which means of IoU and Dice leave out
+  bool log_loss = false;      ///< whether the logarithmic loss is counted
+  bool ranked = false;        ///< whether areas under ROC curves are counted
+  ChannelMap units{};         ///< regression: the network's units, from which errors go back to the labels' own
 };
 
 /// Channels of a position of the output in the targets. (Labels without positions may be as many as an output with
@@ -33,22 +60,33 @@ inline Index target_channels(const Shape& target, const Shape& output) {
   return target.per_sample() / product(output.spatial);
 }
 
+/// Settings for a model of this task; `metric` needs nothing else, and null needs all but areas of positions.
+ScoreSettings score_settings(const TrainingConfig& training, const Shape& output, Index target_channels,
+                             const std::optional<Metric>& metric);
+
 /// Sums from which a task's metrics follow. Those of two sets of samples add up to those of both.
 class MetricSums {
  public:
-  /// Sums for outputs of this shape; `target_channels` of a position as a loss has them (kernels/operations.hpp).
-  MetricSums(Task task, const Shape& output, Index target_channels);
+  explicit MetricSums(ScoreSettings settings);
+  MetricSums(Task task, const Shape& output, Index target_channels)
+      : MetricSums(ScoreSettings{.task = task, .output = output, .target_channels = target_channels}) {}
 
   /// Adds rows in the host's memory, float32 and unpadded.
   void add(ConstSpan y, ConstSpan target);
   void clear();
-  /// All sums, to be added over ranks.
+  /// All sums but the ranked scores, to be added over ranks.
   std::span<double> values() { return values_; }
+  RankedScores& ranked() { return ranked_; }
+  /// Adds those of all ranks. Collective.
+  void sum(Comm& team);
 
-  /// NaN where the labels leave it undefined: none counts, no class occurs, or no output's labels differ.
-  double value(Metric metric) const;
+  /// NaN where the labels leave it undefined: none counts, no class occurs, or no output's labels differ. Means are
+  /// over the classes that occur in labels or predictions, or over outputs; docs/guide/classes.md has every formula.
+  double value(const Metric& metric) const;
   ClassCount of_class(Index c) const;  ///< binary: of an output's yes
   ErrorSum of_output(Index c) const;   ///< regression: of a channel
+  double area(Index c) const;          ///< under the ROC curve, of a class against the rest
+  const ScoreSettings& settings() const { return settings_; }
 
   /// Whether a sample's target has a label that counts.
   static bool counts(Task task, ConstSpan target, Index target_channels);
@@ -58,16 +96,20 @@ class MetricSums {
 
  private:
   void add_errors(ConstSpan y, ConstSpan target);
+  void add_in_units(ConstSpan y, ConstSpan target);
   void add_classes(ConstSpan y, ConstSpan target);
   void add_yes_or_no(ConstSpan y, ConstSpan target);
   double* of(Index c);
+  double of_one(const Metric& metric, Index c) const;
+  double mean(const Metric& metric) const;
   double accuracy() const;
-  double mean_over_classes(double (ClassCount::*metric)() const) const;
-  double mean_r2() const;
+  double balanced_accuracy() const;
+  double weighted(MetricKind of) const;
 
-  Task task_;
-  Index channels_, target_channels_;
+  ScoreSettings settings_;
+  Index channels_;
   std::vector<double> values_;
+  RankedScores ranked_;
 };
 
 /// What a run measures: what its configuration says, or accuracy for classes and dice where they have positions. None

@@ -6,6 +6,16 @@
 #include "src/training/batch_sampler.hpp"
 
 namespace mrmf {
+namespace {
+
+ScoreSettings scored(const TrainingConfig& training, const Shape& output, Index target_channels,
+                     const SampleStore& store) {
+  ScoreSettings settings = score_settings(training, output, target_channels, metric_of(training, output));
+  if (training.loss.task() == Task::regression) settings.units = store.label_units();
+  return settings;
+}
+
+}  // namespace
 
 Objective::Objective(Backend& backend, const TrainingConfig& training, Model& model, const SampleStore& store,
                      const Extent& resolution)
@@ -15,7 +25,7 @@ Objective::Objective(Backend& backend, const TrainingConfig& training, Model& mo
       loss_(backend.loss(training.loss, model.output(), target_channels_)),
       cut_(model.output().spatial != model.network().output().spatial),
       metric_(metric_of(training, model.output())),
-      sums_(training.loss.task(), model.output(), target_channels_) {}
+      sums_(scored(training, model.output(), target_channels_, store)) {}
 
 // Where every rank of a grid has all of the output, there is nothing to add up.
 void Objective::run(const Step& step, ConstTensor y, ConstTensor targets, Span dy, Span sum) {

@@ -30,7 +30,7 @@ std::unique_ptr<ShardReplicas> make_replicas(TrainingSession& session, ModelStat
   const BatchSampler::Shards shards = session.sampler.shards(phase);
   ShardReplicaSettings settings{.network = model_state.network,
                                 .loss = session.config.loss,
-                                .target_channels = objective.target_channels(),
+                                .scores = objective.scores(),
                                 .measures = objective.measures(),
                                 .global_batch_norm = session.config.global_batch_norm,
                                 .own = shards.own,

@@ -65,14 +65,15 @@ class Objective {
 
   /// LossOp::run() for the model's last outputs.
   void run(const Step& step, ConstTensor y, ConstTensor targets, Span dy, Span sum);
-  Index target_channels() const { return target_channels_; }
+  /// What is counted of whole outputs.
+  const ScoreSettings& scores() const { return sums_.settings(); }
   bool measures() const { return metric_.has_value(); }
 
   /// A validation's metric: the sums begin anew, then come batches, whose outputs are the model's last...
   void begin() { sums_.clear(); }
   void add(Model& model, const SampleStore& store, std::span<const std::int64_t> ids);
   /// ...and the team's sums of them are made of these. None where nothing is measured.
-  std::span<double> sums() { return sums_.values(); }
+  MetricSums& sums() { return sums_; }
   std::optional<MetricValue> metric() const;
 
  private:

@@ -9,7 +9,6 @@
 
 #include "kernels/check.hpp"
 #include "src/system/timer.hpp"
-#include "src/training/metrics.hpp"
 
 namespace mrmf {
 
@@ -139,14 +138,14 @@ class ShardReplica final : public AllReduce {
         model_(*backend_, {settings.network, 0, true}, leader.params()),
         x_(backend_->allocate(model_.network().input().count())),
         targets_(backend_->allocate(model_.max_rows() * product(model_.network().output().spatial) *
-                                    settings.target_channels)),
-        loss_op_(backend_->loss(settings.loss, model_.network().output(), settings.target_channels)),
-        metrics_(settings.loss.task(), model_.network().output(), settings.target_channels) {}
+                                    settings.scores.target_channels)),
+        loss_op_(backend_->loss(settings.loss, model_.network().output(), settings.scores.target_channels)),
+        metrics_(settings.scores) {}
 
   Model& model() { return model_; }
   std::span<double> statistics() { return statistics_; }
   double& loss() { return loss_; }
-  std::span<double> metrics() { return metrics_.values(); }
+  MetricSums& metrics() { return metrics_; }
 
   void train(const Share& share) {
     const Step step = step_of(share);
@@ -330,10 +329,14 @@ double ShardReplicas::take_loss() {
   return sum;
 }
 
-void ShardReplicas::take_metrics(std::span<double> total) {
+void ShardReplicas::take_metrics(MetricSums& total) {
   state_->add(
-      state_->everyone(), [](ShardReplica& replica) { return replica.metrics(); }, total);
-  for (const auto& replica : state_->replicas) std::ranges::fill(replica->metrics(), 0.0);
+      state_->everyone(), [](ShardReplica& replica) { return replica.metrics().values(); }, total.values());
+  for (const auto& replica : state_->replicas) {
+    total.ranked().take(replica->metrics().ranked());
+    replica->metrics().clear();
+  }
+  if (!total.ranked().empty()) total.ranked().sum(state_->team);
 }
 
 SumTime ShardReplicas::take_time() { return std::exchange(state_->time, {}); }

@@ -15,6 +15,7 @@
 
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
+#include "src/training/metrics.hpp"
 
 namespace mrmf {
 
@@ -59,8 +60,8 @@ class WorkerPool {
 struct ShardReplicaSettings {
   NetworkSettings network;  ///< max_rows: of one shard's share
   LossSettings loss;
-  Index target_channels = 1;  ///< target channels of a position of the output
-  bool measures = false;      ///< the sums of metrics, besides the loss
+  ScoreSettings scores;   ///< what is counted of outputs, besides the loss...
+  bool measures = false;  ///< ...if anything is
   bool global_batch_norm = true;
   int own = 1, all = 1;  ///< shards: of this rank, of its team
 };
@@ -91,8 +92,8 @@ class ShardReplicas {
   void evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
   /// ...until here: the sum over all replicas of the team. Collective.
   double take_loss();
-  /// ...and the sums of the metrics (src/training/metrics.hpp).
-  void take_metrics(std::span<double> total);
+  /// ...and the sums of the metrics.
+  void take_metrics(MetricSums& total);
 
   /// Time of the sums since the last call.
   SumTime take_time();

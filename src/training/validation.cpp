@@ -30,7 +30,7 @@ double sum_over_team(PhaseRun& run, std::size_t batches) {
   time.compute += timer.lap();
   loss = run.replicas ? run.replicas->take_loss() : team.sum(loss);
   if (run.objective.measures())
-    run.replicas ? run.replicas->take_metrics(run.objective.sums()) : team.sum(run.objective.sums());
+    run.replicas ? run.replicas->take_metrics(run.objective.sums()) : run.objective.sums().sum(team);
   time.communication += timer.lap();
   return loss;
 }

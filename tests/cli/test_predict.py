@@ -142,7 +142,7 @@ class Predict(support.MrmfTest):
     def test_what_cannot_be_appended(self):
         for names, code, message in (
                 (["short"], 3, "has 39 rows, and 'x' has 40"), (["nowhere"], 3, "no data set 'nowhere'"),
-                (["text"], 3, "holds string elements"), (["one"], 3, "single value"), (["place"], 3, "is a group"),
+                (["one"], 3, "single value"), (["place"], 3, "is a group"),
                 (["row"], 2, "predict may write 'row' itself"), (["/prediction"], 2, "predict may write 'prediction'"),
                 (["files/x"], 2, "predict may write 'files' itself"), (["id", "/id"], 2, "'id' is there already"),
                 (["place/mask", "place"], 2, "is there already"), (["/"], 2, "name a data set"),

@@ -132,7 +132,7 @@ class MoreEpochs(Starts):
         self.assertTrue(os.path.exists(self.path("run/result.json")))
         self.train("target", "--set", "method.target.validation_loss=1000")
         self.fails(2, "train", "--continue", "target", "--set", "training.epochs=9",
-                   message="was ended after 1 epochs by \"target\"")
+                   message="was ended after 1 epoch by \"target\"")
         self.assertTrue(os.path.exists(self.path("target/result.json")))
         os.remove(self.path("run/checkpoints/step-1.h5"))
         self.fails(2, "train", "--continue", "run", "--set", "training.epochs=4",

@@ -206,7 +206,8 @@ TEST_CASE("sizes of layers are integers") {
 TEST_CASE("a phase that ends by a metric that is not said") {
   const std::string classes = "[training]\nloss = \"cross_entropy\"\n";
   const std::string mrt = "[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\n";
-  const std::string rest = " ends a phase by training.metric, which is not set; set it to accuracy, iou, dice or r2";
+  const std::string rest =
+      " ends a phase by training.metric, which is not set; set it to " + metric_choices(Task::classes);
   CHECK(error(classes + mrt + "stop.coarse.metric = 0.8\n") == "c.toml:12: method.stop.coarse.metric" + rest);
   CHECK(error(classes + mrt + "stages = [{ coarse = { metric = 0.8 } }]\n") == "c.toml:12: method.stages" + rest);
   CHECK(error(classes + "metric = \"dice\"\n" + mrt + "stop.coarse.metric = 0.8\n") == "no error");

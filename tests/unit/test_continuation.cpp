@@ -340,7 +340,7 @@ TEST_CASE("continuation: a position is said in words") {
   phase.role = Role::coarse;
   TrainState state(phase);
   state.stop.update(1, 1);
-  CHECK(position_text(phase, state) == "in stage 1 (coarse, resolution [1]), after 1 epochs");
+  CHECK(position_text(phase, state) == "in stage 1 (coarse, resolution [1]), after 1 epoch");
   state.step = 3;
   CHECK(position_text(phase, state) == "in stage 1 (coarse, resolution [1]), epoch 2, after 3 steps");
   state.history.record.reason = "epochs";

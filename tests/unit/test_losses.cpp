@@ -35,6 +35,10 @@ std::vector<Case> cases() {
   errors.delta = 0.3F;
   LossSettings smooth = sum_of({{cross_entropy, 0.7F}, {dice, 2}}, {1, 0.25F, 3, 0});
   smooth.smooth = 0.1F;
+  const auto focal = [](LossSettings settings, float gamma) {
+    settings.gamma = gamma;
+    return settings;
+  };
   return {
       {"huber and mae", errors, flat(57, 19), 19},
       {"mse of a field", sum_of({{mse, 0.5F}}), volume(3, {16, 16, 17}, 2), 2},
@@ -44,6 +48,9 @@ std::vector<Case> cases() {
       {"classes and dice", smooth, image(2, 64, 65, 4), 1},
       {"shares of classes", smooth, image(3, 8, 9, 4), 4},
       {"dice", sum_of({{dice, 1}}), line(4, 37, 3), 1},
+      {"focal classes", focal(sum_of({{cross_entropy, 1}}, {1, 2, 0.5F, 0, 3}), 2), flat(33, 5), 1},
+      {"focal shares of classes, and dice", focal(smooth, 1.5F), image(3, 8, 9, 4), 4},
+      {"focal yes or no", focal(sum_of({{binary_cross_entropy, 1}, {dice, 0.5F}}, {1, 2, 3}), 2), line(3, 41, 3), 3},
       {"yes or no", sum_of({{binary_cross_entropy, 1}}, {1, 2, 3}), flat(21, 3), 3},
       {"yes or no of positions, and dice", sum_of({{binary_cross_entropy, 1}, {dice, 0.5F}}), line(3, 4097, 2), 2},
   };

@@ -62,7 +62,7 @@ TEST_CASE("config: a loss is a word, a table, or a list of them, and comes back 
 TEST_CASE("config: losses that make no sense") {
   refuses({"training.loss=mes"},
           "training.loss is \"mes\"; it must be one of mse, mae, huber, cross_entropy, "
-          "binary_cross_entropy, dice; did you mean \"mse\"?");
+          "binary_cross_entropy, dice, focal, binary_focal; did you mean \"mse\"?");
   refuses({"training.loss=[\"mse\", \"dice\"]"}, "training.loss adds dice to mse, which are of different tasks");
   refuses({"training.loss=[\"cross_entropy\", \"binary_cross_entropy\"]"}, "of different tasks");
   refuses({"training.loss=[\"mse\", \"mse\"]"}, "training.loss has mse twice");

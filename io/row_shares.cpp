@@ -1,0 +1,77 @@
+#include "io/row_shares.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+/// What the parts have of all rows and of each class so far, against what they are to have.
+class Balance {
+ public:
+  Balance(const std::vector<RowGroup>& groups, const std::vector<double>& shares) : shares_(shares) {
+    for (const RowGroup& group : groups)
+      for (const auto& [c, rows] : group.of) classes_ = std::max(classes_, static_cast<std::size_t>(c) + 1);
+    totals_.resize(classes_ + 1);
+    has_.resize((classes_ + 1) * shares.size());
+    for (const RowGroup& group : groups) each(group, [&](std::size_t c, double rows) { totals_[c] += rows; });
+  }
+
+  // How much further from its share the part is with the group: less is better. Squares, relative to each class.
+  double cost(const RowGroup& group, std::size_t part) const {
+    double sum = 0;
+    each(group, [&](std::size_t c, double rows) {
+      const double lacks = shares_[part] * totals_[c] - has_[part * (classes_ + 1) + c];
+      sum += rows * (rows - 2 * lacks) / totals_[c];
+    });
+    return sum;
+  }
+  void add(const RowGroup& group, std::size_t part, double sign = 1) {
+    each(group, [&](std::size_t c, double rows) { has_[part * (classes_ + 1) + c] += sign * rows; });
+  }
+
+ private:
+  // All rows are one more class, the last.
+  template <class Visit>
+  void each(const RowGroup& group, const Visit& visit) const {
+    for (const auto& [c, rows] : group.of) visit(static_cast<std::size_t>(c), static_cast<double>(rows));
+    visit(classes_, static_cast<double>(group.rows));
+  }
+
+  const std::vector<double>& shares_;
+  std::size_t classes_ = 0;
+  std::vector<double> totals_, has_;
+};
+
+}  // namespace
+
+std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const std::vector<double>& shares) {
+  MRMF_CHECK(groups.size() >= shares.size(), "fewer groups than parts");
+  std::vector<std::size_t> order(groups.size()), part(groups.size()), members(shares.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    const RowGroup &x = groups[a], &y = groups[b];
+    return x.rows != y.rows ? x.rows > y.rows : x.place != y.place ? x.place < y.place : a < b;
+  });
+  Balance balance(groups, shares);
+  std::size_t left = groups.size(), without = shares.size();
+  for (const std::size_t g : order) {
+    // The last groups go to parts that have none.
+    const bool needed = left-- == without;
+    std::size_t best = shares.size();
+    double least = 0;
+    for (std::size_t p = 0; p < shares.size(); ++p) {
+      if (needed && members[p] > 0) continue;
+      const double cost = balance.cost(groups[g], p);
+      if (best == shares.size() || cost < least) best = p, least = cost;
+    }
+    part[g] = best;
+    without -= members[best]++ == 0 ? 1 : 0;
+    balance.add(groups[g], best);
+  }
+  return part;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,24 @@
+// Rows that stay together, shared out over the parts of a split or over folds.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// Rows that stay together: those of one subject, or a single one.
+struct RowGroup {
+  std::uint64_t place = 0;                           ///< its place in the random order
+  Index rows = 0;                                    ///< of all classes
+  std::vector<std::pair<std::int32_t, Index>> of{};  ///< classes and their rows; empty where there are no classes
+};
+
+/// Which part each group goes to. Shares (above 0, with a sum of 1) are of rows, and of the rows of every class, as
+/// near as whole groups allow: large groups come first, in random order among equals, each to the part that lacks most.
+/// Every part gets a group. requires: as many groups as parts. A function of its arguments alone.
+std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const std::vector<double>& shares);
+
+}  // namespace mrmf

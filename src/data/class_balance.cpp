@@ -1,0 +1,57 @@
+#include "src/data/class_balance.hpp"
+
+#include <algorithm>
+
+#include "io/labels.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+
+std::vector<Index> class_counts(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {
+  std::vector<Index> counts(static_cast<std::size_t>(spec.form.classes));
+  collective_try(comm, [&] {
+    const Range own = piece(shape.samples, comm.rank(), comm.size());
+    if (own.count > 0) counts = Labels(spec, shape, own).counts();
+  });
+  comm.sum(std::span(counts));
+  return counts;
+}
+
+bool some_are_rare(const std::vector<Index>& counts) {
+  constexpr Index kRare = 3;
+  Index least = 0, most = 0;
+  for (const Index count : counts) {
+    if (count > 0) least = least == 0 ? count : std::min(least, count);
+    most = std::max(most, count);
+  }
+  return least > 0 && most >= kRare * least;
+}
+
+void resolve_class_weights(Config& config, const DatasetShape& train, Comm& comm) {
+  TrainingConfig& training = config.training;
+  if (!training.balanced_weights || !training.loss.class_weights.empty()) return;
+  const std::vector<Index> counts = class_counts(config.data.train, train, comm);
+  double all = 0;
+  for (const Index count : counts) all += static_cast<double>(count);
+  for (const Index count : counts)
+    training.loss.class_weights.push_back(
+        count == 0 ? 1.0F
+                   : static_cast<float>(all / (static_cast<double>(counts.size()) * static_cast<double>(count))));
+}
+
+std::shared_ptr<const std::vector<std::int32_t>> classes_to_balance(const DataConfig& data, const Split& train,
+                                                                    Comm& team) {
+  if (data.sampling != Sampling::balanced) return nullptr;
+  std::vector<std::int64_t> found(static_cast<std::size_t>(train.shape.samples));
+  const Range own = visited_rows(train.order);
+  // From 1 on, so that a sum over the ranks tells all.
+  for (Index id = own.first; id < own.first + own.count; ++id)
+    found[static_cast<std::size_t>(id)] = train.store->class_of(id) + 1;
+  if (!visits_all(train.order)) team.sum(std::span(found));
+  auto classes = std::make_shared<std::vector<std::int32_t>>();
+  classes->reserve(found.size());
+  for (const std::int64_t one : found) classes->push_back(static_cast<std::int32_t>(one - 1));
+  return classes;
+}
+
+}  // namespace mrmf

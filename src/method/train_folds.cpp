@@ -1,0 +1,122 @@
+#include "src/method/train_folds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "io/dataset.hpp"
+#include "io/row_source.hpp"
+#include "io/split_column.hpp"
+#include "kernels/check.hpp"
+#include "src/run/fold_folders.hpp"
+#include "src/run/signals.hpp"
+#include "src/system/host.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr double kShareOfMemory = 0.5;  // as data.memory unless set
+
+// How many folds there are: those that are made, or the values of the column but for those that test.
+int count_folds(const Config& config, Comm& world) {
+  const SplitSettings& split = config.data.split;
+  if (split.by != SplitBy::folds)
+    throw ConfigError(
+        "train --folds trains the folds of a split, and data.split.by is not \"folds\"; set data.split = "
+        "{ by = \"folds\", folds = 5 }, or { by = \"folds\", column = ... }");
+  if (split.folds > 0) return split.folds;
+  DatasetSpec all = config.data.train;
+  all.choice = {};
+  all.not_finite = NotFiniteRule::refuse;  // nothing is looked for
+  const DatasetShape shape = inspect_dataset(all, world);
+  double folds = 0;
+  collective_try(world, [&] {
+    if (!world.root()) return;
+    const RowSources sources(all, &shape, {split.column}, {.words = true});
+    const SplitColumn column = read_split_column(sources, shape.file_samples, kMostRoles);
+    folds = static_cast<double>(std::ranges::count_if(column.values, [&](const std::string& value) {
+      return std::ranges::none_of(split.test_roles,
+                                  [&](const std::string& named) { return same_value(named, value, column.words); });
+    }));
+  });
+  return static_cast<int>(world.max(folds));
+}
+
+bool is_done(const std::string& folder) {
+  std::error_code none;
+  return std::filesystem::exists(folder + "/result.json", none);
+}
+
+/// The ranks as teams that train folds side by side.
+struct Teams {
+  int count, own;  ///< how many; this rank's
+  Comm team;
+};
+
+Teams make_teams(const RunConfig& run, int folds, Comm& world) {
+  const int size = run.ranks > 0 ? run.ranks : 1;
+  if (world.size() % size != 0)
+    throw ConfigError(
+        fmt::format("train --folds: {} ranks make no whole number of teams of run.ranks = {}; start a "
+                    "multiple of it",
+                    world.size(), size));
+  const int count = world.size() / size, own = world.rank() / size;
+  if (count > folds)
+    throw ConfigError(fmt::format("train --folds: {} ranks are {} teams, and there are {} folds; start at most {}",
+                                  world.size(), count, folds, folds * size));
+  return {count, own, world.split(own)};
+}
+
+// Its share of the node, beside the other teams.
+void share_node(Config& config, const Teams& teams, Comm& world) {
+  if (teams.count == 1) return;
+  Comm on_host = ranks_of_same(host_name(), world);
+  if (config.run.threads == 0) config.run.threads = std::max(1, cores_together(on_host) / on_host.size());
+  if (!config.data.memory) {
+    const double teams_here = std::max(1.0, static_cast<double>(on_host.size()) / teams.team.size());
+    config.data.memory = kShareOfMemory * host_memory() / 1e9 / teams_here;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> train_folds(const Config& config, const TrainRun& train, Comm& world,
+                                     const std::function<void(const std::string&)>& tell) {
+  const int folds = count_folds(config, world);
+  if (folds < 2)
+    throw ConfigError(fmt::format("train --folds: '{}' has {} fold, and folds are two or more; name another data set",
+                                  config.data.split.column, folds));
+  Teams teams = make_teams(config.run, folds, world);
+  Config own = config;
+  share_node(own, teams, world);
+  std::vector<std::string> folders;
+  for (int fold = 0; fold < folds; ++fold) folders.push_back(fold_folder(config.run.folder, fold));
+  world.limit(0);  // teams wait for each other's runs, however long they take
+  int signal = 0;
+  for (int fold = teams.own; fold < folds && signal == 0; fold += teams.count) {
+    own.data.split.fold = fold;
+    own.run.folder = folders[static_cast<std::size_t>(fold)];
+    for (DatasetSpec* part : {&own.data.train, &own.data.validation, &own.data.test})
+      if (part->choice.part != RowPart::all) part->choice.fold = fold;
+    if (is_done(own.run.folder) && !train.overwrite) {
+      if (teams.count == 1 && world.root()) tell(own.run.folder + ": done before");
+      continue;
+    }
+    TrainRun one = train;
+    one.config_file = "";
+    if (teams.count > 1) one.out = nullptr;
+    if (teams.count == 1 && world.root()) tell(fmt::format("fold {} of {}: {}", fold, folds, own.run.folder));
+    try {
+      train_run(own, one, teams.team);
+    } catch (const Stopped& stopped) {
+      signal = stopped.signal;
+    }
+  }
+  signal = static_cast<int>(world.max(signal));
+  if (signal != 0) throw Stopped{signal};
+  return folders;
+}
+
+}  // namespace mrmf

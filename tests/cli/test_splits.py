@@ -1,0 +1,203 @@
+"""Splits by groups and folds, shares of every class, a test split that nothing in training sees, columns of words."""
+import json
+import os
+
+import h5py
+import numpy as np
+import support
+
+N, SUBJECTS = 120, 12
+
+CLASSES = """
+[data]
+files = ["data.h5"]
+train = { samples = "x", labels = "y" }
+split = { SPLIT }
+[training]
+loss = "cross_entropy"
+batch = 8
+epochs = 1
+[run]
+folder = "run"
+threads = 1
+""" + support.layers("flatten", "dense units=3")
+
+
+class Splits(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(0)
+        # Subjects have different numbers of rows, in no order, and each has some of the classes more often.
+        sizes = rng.permutation(np.repeat([4, 8, 12, 16], 3))
+        self.subject = rng.permutation(np.repeat(np.arange(SUBJECTS), sizes))[:N]
+        self.labels = ((self.subject + rng.integers(0, 2, N)) % 3).astype("u1")
+        self.labels[rng.choice(N, 60, replace=False)] = 0
+        self.words = np.array([f"s{i:02}" for i in self.subject], dtype="S3")
+        with h5py.File(self.path("data.h5"), "w") as file:
+            file["x"] = rng.normal(0, 1, (N, 8, 1)).astype("f4") + self.labels[:, None, None]
+            file["y"], file["subject"], file["word"] = self.labels, self.subject, self.words
+            file["number"] = np.arange(N)
+            file["float"] = rng.normal(0, 1, N)
+            file["fold"] = np.arange(N) % 4
+            file["name"] = np.array([("a", "b", "c", "test")[i % 4] for i in range(N)], dtype=h5py.string_dtype())
+            file["one_hot"] = np.eye(3, dtype="u1")[self.labels]
+
+    def config(self, split, name="c.toml", more=""):
+        self.write(name, CLASSES.replace("SPLIT", split) + more)
+        return name
+
+    def rows(self, run, split):
+        """The rows of a part, as predict sees them."""
+        self.mrmf("predict", run, "--split", split, "-o", "p.h5", "--append", "number", "--overwrite")
+        with h5py.File(self.path("p.h5")) as file:
+            return sorted(file["number"][:].tolist())
+
+    def parts(self, split, ranks=0, *more):
+        self.mrmf("train", self.config(split), "--overwrite", *more, ranks=ranks)
+        return {part: self.rows("run", part) for part in ("train", "validation", "test")}
+
+    def require_apart(self, parts, by=None):
+        rows = [row for part in parts.values() for row in part]
+        self.assertEqual(sorted(rows), list(range(N)))
+        if by is not None:
+            sides = [set(by[part].tolist()) for part in parts.values()]
+            for i in range(3):
+                for other in sides[:i]:
+                    self.assertFalse(sides[i] & other)
+
+    def test_groups_stay_on_one_side_and_classes_have_their_shares(self):
+        split = 'by = "groups", column = "subject", validation = 0.25, test = 0.15'
+        parts = self.parts(split)
+        self.require_apart(parts, self.subject)
+        for part, share in (("train", 0.6), ("validation", 0.25), ("test", 0.15)):
+            self.assertAlmostEqual(len(parts[part]) / N, share, delta=0.09)
+        for c in range(3):
+            of = [np.mean(self.labels[parts[part]] == c) for part in ("train", "validation")]
+            self.assertAlmostEqual(of[0], of[1], delta=0.15)
+        self.assertEqual(parts, self.parts(split, 2))  # the same on any number of ranks
+        self.assertEqual(parts, self.parts(split.replace("subject", "subject"), 0, "--set", "data.load=stream"))
+        self.assertNotEqual(parts, self.parts(split + ", seed = 7"))
+        self.assertIn("groups of 'subject' train", self.read("run/log.txt"))
+        words = self.parts(split.replace("subject", "word"))
+        self.require_apart(words, self.subject)
+
+    def test_rows_have_a_test_split_and_the_rows_that_validate_stay(self):
+        before = self.parts('by = "rows", validation = 0.2, test = 0.1')
+        self.mrmf("train", self.config('by = "rows", validation = 0.2'), "--overwrite")
+        self.assertEqual(before["validation"], self.rows("run", "validation"))
+        self.require_apart(before)
+        self.assertEqual([len(before[part]) for part in ("train", "validation", "test")], [84, 24, 12])
+        self.fails(2, "evaluate", "run", "--split", "test", message="has no test split")
+
+    def test_stratified_rows(self):
+        for labels in "y", "one_hot":
+            self.mrmf("train", self.config('by = "rows", validation = 0.2, test = 0.2, stratify = true'), "--overwrite", "--set",
+                      f"data.train.labels={labels}")
+            parts = {part: self.rows("run", part) for part in ("train", "validation", "test")}
+            self.require_apart(parts)
+            for c in range(3):
+                all_of = np.sum(self.labels == c)
+                for part, share in (("validation", 0.2), ("test", 0.2)):
+                    self.assertAlmostEqual(np.sum(self.labels[parts[part]] == c), share * all_of, delta=1)
+
+    def test_nothing_in_training_sees_the_test_split(self):
+        """Other numbers there change no bit of the run, its best epoch or its records."""
+        split = 'by = "groups", column = "subject", validation = 0.25, test = 0.15'
+        parts = self.parts(split, 0, "--set", "training.epochs=3")
+        epochs = [[line[key] for key in ("train_loss", "validation_loss", "validation_accuracy")]
+                  for line in self.lines("run/epochs.jsonl")]
+        scores = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "run", "--split", "test", "--json"))[0]
+        self.assertEqual(scores["samples"], len(parts["test"]))
+        with h5py.File(self.path("data.h5"), "a") as file:
+            x = file["x"][:]
+            x[parts["test"]] = 1e6
+            file["x"][...] = x
+        self.mrmf("train", "c.toml", "--overwrite", "--set", "training.epochs=3")
+        again = [[line[key] for key in ("train_loss", "validation_loss", "validation_accuracy")]
+                 for line in self.lines("run/epochs.jsonl")]
+        self.assertEqual(epochs, again)
+
+    def test_given_data_and_columns_have_a_test_split_too(self):
+        with h5py.File(self.path("data.h5"), "a") as file:
+            for name in "x", "y":
+                file["test_" + name] = file[name][:10]
+        config = self.config('by = "rows"').replace("c.toml", "c.toml")
+        self.write(config, self.read(config).replace(
+            'split = { by = "rows" }', 'validation = { samples = "x", labels = "y" }\nduplicates = "allow"\n'
+            'test = { samples = "test_x", labels = "test_y" }'))
+        self.mrmf("train", config)
+        self.assertIn("10 samples of test_x", self.mrmf("evaluate", "run", "--split", "test"))
+        parts = self.parts('column = "name", validation = ["c"], train = ["a", "b"]')
+        self.assertEqual(parts["test"], list(range(3, N, 4)))  # by its word
+        parts = self.parts('column = "fold", validation = [1], train = [0], test = [2, 3]')
+        self.assertEqual(len(parts["test"]), N // 2)
+
+    def test_folds_validate_every_row_once(self):
+        for split, folds in (('by = "folds", folds = 3', 3), ('by = "folds", folds = 4, column = "subject"', 4),
+                             ('by = "folds", column = "fold"', 4), ('by = "folds", column = "name", test = ["test"]', 3),
+                             ('by = "folds", folds = 3, test = 0.2', 3)):
+            validated, tests = [], []
+            for fold in range(folds):
+                self.mrmf("train", self.config(f"{split}, fold = {fold}"), "--overwrite")
+                validated += self.rows("run", "validation")
+                if "test" in split:
+                    tests.append(self.rows("run", "test"))
+                if "subject" in split:
+                    train, validation = (set(self.subject[self.rows("run", part)]) for part in ("train", "validation"))
+                    self.assertFalse(train & validation)
+            self.assertEqual(len(validated), len(set(validated)), split)
+            self.assertEqual(sorted(validated + (tests[0] if tests else [])), list(range(N)), split)
+            self.assertTrue(all(test == tests[0] for test in tests))
+
+    def test_all_folds_in_one_command(self):
+        config = self.config('by = "folds", folds = 3, column = "subject", test = 0.2')
+        one = self.mrmf("train", config, "--folds")
+        self.assertIn("fold 0 of 3: run/fold-0", one)
+        losses = [json.loads(self.read(f"run/fold-{i}/result.json"))["validation_loss"] for i in range(3)]
+        self.assertIn(f"{np.mean(losses):.5f} +- {np.std(losses, ddof=1):.5f}", one)
+        self.assertNotIn("no independent repetitions", one)
+        self.assertIn("done before", self.mrmf("train", config, "--folds"))
+        self.mrmf("train", config, "--folds", "--set", "run.folder=side", ranks=3)  # side by side
+        for i in range(3):
+            self.assertEqual(losses[i], json.loads(self.read(f"side/fold-{i}/result.json"))["validation_loss"])
+        self.assertIn(f"{np.mean(losses):.5f} +- {np.std(losses, ddof=1):.5f}", self.mrmf("compare", "run"))
+        self.mrmf("predict", "run", "--ensemble", "--split", "test", "-o", "all.h5")
+        self.mrmf("predict", *(f"run/fold-{i}" for i in range(3)), "--split", "test", "-o", "three.h5")
+        with h5py.File(self.path("all.h5")) as a, h5py.File(self.path("three.h5")) as b:
+            np.testing.assert_array_equal(a["probability"][:], b["probability"][:])
+            self.assertIn("deviation", a)
+
+    def test_bad_input_has_one_clear_line(self):
+        for split, code, message in (
+                ('by = "groups"', 2, "needs data.split.column"),
+                ('by = "groups", column = "nothing"', 3, "nothing"),
+                ('by = "groups", column = "float"', 3, "'float' holds numbers that are not whole"),
+                ('by = "folds", column = "float"', 3, "whole numbers or words"),
+                ('by = "folds"', 2, "needs data.split.folds"),
+                ('by = "folds", folds = 13, column = "subject"', 3, "'subject' has 12 groups, and data.split.folds = 13"),
+                ('by = "folds", folds = 3, fold = 3', 2, "counted from 0"),
+                ('by = "folds", column = "fold", fold = 4', 3, "'fold' has 4 folds, counted from 0"),
+                ('by = "rows", validation = 0.6, test = 0.4', 2, "leave no row for training"),
+                ('by = "column", column = "fold", validation = [1], test = 0.2', 2, "name its values"),
+                ('by = "rows", folds = 3', 2, "data.split.folds goes with"),
+                ('column = "fold", validation = [1], train = [0], test = [1]', 3, "data.split.test"),
+                ('column = "fold", validation = [1], train = [0], test = [7]', 3, "and not 7"),
+                ('by = "folds", column = "name", test = ["tset"]', 3, "does not hold tset"),
+                ('by = "rows", test = 1', 2, "data.split.test is 1")):
+            self.fails(code, "train", self.config(split), message=message)
+            self.assertFalse(os.path.exists(self.path("run/epochs.jsonl")), split)
+        with h5py.File(self.path("data.h5"), "a") as file:
+            file["two"] = np.arange(N) % 2
+        self.fails(3, "train", self.config('by = "groups", column = "two", test = 0.2'),
+                   message="'two' has 2 groups, and the split has 3 sides")
+        self.fails(2, "train", self.config('by = "rows"'), "--folds", message="data.split.by is not \"folds\"")
+
+    def test_a_fold_of_one_class_is_told(self):
+        with h5py.File(self.path("data.h5"), "a") as file:
+            file["by_class"] = self.labels
+        said = self.mrmf("train", self.config('by = "groups", column = "by_class"'))
+        self.assertIn("all rows that validate are of one class, and there are 3", said)
+
+
+if __name__ == "__main__":
+    support.main()
