@@ -11,11 +11,16 @@
 
 namespace mrmf::cpu {
 
-/// The direct kernels (vector_kernels.hpp): products of plain runs of input, or of Winograd's transforms of them.
-enum class DirectKernels { plain, winograd };
+/// The direct kernels (vector_kernels.hpp): products of plain runs of input, or of Winograd's transforms of them. `set`
+/// is the instruction set that they are compiled for: avx2 or avx512.
+struct DirectKernels {
+  bool winograd;
+  InstructionSet set = InstructionSet::avx2;
+};
 /// Convolutions on the direct kernels, and the same behind a batch norm whose output is never stored. Null where they
-/// do not serve: on processors without AVX2, with strides or dilation, for few positions in a plane, for output
-/// channels that are no multiple of the lanes; Winograd's also for other than three taps along the last axis.
+/// do not serve: where the instruction set in use has not theirs, with strides or dilation, for few positions in a
+/// plane, for output channels that are no multiple of the lanes; Winograd's also for other than three taps along the
+/// last axis.
 std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry);
 std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
                                                   const ConvGeometry& geometry);

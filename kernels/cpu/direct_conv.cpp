@@ -135,9 +135,11 @@ bool winograd_serves(const ConvGeometry& c) {
 
 /// Null where they do not serve.
 const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
-  if (instruction_set() == InstructionSet::generic) return nullptr;
-  if (kernels == DirectKernels::plain) return direct::avx2_kernels();
-  return winograd_serves(c) ? direct::avx2_winograd_kernels() : nullptr;
+  if (kernels.set == InstructionSet::generic || kernels.set > instruction_set()) return nullptr;
+  const bool wide = kernels.set == InstructionSet::avx512;
+  if (!kernels.winograd) return wide ? direct::avx512_kernels() : direct::avx2_kernels();
+  if (!winograd_serves(c)) return nullptr;
+  return wide ? direct::avx512_winograd_kernels() : direct::avx2_winograd_kernels();
 }
 
 /// A plane must have enough positions to be worth a pass over the weight gradient.

@@ -1,13 +1,14 @@
 // The products of a convolution's kernels, in registers. Included inside an anonymous namespace; the including
-// file defines VECTOR_LANES.
+// file defines VECTOR_LANES and DIRECT_TILE.
 //
-// Their left operand, the runs of input under the positions, needs no im2col: 6 positions (or 6 floats of the depth)
-// times two vectors of output channels are 12 accumulators, which fill the two multiply-add units from 8 loads.
+// Their left operand, the runs of input under the positions, needs no im2col: DIRECT_TILE positions (or floats of the
+// depth) times two vectors of output channels are accumulators. 6 times 2 of the 16 registers of AVX2 fill the two
+// multiply-add units from 8 loads; AVX-512 has 32 registers, and 12 times 2 need 14 loads for twice as many products.
 
 #include "kernels/cpu/vectors.inl"
 
-constexpr long tile = 6;   // broadcast floats: positions in forward, depth in the weight gradient
-constexpr long block = 2;  // vectors of output channels
+constexpr long tile = DIRECT_TILE;  // broadcast floats: positions in forward, depth in the weight gradient
+constexpr long block = 2;           // vectors of output channels
 
 // Calls body(first output channel, Constant<vectors in the block>) for every block.
 template <class Body>

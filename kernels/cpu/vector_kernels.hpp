@@ -1,7 +1,7 @@
 // Interfaces between operations and those of their kernels that are compiled for one instruction set:
 //
 //   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl
-//   direct      convolution (direct_conv.cpp); kernels for AVX2 (direct_conv_avx2.cpp, winograd_avx2.cpp)
+//   direct      convolution (direct_conv.cpp); kernels for AVX2 and AVX-512 from direct_conv.inl and winograd.inl
 //   norm_loops  batch norm (norm.cpp); loops for every set from norm_loops.inl
 //
 // Only plain data and function pointers, no functions and no library headers: the linker might keep, for everybody, the
@@ -128,9 +128,11 @@ struct Kernels {
 };
 
 const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
 /// For three taps along the third axis, and less padding than taps along the second and third. Half the arithmetic,
 /// about twice the rounding error.
 const Kernels* avx2_winograd_kernels();
+const Kernels* avx512_winograd_kernels();
 
 }  // namespace mrmf::cpu::direct
 

@@ -1,6 +1,7 @@
 // Layers with weights: where the CPU backend chooses between kernels of its own and oneDNN's primitives.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -47,21 +48,31 @@ PoolGeometry pooling_of(const ConvProblem& p) {
   return pool;
 }
 
+std::optional<DirectKernels> direct_kernels(const std::string& name) {
+  if (name == "winograd") return DirectKernels{true};
+  if (name == "direct") return DirectKernels{false};
+  if (name == "winograd512") return DirectKernels{true, InstructionSet::avx512};
+  if (name == "direct512") return DirectKernels{false, InstructionSet::avx512};
+  return std::nullopt;
+}
+
 }  // namespace
 
+// The first that serves is the fixed one. Winograd's halve the arithmetic. Plain products of ours are as fast as
+// oneDNN's in the same instruction set and need no other layout; in an older set they are slower.
 std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   const InstructionSet set = instruction_set();
   switch (p.kind) {
     case ConvProblem::Kind::conv: break;
     case ConvProblem::Kind::norm_conv:
-      if (set == InstructionSet::avx2) return {"winograd", "direct", "apart"};
-      return {"apart", "winograd", "direct"};
+      if (set == InstructionSet::avx512) return {"winograd512", "winograd", "direct512", "apart", "direct"};
+      return {"winograd", "direct", "apart"};
     case ConvProblem::Kind::conv_pool:
       if (set == InstructionSet::avx512) return {"avx512", "avx2"};
       return {cpu::name(set)};
   }
+  if (set == InstructionSet::avx512) return {"few", "winograd512", "winograd", "direct512", "onednn", "direct", "taps"};
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
-  if (set == InstructionSet::avx512) return {"few", "onednn", "winograd", "direct", "taps"};
   const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
   return {"winograd", "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
 }
@@ -79,8 +90,7 @@ std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, cons
     }
     return std::make_unique<ConvByPass>(std::move(passes));
   }
-  if (kernels == "winograd") return make_direct_conv(DirectKernels::winograd, p.geometry);
-  if (kernels == "direct") return make_direct_conv(DirectKernels::plain, p.geometry);
+  if (const auto direct = direct_kernels(kernels)) return make_direct_conv(*direct, p.geometry);
   if (kernels == "few") return make_few_positions(p.geometry, p.rows);
   if (kernels == "onednn") return onednn::make_conv(*context_, p.geometry, p.rows);
   if (kernels == "taps")
@@ -90,8 +100,7 @@ std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, cons
 
 std::unique_ptr<NormConvOp> CpuBackend::norm_conv_by(const std::string& kernels, const ConvProblem& p,
                                                      const NormSettings& settings) {
-  if (kernels == "winograd") return make_direct_norm_conv(DirectKernels::winograd, settings, p.geometry);
-  if (kernels == "direct") return make_direct_norm_conv(DirectKernels::plain, settings, p.geometry);
+  if (const auto direct = direct_kernels(kernels)) return make_direct_norm_conv(*direct, settings, p.geometry);
   if (kernels == "apart") return make_norm_conv({norm(settings, p.rows), conv(p.geometry, p.rows)}, p.geometry);
   return nullptr;
 }

@@ -1,5 +1,5 @@
 // The forms in which Winograd's F(4,3) wants input planes, weights and their gradient: of each its six transforms.
-// Included inside an anonymous namespace by winograd_avx2.cpp.
+// Included by winograd.inl.
 //
 // A tile is four neighbouring outputs along the third axis, six inputs. The copy of an input plane is
 // (transform, tile, padded row, in channel); the weights and their gradient (block of out channels, transform, depth of

@@ -1,12 +1,6 @@
-// The direct convolution for AVX2 with FMA, by GCC's vector extensions.
+// The direct convolution, by GCC's vector extensions. Included once per instruction set, inside a namespace of its own.
 //
 // Both kernels are products of direct_tiles.inl over padded copies of the input planes.
-#include "kernels/cpu/vector_kernels.hpp"
-
-#define VECTOR_LANES 8
-
-namespace mrmf::cpu::direct {
-namespace {
 
 #include "kernels/cpu/direct_tiles.inl"
 
@@ -122,9 +116,3 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
 }
 
 const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
-
-}  // namespace
-
-const Kernels* avx2_kernels() { return &kernels; }
-
-}  // namespace mrmf::cpu::direct

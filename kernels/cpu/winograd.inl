@@ -1,14 +1,9 @@
-// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis, for AVX2 with FMA. Six
-// products give four outputs instead of twelve (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks).
+// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis. Six products give four outputs
+// instead of twelve (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks). Included once per instruction
+// set, inside a namespace of its own.
 //
 // Over the other two axes each of the six transforms is a convolution of its own. Its positions are rows, so the direct
 // kernels' products do the work.
-#include "kernels/cpu/vector_kernels.hpp"
-
-#define VECTOR_LANES 8
-
-namespace mrmf::cpu::direct {
-namespace {
 
 #include "kernels/cpu/winograd_forms.inl"
 
@@ -27,7 +22,8 @@ inline void combine(const float* m, long step, Vector y[outputs]) {
 struct Strip {
   long tile, first, count;
 };
-constexpr long most_rows = 32;  // rows of a strip, so few that their products stay in the L1 cache
+// Rows of a strip, so few that their products stay in the L1 cache.
+constexpr long most_rows = lanes > 8 ? 2 * tile : 32;
 
 template <long Block>
 void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
@@ -142,9 +138,3 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
 }
 
 const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
-
-}  // namespace
-
-const Kernels* avx2_winograd_kernels() { return &kernels; }
-
-}  // namespace mrmf::cpu::direct
