@@ -97,11 +97,12 @@ Index largest_batch(const OrderSettings& settings) {
   return settings.samples / settings.shards * (settings.shards / settings.ranks);
 }
 
-EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch) {
+EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t phase_key,
+                       std::uint64_t epoch) {
   const Index steps = steps_per_epoch(settings);
-  const auto shards = own_shards(settings, mix(seed, stage, epoch));
+  const auto shards = own_shards(settings, mix(seed, phase_key, epoch));
   EpochOrder order;
-  order.key = mix(seed, stage, epoch);
+  order.key = mix(seed, phase_key, epoch);
   order.ids.reserve(static_cast<std::size_t>(own_rows(settings).count));
   for (Index step = 0; step < steps; ++step) {
     const auto start = static_cast<Index>(order.ids.size());

@@ -59,8 +59,8 @@ Index steps_per_epoch(const OrderSettings& settings);
 /// The largest batch that check() accepts: a validation set smaller than the training batch uses this one.
 Index largest_batch(const OrderSettings& settings);
 
-/// The order of one epoch: a pure function of its arguments.
-EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t stage, std::uint64_t epoch);
+/// The order of one epoch: a pure function of its arguments. phase_key: a number of its own for each phase of the plan.
+EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t phase_key, std::uint64_t epoch);
 
 /// Rows in order, `batch` at a time.
 EpochOrder in_order(Range rows, Index batch);

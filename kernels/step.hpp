@@ -99,7 +99,7 @@ struct LionStep {
 /// recorded step takes them from here (Backend::begin).
 struct Step {
   bool training = true;
-  std::uint64_t seed = 0;               ///< seed of the run
+  std::uint64_t seed = 0;               ///< of the phase: the run's seed, mixed with the phase's key
   std::uint64_t number = 0;             ///< optimizer steps done so far by this model
   std::span<const std::int64_t> ids{};  ///< global index of each row's sample in its data set
   AllReduce* team_sum = nullptr;        ///< over the ranks of the team; null: batch-norm statistics are this rank's own

@@ -76,9 +76,7 @@ void window_needs(const std::vector<Interval>& out, const Window& w, Index in, s
 
 Window window_of(const ConvGeometry& g, std::size_t a) { return {g.reach()[a], g.stride[a], g.pad_before[a]}; }
 
-bool is_window(LayerKind kind) {
-  return kind == LayerKind::conv || kind == LayerKind::max_pool || kind == LayerKind::average_pool;
-}
+bool is_window(LayerKind kind) { return kind == LayerKind::conv || is_pool(kind); }
 
 // Layers of which each output position follows from the input's alone, but for statistics.
 bool is_pointwise(LayerKind kind) {

@@ -70,7 +70,7 @@ struct LayerSpec {
   Extent window{1, 1, 1};      ///< kernel, pool window, or factor of upsample
   Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
   Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the kernel reaches
-  Extent pad_after{0, 0, 0};   ///< conv_transpose: positions that are left out of the output
+  Extent pad_after{0, 0, 0};   ///< both pads of a conv_transpose: positions that are left out of the output
   Extent dilation{1, 1, 1};    ///< dilation of a kernel's taps
   OneForAll one_for_all{};
   /// conv: out = ceil(in / stride), an odd zero goes after (TensorFlow's "same"); no pads. conv_transpose: in * stride
@@ -92,6 +92,9 @@ struct LayerSpec {
 
 /// The network's input in LayerSpec::from. No layer may have this name.
 inline constexpr const char* kInput = "input";
+
+/// Pools with a window; a global pool has none.
+constexpr bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
 
 /// Layers of several inputs.
 constexpr bool is_join(LayerKind kind) { return kind == LayerKind::add || kind == LayerKind::concat; }

@@ -15,9 +15,6 @@
 #include "kernels/random.hpp"
 #include "src/config/keys.hpp"
 
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
-
 namespace mrmf {
 namespace {
 
@@ -541,5 +538,3 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
 }
 
 }  // namespace mrmf
-
-#undef MRMF_FIELD

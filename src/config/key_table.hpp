@@ -18,6 +18,10 @@
 #include "kernels/tensor.hpp"
 #include "src/config/toml.hpp"
 
+/// The field of a key: MRMF_FIELD(training.batch) is a function from the structure to that member.
+#define MRMF_FIELD(member) \
+  [](auto& s) -> auto& { return s.member; }
+
 namespace mrmf {
 
 /// The allowed values of a key, beyond its type. Numbers lie in [least, most] unless an end is open.

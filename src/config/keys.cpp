@@ -6,9 +6,6 @@
 
 #include "kernels/check.hpp"
 
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
-
 namespace mrmf {
 namespace {
 
@@ -312,5 +309,3 @@ std::vector<Key<Config>> config_keys() {
 }
 
 }  // namespace mrmf
-
-#undef MRMF_FIELD

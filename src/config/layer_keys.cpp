@@ -5,9 +5,6 @@
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
 
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
-
 namespace mrmf {
 namespace {
 
@@ -66,8 +63,6 @@ Key<LayerSpec> from_key() {
           read_from,
           [](const LayerSpec& spec) { return spec.from.size() == 1 ? quoted(spec.from[0]) : write(spec.from, {}); }};
 }
-
-bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
 
 LayerSpec read_layer(const Value& value, const std::string& path) {
   const Rule kinds = one_of(layer_kind_words());
@@ -202,12 +197,7 @@ Key<MethodConfig> stage_list_key() {
 
 }  // namespace mrmf
 
-#undef MRMF_FIELD
-
 // Keys of the named networks: which one, and its sizes.
-
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
 
 namespace mrmf {
 
@@ -234,5 +224,3 @@ std::vector<Key<ModelConfig>> preset_keys() {
 }
 
 }  // namespace mrmf
-
-#undef MRMF_FIELD

@@ -116,10 +116,7 @@ std::vector<LayerSpec> unet3d(const PresetSizes& sizes) {
   return layers;
 }
 
-std::string prefix(LayerKind kind) {
-  const bool pool = kind == LayerKind::max_pool || kind == LayerKind::average_pool;
-  return pool ? "pool" : to_string(kind);
-}
+std::string prefix(LayerKind kind) { return is_pool(kind) ? "pool" : to_string(kind); }
 
 }  // namespace
 

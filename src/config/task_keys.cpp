@@ -10,9 +10,6 @@
 #include "kernels/check.hpp"
 #include "src/config/keys.hpp"
 
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
-
 namespace mrmf {
 namespace {
 
@@ -381,5 +378,3 @@ void complete_task(Config& config, const KeyLocations& places, const std::string
 }
 
 }  // namespace mrmf
-
-#undef MRMF_FIELD

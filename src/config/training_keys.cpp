@@ -4,9 +4,6 @@
 #include "kernels/check.hpp"
 #include "src/config/keys.hpp"
 
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
-
 namespace mrmf {
 namespace {
 
@@ -110,5 +107,3 @@ void check_training(const Config& config, const KeyLocations& places, const std:
 }
 
 }  // namespace mrmf
-
-#undef MRMF_FIELD

@@ -17,7 +17,6 @@ bool is_weighted(LayerKind kind) {
 bool is_norm(LayerKind kind) {
   return kind == LayerKind::batch_norm || kind == LayerKind::group_norm || kind == LayerKind::layer_norm;
 }
-bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
 
 // The settings that time depends on, but a dense layer's sizes. Padding is left out: blocks of one layer
 // differ in it.
