@@ -167,7 +167,7 @@ TEST_CASE("teams: a run that stops after every optimizer step ends with the same
   // All ranks get the signal; or one of the coarse team; or one of the dense team, while the other trains to its end.
   for (const int signalled : {-1, 0, ranks - 1}) {
     CAPTURE(signalled);
-    Experiment experiment({kQuarter, kHalf, kFull});
+    Experiment experiment({kQuarter, kHalf, kFull}, 23);
     experiment.config.method.teams = TeamMode::concurrent;
     experiment.config.method.team_shares = {ranks - 1, 1};
     experiment.config.training.epochs = 1;
