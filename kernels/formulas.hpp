@@ -136,8 +136,9 @@ MRMF_HD inline void adam_update(const AdamStep& s, float& w, float dw, float& m,
 
 /// The direction of a step of Lion (Chen et al. 2023), of which the sign counts; the momentum moves on behind it.
 MRMF_HD inline float lion_direction(const LionStep& s, float dw, float& m) {
-  const float direction = s.beta1 * m + (1.0F - s.beta1) * dw;
-  m = s.beta2 * m + (1.0F - s.beta2) * dw;
+  const float g = s.gain * dw;
+  const float direction = s.beta1 * m + (1.0F - s.beta1) * g;
+  m = s.beta2 * m + (1.0F - s.beta2) * g;
   return direction;
 }
 

@@ -301,6 +301,9 @@ class ClipOp {
   /* The optimizer over an arena, by step.sgd, step.lion or step.adam[group]; spans of equal length. */                \
   OP(void, sgd, (const Step& step, Span w, ConstSpan dw, Span velocity))                                               \
   OP(void, lion, (const Step& step, Span w, ConstSpan dw, Span m))                                                     \
+  /* Its two halves, between which ranks may add directions: dw becomes the direction; w moves against the sum. */     \
+  OP(void, lion_directions, (const Step& step, Span dw, Span m))                                                       \
+  OP(void, lion_move, (const Step& step, Span w, ConstSpan directions))                                                \
   OP(void, adam, (const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v))
 
 // An operation as Backend declares it, and as a backend's class does.

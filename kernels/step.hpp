@@ -51,6 +51,8 @@ class AllReduce {
   virtual void stop_sharing() {}  ///< not collective
   /// Time of the sums since the last call.
   virtual SumTime take_time() = 0;
+  /// Bytes that this rank has sent for started sums since the last call; 0 where nobody counts them.
+  virtual double take_sent() { return 0; }
 };
 
 /// The ranks that train one model together, or share a sample; a backend makes its own communicator from this.
@@ -93,6 +95,7 @@ struct AdamStep {
 struct LionStep {
   float learning_rate = 0, beta1 = 0, beta2 = 0;
   float decoupled_decay = 0;  ///< as AdamW's
+  float gain = 1;             ///< gradients are multiplied by this: a rank's share of a sum becomes a mean of its own
 };
 
 /// Where a call stands in the run, and every number that changes from step to step. A device backend that replays a

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/check.hpp"
+#include "mpi/coded_messages.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/node_processes.hpp"
 #include "mpi/reduce_scatter.hpp"
@@ -126,11 +127,14 @@ struct Comm::State {
     });
   }
   // Tags above those of other messages; more sums are never under way.
+  int next_tag() {
+    constexpr int first_tag = 1024, at_once = 8192;
+    return first_tag + 2 * (sums++ % at_once);
+  }
   std::unique_ptr<mpi::ReduceScatterSum> start_reduce_scatter(std::span<float> values, const SumUpdate& update = {},
                                                               const PeerMemory* peers = nullptr) {
-    constexpr int first_tag = 1024, at_once = 8192;
     const mpi::ReduceScatterSum::Ranks ranks{comm, rank, size};
-    const int tag = first_tag + 2 * (sums++ % at_once);
+    const int tag = next_tag();
     if (peers != nullptr) return std::make_unique<mpi::SharedSum>(ranks, tag, values, *peers, update);
     return std::make_unique<mpi::MessageSum>(ranks, tag, values, sum_memory, update);
   }
@@ -266,6 +270,14 @@ PendingSum Comm::start_sum(std::span<float> values, const SumUpdate& update, con
   else
     pending->parts.push_back(
         {state_->start_reduce(values, MPI_SUM), [update, count = values.size()] { update.update(0, count); }});
+  return PendingSum(std::move(pending));
+}
+
+PendingSum Comm::start_sum(CodedSum sum) {
+  auto pending = std::make_unique<PendingSum::State>();
+  pending->limit = state_->limit;
+  const mpi::ReduceScatterSum::Ranks ranks{state_->comm, state_->rank, state_->size};
+  pending->reduce_scatters.push_back(std::make_unique<mpi::CodedMessages>(ranks, state_->next_tag(), std::move(sum)));
   return PendingSum(std::move(pending));
 }
 

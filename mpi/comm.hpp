@@ -12,6 +12,7 @@
 
 #include "kernels/patience.hpp"
 #include "kernels/tensor.hpp"
+#include "mpi/coded_sum.hpp"
 
 namespace mrmf {
 
@@ -106,6 +107,8 @@ class Comm {
   /// With `peers`, whose blocks hold values and results, the ranks read pieces of long sums in each other's memory.
   /// AllReduce::share_memory() says who may write there and when.
   PendingSum start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers = nullptr);
+  /// Begins a sum whose values travel as codes (mpi/coded_sum.hpp), whatever the number of ranks.
+  PendingSum start_sum(CodedSum sum);
   double min(double value);
   double max(double value);
   bool any(bool value);  ///< true on every rank if true on one

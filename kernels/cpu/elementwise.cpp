@@ -8,22 +8,12 @@
 
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/ranges.hpp"
 #include "kernels/formulas.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::cpu {
 namespace {
-
-constexpr Index kPiece = 8192;  // so few floats that a few pieces fit the L1 cache together
-Index pieces_of(Index total) { return (total + kPiece - 1) / kPiece; }
-
-/// Calls body(first, count) on pieces of [0, total): whole cache lines, always the same piece for the same thread.
-template <class Body>
-void for_ranges(Index total, const Body& body) {
-  const Index pieces = pieces_of(total);
-#pragma omp parallel for schedule(static) if (pieces > 1)
-  for (Index p = 0; p < pieces; ++p) body(p * kPiece, std::min(kPiece, total - p * kPiece));
-}
 
 /// In double, and without the instruction set's own loops: the same bits on every rank, whatever its processor.
 double squares_of(const float* x, Index count) {
@@ -355,12 +345,6 @@ inline void sgd_range(const SgdStep& step, float* __restrict w, const float* __r
   for (Index i = 0; i < count; ++i) sgd_update(s, w[i], dw[i], velocity[i]);
 }
 
-inline void lion_range(const LionStep& step, float* __restrict w, const float* __restrict dw, float* __restrict m,
-                       Index count) {
-  const LionStep s = step;
-  for (Index i = 0; i < count; ++i) lion_update(s, w[i], dw[i], m[i]);
-}
-
 inline void adam_range(const AdamStep& step, float* __restrict w, const float* __restrict dw, float* __restrict m,
                        float* __restrict v, Index count) {
   const AdamStep s = step;
@@ -380,12 +364,6 @@ std::unique_ptr<ClipOp> CpuBackend::clip(Index count) { return std::make_unique<
 void CpuBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
     vectorised([&] { sgd_range(step.sgd, w.data() + first, dw.data() + first, velocity.data() + first, count); });
-  });
-}
-
-void CpuBackend::lion(const Step& step, Span w, ConstSpan dw, Span m) {
-  for_ranges(std::ssize(w), [&](Index first, Index count) {
-    vectorised([&] { lion_range(step.lion, w.data() + first, dw.data() + first, m.data() + first, count); });
   });
 }
 

@@ -93,6 +93,14 @@ void CudaBackend::lion(const Step&, Span w, ConstSpan dw, Span m) {
   cuda::lion(device_.stream(), device_.step(), w, dw, m);
 }
 
+void CudaBackend::lion_directions(const Step&, Span dw, Span m) {
+  cuda::lion_directions(device_.stream(), device_.step(), dw, m);
+}
+
+void CudaBackend::lion_move(const Step&, Span w, ConstSpan directions) {
+  cuda::lion_move(device_.stream(), device_.step(), w, directions);
+}
+
 void CudaBackend::adam(const Step&, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
   cuda::adam(device_.stream(), device_.step(), group, w, dw, m, v);
 }

@@ -131,6 +131,8 @@ std::size_t clip_bytes(Index count);
 /// Spans of equal length. `group` is an index of step->adam.
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity);
 void lion(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span m);
+void lion_directions(cudaStream_t stream, const StepBlock* step, Span dw, Span m);
+void lion_move(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan directions);
 void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v);
 
 // Between the program's form of values (float32, unpadded) and the stored one. All memory is the device's.

@@ -70,6 +70,42 @@ struct Lion {
   }
 };
 
+/// Reads dw and m, writes the direction in place of dw, and m.
+struct LionDirections {
+  Arrays arrays;
+  const StepBlock* step;
+  float *dw, *m;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const LionStep numbers = step->lion;
+    const std::size_t first = std::size_t{4} * vector;
+    float direction[4], momentum[4];
+    arrays.read(dw, first, direction);
+    arrays.read(m, first, momentum);
+    for (int i = 0; i < 4; ++i) direction[i] = lion_direction(numbers, direction[i], momentum[i]);
+    arrays.write(direction, dw, first);
+    arrays.write(momentum, m, first);
+  }
+};
+
+/// Reads w and directions, writes w.
+struct LionMove {
+  Arrays arrays;
+  const StepBlock* step;
+  float* w;
+  const float* directions;
+
+  MRMF_HD void operator()(std::uint32_t vector) const {
+    const LionStep numbers = step->lion;
+    const std::size_t first = std::size_t{4} * vector;
+    float weight[4], direction[4];
+    arrays.read(w, first, weight);
+    arrays.read(directions, first, direction);
+    for (int i = 0; i < 4; ++i) mrmf::lion_move(numbers, weight[i], direction[i]);
+    arrays.write(weight, w, first);
+  }
+};
+
 /// Reads w, dw, m and v, writes w, m and v.
 struct Adam {
   Arrays arrays;
@@ -241,6 +277,16 @@ void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span 
 void lion(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span m) {
   const Arrays arrays = arrays_of({w.data(), dw.data(), m.data()}, w.size());
   for_each(stream, vectors_of(w), Lion{arrays, step, w.data(), dw.data(), m.data()});
+}
+
+void lion_directions(cudaStream_t stream, const StepBlock* step, Span dw, Span m) {
+  const Arrays arrays = arrays_of({dw.data(), m.data()}, dw.size());
+  for_each(stream, vectors_of(dw), LionDirections{arrays, step, dw.data(), m.data()});
+}
+
+void lion_move(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan directions) {
+  const Arrays arrays = arrays_of({w.data(), directions.data()}, w.size());
+  for_each(stream, vectors_of(w), LionMove{arrays, step, w.data(), directions.data()});
 }
 
 void adam(cudaStream_t stream, const StepBlock* step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {

@@ -95,6 +95,14 @@ void ReferenceBackend::lion(const Step& step, Span w, ConstSpan dw, Span m) {
   for (std::size_t i = 0; i < w.size(); ++i) lion_update(step.lion, w[i], dw[i], m[i]);
 }
 
+void ReferenceBackend::lion_directions(const Step& step, Span dw, Span m) {
+  for (std::size_t i = 0; i < dw.size(); ++i) dw[i] = lion_direction(step.lion, dw[i], m[i]);
+}
+
+void ReferenceBackend::lion_move(const Step& step, Span w, ConstSpan directions) {
+  for (std::size_t i = 0; i < w.size(); ++i) mrmf::lion_move(step.lion, w[i], directions[i]);
+}
+
 void ReferenceBackend::adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
   const AdamStep& numbers = step.adam.at(group);
   for (std::size_t i = 0; i < w.size(); ++i) adam_update(numbers, w[i], dw[i], m[i], v[i]);

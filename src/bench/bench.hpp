@@ -27,6 +27,16 @@ double median(std::vector<double> values);
 /// Standard normal values, the same for the same seed. They repeat after a million.
 void fill_normal(Span values, std::uint64_t seed);
 
+/// `mrmf bench network`: sums over ranks by scheme and length.
+struct SumBenchSettings {
+  std::vector<Index> values{1 << 12, 1 << 16, 1 << 20, 9'440'000};  ///< the last: a CosmoFlow network's
+  int times = 5;
+  double gbit = 0;  ///< what each rank's link lets pass, in Gbit/s; 0: it is measured
+  bool print_json = false;
+};
+/// ConfigError for one rank. Collective.
+void bench_network(const SumBenchSettings& settings, Comm& world, std::ostream& out);
+
 /// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
 struct BenchSettings {
   std::string preset = "neuron_inverter";

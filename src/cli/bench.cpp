@@ -278,6 +278,23 @@ void add_tables(CLI::App& bench, Subcommands& commands) {
   });
 }
 
+void add_network(CLI::App& bench, Subcommands& commands) {
+  auto settings = std::make_shared<SumBenchSettings>();
+  CLI::App* sub = bench.add_subcommand(
+      "network", "sums over ranks, by how their values travel (training.communication), beside what the bytes take");
+  sub->add_option("--values", settings->values, "lengths of the sums")
+      ->delimiter(',')
+      ->check(above_zero())
+      ->type_name("N,...");
+  sub->add_option("--times", settings->times, "timed sums of each kind, of which the median is taken")
+      ->check(above_zero())
+      ->capture_default_str();
+  sub->add_option("--gbit", settings->gbit, "Gbit/s of each rank's link; measured unless given")->check(above_zero());
+  add_json(*sub, settings->print_json);
+  add_example(*sub, "mpirun -n 2 mrmf bench network --values 10000 --times 2");
+  commands.run(*sub, [=, &world = commands.world] { bench_network(*settings, world, std::cout); });
+}
+
 }  // namespace
 
 void add_bench(Subcommands& commands) {
@@ -287,6 +304,7 @@ void add_bench(Subcommands& commands) {
   add_bench_io(*bench, commands);
   add_scaling(*bench, commands);
   add_tables(*bench, commands);
+  add_network(*bench, commands);
   struct Kind {
     Benchmark what;
     const char *name, *meaning, *example;

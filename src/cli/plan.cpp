@@ -20,11 +20,14 @@
 #include "src/cli/commands.hpp"
 #include "src/cli/data_sample.hpp"
 #include "src/cli/plan_ranks.hpp"
+#include "src/cli/plan_sums.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
 #include "src/method/preflight.hpp"
 #include "src/plan/labels.hpp"
 #include "src/run/run_cost.hpp"
+#include "src/training/run_rules.hpp"
+#include "src/training/worker_sums.hpp"
 
 namespace mrmf {
 namespace {
@@ -52,6 +55,8 @@ struct Costs {
   RunCost run;
   std::optional<RunCost> baseline{};
   bool baseline_may_end_early = false;
+  std::vector<PlannedSum> sums{};
+  int ranks = 1;
 };
 
 // Whether training.epochs says what the baseline would get. Its default does not, beside lengths for each role.
@@ -130,6 +135,7 @@ std::string plan_json(const Plan& plan, const std::optional<DataSample>& sample,
     json["statistics_cost_epochs"] = costs->run.statistics;
     json["probes_cost_epochs"] = costs->run.probes;
     json["may_end_early"] = may_end_early(plan);
+    if (!costs->sums.empty()) json["sums"] = sums_json(costs->sums, plan);
   }
   if (costs && costs->baseline) json["baseline_cost_epochs"] = costs->baseline->epochs;
   if (chosen) json["auto"]["reasons"] = chosen->reasons;
@@ -173,6 +179,9 @@ void print_plan(const PlanOptions& options, Comm& world) {
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;
   if (config.method.name == MethodName::automatic) set_batch(config, options.ranks);
+  const int meant = options.ranks.ranks > 0 ? options.ranks.ranks : std::max(config.run.ranks, world.size());
+  const bool on_cpu = config.run.device != Device::cuda;
+  require_communication(config.training, shard_by_shard(config, on_cpu) ? config.data.shards : meant, on_cpu);
   const Config asked = config;
   if (config.method.name == MethodName::automatic) {
     chosen = schedule_for(config, *sample, size, world);
@@ -195,6 +204,8 @@ void print_plan(const PlanOptions& options, Comm& world) {
   if (sample) {
     const Config& run = ranks && ranks->config ? *ranks->config : config;
     costs.emplace().run = run_cost(run, make_plan(run), sample->shape, size);
+    costs->ranks = options.ranks.ranks > 0 ? options.ranks.ranks : std::max(config.run.ranks, world.size());
+    costs->sums = planned_sums(run, make_plan(run), sample->shape, costs->ranks);
     if (chosen || (run.method.name != MethodName::baseline && epochs_given(config))) {
       const Config baseline = beside(chosen ? baseline_of(asked) : without_method(config), ranks);
       const Plan alone = make_plan(baseline);
@@ -210,6 +221,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   } else {
     std::cout << to_text(plan);
     if (costs) std::cout << cost_text(costs->run, plan, sample->shape);
+    if (costs) std::cout << sums_text(costs->sums, config, plan, costs->ranks);
     if (costs && costs->baseline && plan.method != MethodName::baseline)
       std::cout << baseline_text(*costs, plan, config.training.epochs);
     if (chosen)

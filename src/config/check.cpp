@@ -356,6 +356,7 @@ void complete(Config& config, const KeyLocations& places, const std::string& ori
   complete_task(config, places, origin);
   complete_method(config, checker);
   check_grid(config, checker);
+  complete_communication(config, places, origin);
   check_training(config, places, origin);
 }
 

@@ -42,6 +42,26 @@ template <>
 std::vector<std::string> words_of<RateRule>();
 std::string to_string(RateRule rule);
 
+/// How the values that ranks add travel (docs/guide/communication.md). The last four are of Lion's directions alone.
+enum class Communication { fp32, bf16, int8, levels8, levels8_l0, levels4, vote, automatic };
+template <>
+std::vector<std::string> words_of<Communication>();
+std::string to_string(Communication scheme);
+
+/// Whose Lion's momenta are. `shared`: gradients are added, so they are the same on all ranks. Else each rank has one
+/// of its own gradients, and directions are added: they stay apart, or are averaged every few steps, or ever more
+/// rarely.
+enum class MomentaRule { shared, local, every, spaced };
+template <>
+std::vector<std::string> words_of<MomentaRule>();
+
+struct MomentaSettings {
+  MomentaRule rule = MomentaRule::shared;
+  int every = 100;   ///< steps from one average to the next
+  int spacing = 16;  ///< spaced: 2^(j / spacing) steps from the j-th average to the next
+  bool operator==(const MomentaSettings&) const = default;
+};
+
 /// Lion's beta2 where a configuration gives none: its momentum is ten times as short-lived as Adam's mean square.
 constexpr double kLionBeta2 = 0.99;
 
@@ -224,14 +244,21 @@ struct TrainingConfig {
   std::optional<Metric> monitored;  ///< what `monitor` has named, until the configuration is complete: then `metric`
   EarlyStopping early_stopping;
   double clip_norm = 0;  ///< largest L2 norm of all gradients together; 0: any
-  int accumulate = 1;    ///< parts of a step's batch that are computed one after the other
-  int batch = 512;       ///< per rank
+  Communication communication = Communication::fp32;
+  bool error_feedback = false;  ///< what a sum's codes leave out is added to the next one's values
+  MomentaSettings momenta;
+  int accumulate = 1;  ///< parts of a step's batch that are computed one after the other
+  int batch = 512;     ///< per rank
   std::uint64_t seed = 1;
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
   int precise_batch_norm = 0;  ///< batches that recalibrate batch norms at a phase's end; 0: the running averages stay
   /// Rows of a batch of this size that are computed at once: of the largest of its parts.
   int rows_at_once(int of_batch) const { return (of_batch + accumulate - 1) / accumulate; }
+  /// Whether the directions of the ranks' own momenta are added, in place of gradients.
+  bool adds_directions() const { return momenta.rule != MomentaRule::shared; }
+  /// Whether it is gradients that are added, in float32.
+  bool adds_plainly() const { return communication == Communication::fp32 && !adds_directions(); }
   bool operator==(const TrainingConfig&) const = default;
 };
 

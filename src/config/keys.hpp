@@ -47,6 +47,10 @@ std::vector<Key<TrainingConfig>> training_keys();
 void check_training(const Config& config, const KeyLocations& places, const std::string& origin);
 /// The keys of [training] about the loss, and what labels are (task_keys.cpp).
 std::vector<Key<TrainingConfig>> task_keys();
+/// The keys of [training] about sums over ranks (communication_keys.cpp).
+std::vector<Key<TrainingConfig>> communication_keys();
+/// Lion's momenta are local where directions are added; ConfigError where the keys of sums do not fit the others.
+void complete_communication(Config& config, const KeyLocations& places, const std::string& origin);
 /// method.target.validation_accuracy and so on.
 std::vector<Key<MethodConfig>> metric_target_keys();
 /// What labels are follows from the loss; ConfigError where the keys of a task do not fit each other.

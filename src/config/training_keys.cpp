@@ -66,6 +66,7 @@ std::vector<Key<TrainingConfig>> training_keys() {
       "early stopping: a change that is smaller, relative to the best value so far, is no improvement");
   add(keys, "clip_norm", MRMF_FIELD(clip_norm), at_least(0),
       "largest L2 norm of all gradients together, to which a step's larger ones are scaled; 0 for any");
+  for (Key<TrainingConfig>& key : communication_keys()) keys.push_back(std::move(key));
   add(keys, "accumulate", MRMF_FIELD(accumulate), within(1, kMostBatch),
       "parts of a step's batch that a rank computes one after the other: activations take so much less memory");
   add(keys, "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step");

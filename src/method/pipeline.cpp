@@ -22,6 +22,7 @@ class ModelBackup {
   ModelBackup(Backend& backend, ModelState& model_state) : backend_(backend), spans_(model_state.optimizer.moments()) {
     spans_.push_back(model_state.model.params());
     spans_.push_back(model_state.model.state());
+    for (const Span own : model_state.workers.all()) spans_.push_back(own);
     for (const Span span : spans_) backend_.read(span, values_.emplace_back(span.size()));
   }
   void restore() {

@@ -18,6 +18,7 @@
 #include "src/run/start_model.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/sample_grid.hpp"
+#include "src/training/worker_sums.hpp"
 
 namespace mrmf {
 namespace {
@@ -141,9 +142,11 @@ void check_start(const ResolvedRun& run, const TrainRun& train, const Checkpoint
   if (!checkpoints.found()) check_start_layers(run.plan, run.config, run.shape, world);
 }
 
-void check_backend(const ResolvedRun& run, const Backend& backend) {
+void check_backend(const ResolvedRun& run, const Backend& backend, int ranks) {
+  const bool on_cpu = backend.immediate();
   require_grids(run.plan, run.config, backend);
-  require_parts(run.config, backend.immediate());
+  require_parts(run.config, on_cpu);
+  require_communication(run.config.training, shard_by_shard(run.config, on_cpu) ? run.config.data.shards : ranks, on_cpu);
 }
 
 void check_validation(const Config& config, Data& data, Comm& world) {

@@ -43,7 +43,7 @@ void check_folder(const RunFolder& folder, const std::string& config_file, const
 void check_start(const ResolvedRun& run, const TrainRun& train, const Checkpoints& checkpoints, Comm& world);
 
 /// ConfigError: keys that do not go together on this backend.
-void check_backend(const ResolvedRun& run, const Backend& backend);
+void check_backend(const ResolvedRun& run, const Backend& backend, int ranks);
 
 /// DataError: labels or samples that validate and have no logarithm, where data.normalise asks for one. Collective.
 void check_validation(const Config& config, Data& data, Comm& world);

@@ -22,6 +22,8 @@
 #include "src/system/host.hpp"
 #include "src/training/batch_sampler.hpp"
 #include "src/training/run_rules.hpp"
+#include "src/training/sum_trial.hpp"
+#include "src/training/worker_sums.hpp"
 
 namespace mrmf {
 namespace {
@@ -101,6 +103,30 @@ void list_left_out(const ResolvedRun& run, Data& data, const Comm& world) {
        {std::pair(&run.config.data.train, &data.train()), std::pair(&run.config.data.validation, &data.validation())})
     for (const std::string& rows : skipped_texts(*spec, split->shape)) text += rows + "\n";
   if (world.root() && !text.empty()) write_file(run.config.run.folder + "/left_out.txt", text, Replace::file);
+}
+
+// training.communication = "auto" is measured once; a run that continues keeps what it took then.
+void resolve_communication(Config& config, const ResolvedRun& run, Checkpoints& checkpoints, bool on_cpu, Comm& world,
+                           RunLog& log) {
+  TrainingConfig& training = config.training;
+  if (training.communication != Communication::automatic) return;
+  const bool alike = on_cpu && !run.plan.shares_samples() && !shard_by_shard(config, on_cpu);
+  if (!alike) {
+    set_communication(training, Communication::fp32);
+    return log.line(
+        "communication: fp32, the only way for grids, for shards that are computed by themselves, and on GPUs");
+  }
+  if (checkpoints.communication().empty()) {
+    const auto backend = make_reference_backend();
+    const Network last(*backend, network_settings(config, run.plan, run.shape.sample, run.plan.resolutions().back()));
+    const CommunicationChoice choice =
+        choose_communication(training, static_cast<std::size_t>(last.params_size()), world);
+    log.line(choice.text);
+    checkpoints.set_communication(to_string(choice.scheme));
+  }
+  const std::vector<std::string> words = words_of<Communication>();
+  const auto found = std::ranges::find(words, checkpoints.communication());
+  set_communication(training, static_cast<Communication>(found - words.begin()));
 }
 
 RunResult result_of(const ResolvedRun& run, const Outcome& outcome, const std::optional<ModelNote>& best,
@@ -187,7 +213,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   Checkpoints checkpoints = find_checkpoints(run, train, world);
   check_start(run, train, checkpoints, world);
   const auto backend = make_backend(config.run, world);
-  check_backend(run, *backend);
+  check_backend(run, *backend, world.size());
   RunData input(run, *backend, checkpoints, world);
   check_validation(config, input.data, world);
 
@@ -203,11 +229,13 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   tell_run(log, run, train, input, *backend, warnings, world.size());
   collective_try(world, [&] { list_left_out(run, input.data, world); });
 
+  Config trained = config;
+  resolve_communication(trained, run, checkpoints, backend->immediate(), world, log);
   no_training_yet.reset();
   const StopSignals signals(world.root());
   SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
-  Outcome outcome = run_pipeline(plan, config,
+  Outcome outcome = run_pipeline(plan, trained,
                                  {*backend, world, input.data, log, &saving,
                                   shard_by_shard(config, backend->immediate()), input.grids ? &*input.grids : nullptr});
 

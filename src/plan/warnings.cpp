@@ -83,6 +83,18 @@ void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines
   unread("epsilon", is.epsilon != standard.epsilon, !sgd && !lion, "the optimizer \"adam\" or \"adamw\"");
 }
 
+void unread_momenta_keys(const MomentaSettings& is, std::vector<std::string>& lines) {
+  const MomentaSettings standard;
+  const auto unread = [&](const std::string& key, bool set, MomentaRule reader) {
+    if (set && is.rule != reader)
+      lines.push_back(
+          fmt::format("training.momenta.{} is set, and only the rule \"{}\" of training.momenta.rule reads it", key,
+                      words_of<MomentaRule>().at(static_cast<std::size_t>(reader))));
+  };
+  unread("every", is.every != standard.every, MomentaRule::every);
+  unread("spacing", is.spacing != standard.spacing, MomentaRule::spaced);
+}
+
 void unread_split_keys(const SplitSettings& is, std::vector<std::string>& lines) {
   if (is.by == SplitBy::rows || is.by == SplitBy::files || is.by == SplitBy::groups) return;
   const SplitSettings standard;
@@ -192,6 +204,7 @@ std::vector<std::string> config_warnings(const Config& config) {
   unread_method_keys(config.method, lines);
   jump_behind_stem(config, lines);
   unread_optimizer_keys(config, lines);
+  unread_momenta_keys(config.training.momenta, lines);
   unread_split_keys(config.data.split, lines);
   same_data(config.data, lines);
   return lines;

@@ -38,10 +38,14 @@ struct Array {
   Span place;                               // in the backend's memory, or
   bool on_host = false;                     // in the host's
   const RowParallelWeights* cut = nullptr;  // the place has this rank's columns
-  std::size_t rows = 1;                     // one per rank if ranks differ
+  std::size_t rows = 1;                     // one per rank if ranks differ, or per worker
+  std::vector<Span> workers{};              // places of this rank's workers; the rows of the first rank's come first
   std::vector<float> values{};              // whole, on the host, while they are needed
 
-  std::size_t count() const { return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : place.size(); }
+  std::size_t count() const {
+    if (!workers.empty()) return workers.front().size();
+    return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : place.size();
+  }
   std::size_t bytes() const { return rows * count() * sizeof(float); }
   void make_room() { values.resize(rows * count()); }
   void read(Backend& backend, std::span<float> to) const {
@@ -52,7 +56,7 @@ struct Array {
   }
   void give_back() { values = std::vector<float>(); }  // assigning {} would keep the memory
   std::span<float> row(int rank) {
-    return std::span(values).subspan(rows > 1 ? static_cast<std::size_t>(rank) * place.size() : 0, place.size());
+    return std::span(values).subspan(rows > 1 ? static_cast<std::size_t>(rank) * count() : 0, count());
   }
 };
 
@@ -60,6 +64,19 @@ Array make_array(const std::string& group, const TensorSpan& part, Span arena) {
   Array array{group + part.name, part.shape, part.in(arena)};
   array.cut = part.cut;
   return array;
+}
+
+// A row for each worker.
+void add_workers(std::vector<Array>& arrays, const SavedArrays& model, const std::string& group,
+                 const std::vector<Span>& of) {
+  if (of.empty()) return;
+  for (const TensorSpan& part : parameter_spans(model.network, model.layout)) {
+    Array array{group + part.name, part.shape, {}};
+    array.shape.insert(array.shape.begin(), model.workers.all);
+    array.rows = static_cast<std::size_t>(model.workers.all);
+    for (const Span own : of) array.workers.push_back(part.in(own));
+    arrays.push_back(std::move(array));
+  }
 }
 
 void add_best(std::vector<Array>& arrays, const SavedArrays& model, HostModel& best) {
@@ -73,7 +90,9 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
   const std::vector<TensorSpan> parameters = parameter_spans(model.network, model.layout);
   std::vector<Array> arrays;
   for (const TensorSpan& part : parameters) arrays.push_back(make_array("parameters/", part, model.params));
-  for (std::size_t i = 0; i < model.moments.size(); ++i)
+  add_workers(arrays, model, "moments/1/", model.workers.momenta);
+  add_workers(arrays, model, "residuals/", model.workers.residuals);
+  for (std::size_t i = model.workers.momenta.empty() ? 0 : 1; i < model.moments.size(); ++i)
     for (const TensorSpan& part : parameters)
       arrays.push_back(make_array(fmt::format("moments/{}/", i + 1), part, model.moments[i]));
   for (const TensorSpan& part : state_spans(model.network)) {
@@ -88,6 +107,38 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
   return arrays;
 }
 
+// The root gets every worker's row.
+void collect_workers(Backend& backend, Array& array, Comm& team) {
+  const int own = static_cast<int>(array.workers.size());
+  std::vector<float> row(array.count());
+  if (team.root()) array.make_room();
+  for (int worker = 0; worker < own * team.size(); ++worker) {
+    const int rank = worker / own;
+    if (team.rank() == rank) backend.read(array.workers[static_cast<std::size_t>(worker % own)], row);
+    if (rank != 0) team.broadcast(row, rank);
+    if (team.root()) std::ranges::copy(row, array.row(worker).begin());
+  }
+}
+
+// Every worker gets its row; of another number of rows than there are workers, their mean, or of residuals its share of
+// their sum.
+void distribute_workers(Backend& backend, Array& array, Comm& team) {
+  const std::size_t own = array.workers.size(), all = own * static_cast<std::size_t>(team.size());
+  std::vector<float> row(array.count());
+  for (std::size_t worker = 0; array.rows == all && worker < all; ++worker) {
+    if (team.root()) std::ranges::copy(array.row(static_cast<int>(worker)), row.begin());
+    team.broadcast(row, 0);
+    if (static_cast<std::size_t>(team.rank()) == worker / own) backend.write(row, array.workers[worker % own]);
+  }
+  if (array.rows == all) return;
+  const std::size_t parts = array.name.starts_with("residuals/") ? all : array.rows;
+  for (std::size_t saved = 0; team.root() && saved < array.rows; ++saved)
+    std::ranges::transform(row, array.row(static_cast<int>(saved)), row.begin(),
+                           [&](float sum, float value) { return sum + value / static_cast<float>(parts); });
+  team.broadcast(row, 0);
+  for (const Span worker : array.workers) backend.write(row, worker);
+}
+
 // Gathers the values that other ranks than the root have. The root keeps them until they are written.
 void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sample_group) {
   for (Array& array : arrays) {
@@ -99,7 +150,8 @@ void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sam
       gather(*array.cut, own, *sample_group, array.values);
       if (!team.root()) array.give_back();
     }
-    if (array.rows == 1) continue;
+    if (!array.workers.empty()) collect_workers(backend, array, team);
+    if (array.rows == 1 || !array.workers.empty()) continue;
     array.make_room();
     array.read(backend, array.row(team.rank()));
     for (int rank = 0; rank < team.size(); ++rank) team.broadcast(array.row(rank), rank);
@@ -108,6 +160,14 @@ void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sam
 
 void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
   for (Array& array : arrays) {
+    if (!array.workers.empty()) {
+      auto rows = static_cast<std::int64_t>(array.rows);
+      team.broadcast(std::span(&rows, 1), 0);
+      array.rows = static_cast<std::size_t>(rows);
+      distribute_workers(backend, array, team);
+      array.give_back();
+      continue;
+    }
     array.make_room();
     team.broadcast(array.values, 0);
     if (array.cut != nullptr) {
@@ -177,7 +237,10 @@ void require_nothing_else(const std::string& path, const std::vector<Array>& arr
 void read(const std::string& path, std::vector<Array>& arrays) try {
   const Hdf5File file = open(path);
   for (Array& array : arrays) {
-    if (file.info(array.name).shape != array.shape)
+    const std::vector<Index> shape = file.info(array.name).shape;
+    if (!array.workers.empty() && shape.size() == array.shape.size() && shape.front() > 0)
+      array.rows = static_cast<std::size_t>(array.shape.front() = shape.front());  // of any number of them
+    if (shape != array.shape)
       throw DataError(path + ": data set " + array.name + " has another shape than this model's layer");
     array.make_room();
     file.read_rows(array.name, 0, array.shape.front(), array.values);
@@ -230,12 +293,16 @@ CheckpointTexts read_checkpoint_texts(const std::string& path) try {
   damaged(error.what());
 }
 
-void load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team) {
+int load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team) {
   std::vector<Array> arrays = arrays_of(model, rows, team.size());
   collective_try(team, [&] {
     if (team.root()) read(path, arrays);
   });
   distribute(backend, arrays, team);
+  const auto others = std::ranges::find_if(arrays, [&](const Array& array) {
+    return !array.workers.empty() && array.rows != static_cast<std::size_t>(model.workers.all);
+  });
+  return others == arrays.end() ? 0 : static_cast<int>(others->rows);
 }
 
 Checkpoints::Checkpoints(const Config& config, const Plan& plan, Index samples, int ranks, Epochs epochs)
@@ -270,6 +337,7 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   data_line_ = data_news(was, is);
   automatic_ = automatic_ || json.value("automatic", false);  // earlier versions did not save it,
   kernels_ = json.value("kernels", "");                       // nor this
+  communication_ = json.value("communication", "");
   TrainState state = train_state_from_json(json.at("state").dump(), phase, origin);
   if (epochs_ == Epochs::more && phase.last()) go_further(state);
   if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
@@ -336,8 +404,9 @@ std::optional<Restored> Checkpoints::load(Backend& backend, const SavedArrays& m
     if (saved->second.restored.state.best.epoch > 0)
       *model.best = {std::vector<float>(model.params.size()), std::vector<float>(model.state.size())};
   }
-  load_checkpoint(backend, path(phase.number), model, rows_of(config_), team);
-  return saved->second.restored;
+  Restored restored = saved->second.restored;
+  restored.saved_workers = load_checkpoint(backend, path(phase.number), model, rows_of(config_), team);
+  return restored;
 }
 
 void Checkpoints::save(Backend& backend, const SavedArrays& model, const Phase& phase, const TrainState& state,
@@ -360,6 +429,7 @@ CheckpointTexts Checkpoints::texts(const MomentAges& ages, const Phase& phase, c
             {"ranks", ranks_},
             {"automatic", automatic_},
             {"kernels", kernels_},
+            {"communication", communication_},
             {"optimizer_steps", {ages.bottom, ages.top}},
             {"state", Json::parse(to_json(state))},
             {"history", history}};

@@ -1,5 +1,6 @@
 // Checkpoints of a run, and whether it may continue from them. A checkpoint is an HDF5 file with
-// /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32. It also
+// /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32. Where
+// each worker has a momentum of its own, or a residual (/residuals/<layer>/<part>), they have a row for each. It also
 // has /best/parameters and /best/state where the best epoch's model is kept beside the last one. It also has the texts
 // /progress (JSON) and /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16
 // more: a checksum of all bytes before, so that nothing damaged reaches the HDF5 library. It is written beside its
@@ -29,6 +30,13 @@ struct HostModel {
   bool empty() const { return params.empty(); }
 };
 
+/// What each worker has of its own (src/training/worker_arrays.hpp), laid out as the parameters.
+struct SavedWorkers {
+  int all = 1;                  ///< workers of the team; every rank has as many
+  std::vector<Span> momenta{};  ///< by worker of this rank, in place of the first moment; empty: none
+  std::vector<Span> residuals{};
+};
+
 /// A checkpoint's part of a model in training: views of its arrays, which lie in the backend's memory.
 struct SavedArrays {
   const Network& network;
@@ -38,6 +46,7 @@ struct SavedArrays {
   std::vector<Span> moments;  ///< moments of the optimizer, laid out as params
   MomentAges ages;            ///< ages of the moments
   HostModel* best = nullptr;  ///< the best epoch's model, the same on every rank; null or empty: none
+  SavedWorkers workers{};
 };
 
 struct CheckpointTexts {
@@ -57,13 +66,16 @@ void save_checkpoint(Backend& backend, const std::string& path, const SavedArray
 CheckpointTexts read_checkpoint_texts(const std::string& path);
 
 /// Collective: fills the model's parameters, state and moments with the bits that were saved. DataError as above, and
-/// for another network's arrays: when the file lacks one of the model's, or the model one of the file's.
-void load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team);
+/// for another network's arrays: when the file lacks one of the model's, or the model one of the file's. Where the file
+/// has the momenta of another number of workers, which is returned (else 0), each worker gets their mean, and its share
+/// of what all residuals hold.
+int load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team);
 
 /// Where a saved phase continues. Its optimizer takes the ages; the arrays already have its moments.
 struct Restored {
   TrainState state;
   MomentAges ages;
+  int saved_workers = 0;  ///< whose momenta or residuals were saved, where there are others now
 };
 
 /// The checkpoints of a run: one file per phase of the plan, checkpoints/step-<n>.h5, written by the team that trains
@@ -105,6 +117,10 @@ class Checkpoints {
   void set_kernels(std::string kernels) { kernels_ = std::move(kernels); }
   const std::string& kernels() const { return kernels_; }
 
+  /// What training.communication = "auto" has come to, in this start or an earlier one; empty where it does not choose.
+  void set_communication(std::string scheme) { communication_ = std::move(scheme); }
+  const std::string& communication() const { return communication_; }
+
   /// Adds a phase that other ranks have trained to its end: its history is saved from now on.
   void add(const Phase& phase, const PhaseHistory& history);
 
@@ -135,7 +151,7 @@ class Checkpoints {
   int ranks_;
   Epochs epochs_;
   bool automatic_ = false;
-  std::string kernels_;
+  std::string kernels_, communication_;
   std::optional<DataRecord> data_;
   DataContents contents_ = DataContents::same;
   std::string data_line_;

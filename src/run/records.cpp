@@ -94,7 +94,19 @@ Json epoch_json(const EpochRecord& r) {
   if (r.statistics_gflop > 0) json["statistics_gflop"] = r.statistics_gflop;
   if (r.metric) json[key_of(r.metric->metric)] = number(r.metric->value);
   add_time_shares(json, r.time_shares);
+  if (r.sent_bytes > 0) json["sent_bytes"] = r.sent_bytes;
+  for (const MomentaSpread& spread : r.momenta)
+    json["momenta"][spread.tensor] = {{"mean_square", number(spread.mean_square)},
+                                      {"variance", number(spread.variance)}};
   return json;
+}
+
+std::vector<MomentaSpread> momenta_of(const Json& j) {
+  std::vector<MomentaSpread> momenta;
+  if (const auto found = j.find("momenta"); found != j.end())
+    for (const auto& [tensor, spread] : found->items())
+      momenta.push_back({tensor, number_of(spread.at("mean_square")), number_of(spread.at("variance"))});
+  return momenta;
 }
 
 EpochRecord epoch_of(const Json& j) {
@@ -115,7 +127,9 @@ EpochRecord epoch_of(const Json& j) {
           .total_seconds = j.at("total_seconds"),
           .gflop = j.value("gflop", 0.0),
           .statistics_gflop = j.value("statistics_gflop", 0.0),
-          .metric = metric_of(j)};
+          .metric = metric_of(j),
+          .sent_bytes = j.value("sent_bytes", 0.0),
+          .momenta = momenta_of(j)};
 }
 
 Json note_json(const ModelNote& note) {

@@ -49,6 +49,15 @@ struct TimeShares {
   bool operator==(const TimeShares&) const = default;
 };
 
+/// How far the momenta that workers have of their own are apart in a tensor, at an epoch's end: means over some
+/// thousand of its values.
+struct MomentaSpread {
+  std::string tensor;      ///< "conv1/weight"
+  double mean_square = 0;  ///< squares of the workers' mean
+  double variance = 0;     ///< of the workers
+  bool operator==(const MomentaSpread&) const = default;
+};
+
 /// One epoch: a line of epochs.jsonl, with these names as keys. There, a loss that is not finite is null. The
 /// validation loss may be kNoScore.
 struct EpochRecord {
@@ -71,6 +80,8 @@ struct EpochRecord {
   double gflop = 0;
   double statistics_gflop = 0;          ///< those for the recalibration of batch norms (precise_batch_norm)
   std::optional<MetricValue> metric{};  ///< metric of the validation data, where one is measured
+  double sent_bytes = 0;  ///< per step, sent by a rank for sums of gradients or directions and of momenta: the mean
+  std::vector<MomentaSpread> momenta{};  ///< where workers have their own
   bool operator==(const EpochRecord&) const = default;
 };
 

@@ -141,6 +141,7 @@ std::string to_json(const TrainState& s) {
               {"step", s.step},
               {"loss", s.loss},
               {"samples", s.samples},
+              {"sent", s.sent},
               {"time", json_of(s.time)},
               {"epoch_start", s.epoch_start},
               {"total_seconds", s.total_seconds}}
@@ -157,6 +158,7 @@ TrainState train_state_from_json(const std::string& text, const Phase& phase, co
     state.step = whole_number<Index>(j.at("step"));
     state.loss = j.at("loss");
     state.samples = whole_number<Index>(j.at("samples"));
+    state.sent = j.value("sent", 0.0);  // earlier versions did not count it
     state.time = time_of(j.at("time"));
     state.epoch_start = j.at("epoch_start");
     state.total_seconds = j.at("total_seconds");

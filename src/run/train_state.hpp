@@ -32,6 +32,7 @@ struct TrainState {
   Index step = 0;            ///< optimizer steps done in the epoch under way
   double loss = 0;           ///< sum over the rows of those steps
   Index samples = 0;         ///< those rows over all ranks, each counted where it was trained
+  double sent = 0;           ///< bytes that this team's ranks sent in those steps, their mean
   EpochTime time;            ///< time of the epoch under way
   double epoch_start = 0;    ///< when that epoch began, in seconds of the run
   double total_seconds = 0;  ///< total seconds of the run, when this state was saved

@@ -15,6 +15,8 @@
 #include "mpi/peer_memory.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
+#include "src/training/pending_sums.hpp"
+#include "src/training/sum_coding.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -22,8 +24,7 @@
 namespace mrmf {
 namespace {
 
-// Sums by MPI. A sum that was started continues beside backward as far as MPI advances it by itself. Each later start,
-// and finish, advance all of them.
+// Sums by MPI.
 class MpiAllReduce final : public AllReduce {
  public:
   explicit MpiAllReduce(Comm& team) : team_(&team) {}
@@ -31,27 +32,21 @@ class MpiAllReduce final : public AllReduce {
   void sum(std::span<double> values) override {
     const Timer timer;
     team_->sum(values);
-    time_.waited += timer.seconds();
+    pending_.waited(timer.seconds());
   }
   void start(Span part) override {
-    move_on();
-    const Timer timer;
-    under_way_.push_back(team_->start_sum(part));
-    time_.waited += timer.seconds();
-    since_ = {};
+    count_sent(part);
+    pending_.start([&] { return team_->start_sum(part); });
   }
   bool updates() const override { return team_->sums_by_reduce_scatter(); }
   void start_update(Span part, Span values, const SummedUpdate& update) override {
-    move_on();
-    const Timer timer;
+    count_sent(part);
     const auto timed = [this, update](std::size_t first, std::size_t count) {
       const Timer updating;
       update(static_cast<Index>(first), static_cast<Index>(count));
-      updated_ += updating.seconds();
+      pending_.computed(updating.seconds());
     };
-    under_way_.push_back(team_->start_sum(part, {values, timed}, peers_ ? &*peers_ : nullptr));
-    count_waiting(timer);
-    since_ = {};
+    pending_.start([&] { return team_->start_sum(part, {values, timed}, peers_ ? &*peers_ : nullptr); });
   }
   bool share_memory(std::span<const SharedBlock> blocks) override {
     peers_.reset();
@@ -59,35 +54,20 @@ class MpiAllReduce final : public AllReduce {
     return peers_.has_value();
   }
   void stop_sharing() override { peers_.reset(); }
-  void finish() override {
-    move_on();
-    const Timer timer;
-    for (PendingSum& sum : under_way_) sum.finish();
-    under_way_.clear();
-    count_waiting(timer);
-  }
-  SumTime take_time() override { return std::exchange(time_, {}); }
+  void finish() override { pending_.finish(); }
+  SumTime take_time() override { return pending_.take_time(); }
+  double take_sent() override { return std::exchange(sent_, 0); }
 
  private:
-  // Computation since the last MPI call has hidden the sums that are still under way. A sum that has ended meanwhile
-  // may have ended early and is not counted.
-  void move_on() {
-    const double calculated = since_.seconds();
-    const Timer timer;
-    std::erase_if(under_way_, [](PendingSum& sum) { return sum.test(); });
-    count_waiting(timer);
-    if (!under_way_.empty()) time_.hidden += calculated;
+  // What a reduce-scatter sends, also where ranks read it in each other's memory, or MPI adds in its own way.
+  void count_sent(Span part) {
+    sent_ += sum_bytes(Communication::fp32, static_cast<double>(part.size()), team_->size());
   }
-
-  // Updates are computation.
-  void count_waiting(const Timer& timer) { time_.waited += timer.seconds() - std::exchange(updated_, 0); }
 
   Comm* team_;
   std::optional<PeerMemory> peers_;  // none: messages carry all values
-  std::vector<PendingSum> under_way_;
-  double updated_ = 0;  // seconds of updates, not yet counted
-  Timer since_;         // since the last MPI call
-  SumTime time_;
+  PendingSums pending_;
+  double sent_ = 0;
 };
 
 void broadcast_bytes(Comm& team, std::span<std::byte> bytes) {
@@ -171,7 +151,9 @@ std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group) {
   return make_messages(sample_group);
 }
 
-bool updates_in_pieces(const TrainingConfig& training, bool by_pieces) { return by_pieces && training.clip_norm == 0; }
+bool updates_in_pieces(const TrainingConfig& training, bool by_pieces) {
+  return by_pieces && training.clip_norm == 0 && training.adds_plainly();
+}
 
 void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,
                         const std::string& place) {

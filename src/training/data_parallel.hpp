@@ -22,7 +22,8 @@ std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group);
 /// Whether each rank updates the piece of the parameters whose gradients it adds (ShardedUpdate): the one rule,
 /// for training, for the memory of models, and for plans. `by_pieces`: the ranks that train the model add its gradients
 /// by reduce-scatter, as AllReduce::updates() says and mpi::adds_by_reduce_scatter() foresees; shard replicas do not.
-/// Where gradients are clipped, all must be summed before the first parameter is updated.
+/// Where gradients are clipped, all must be summed before the first parameter is updated. Sums that travel as codes
+/// come back as codes.
 bool updates_in_pieces(const TrainingConfig& training, bool by_pieces);
 
 /// What is compared. With local batch norm, each rank has its own running statistics within an epoch.

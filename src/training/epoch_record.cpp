@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "src/training/momenta.hpp"
 #include "src/training/training_step.hpp"
 
 namespace mrmf {
@@ -109,6 +110,15 @@ void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
   if (!warning.empty()) ctx.log.line("warning: " + warning);
 }
 
+void add_momenta(const PhaseRun& run, EpochRecord& record) {
+  const WorkerArrays& workers = run.model_state.workers;
+  if (workers.momenta().empty()) return;
+  const Timer timer;
+  const std::vector<TensorSpan> tensors = parameter_spans(run.model().network(), run.model().layout());
+  record.momenta = momenta_spread(workers.momenta(), workers.count().all, tensors, run.session.ctx.team);
+  run.session.clock.time().communication += timer.seconds();
+}
+
 }  // namespace
 
 void warn_of_no_score(const PhaseRun& run) {
@@ -144,6 +154,8 @@ EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Inde
   const auto passes = static_cast<double>(3 * record.samples + recalibrated + ctx.data.validation().shape.samples);
   record.gflop = 1e-9 * passes * flop;
   record.statistics_gflop = 1e-9 * static_cast<double>(recalibrated) * flop;
+  if (state.step > 0) record.sent_bytes = state.sent / static_cast<double>(state.step);
+  add_momenta(run, record);
   if (validation.loss && !std::isfinite(*validation.loss))
     throw DivergedError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
@@ -171,6 +183,7 @@ void end_epoch(PhaseRun& run, TrainState& state, EpochRecord record) {
   state.step = 0;
   state.loss = 0;
   state.samples = 0;
+  state.sent = 0;
   ctx.log.epoch(record, state.finished());
   if (record.epoch == 1) {
     warn_of_spread(run, record);

@@ -8,11 +8,18 @@
 #include "mpi/reduce_scatter.hpp"
 #include "src/training/optimizer.hpp"
 #include "src/training/shard_replicas.hpp"
+#include "src/training/sum_coding.hpp"
 
 namespace mrmf {
 namespace {
 
 constexpr Index float_bytes = sizeof(float);
+
+// Codes that are sent and have arrived.
+Index code_floats(Communication scheme, Index values) {
+  const CodeBytes bytes = code_bytes(scheme, static_cast<double>(values));
+  return static_cast<Index>(2 * (bytes.there + bytes.back)) / float_bytes;
+}
 
 }  // namespace
 
@@ -36,6 +43,8 @@ RunMemory memory_of(const Network& network, const Execution& execution, const Tr
   RunMemory memory;
   memory.models = execution.floats(network, moments) + own + state + (training.accumulate > 1 ? own : 0);
   memory.models += static_cast<Index>(mpi::floats_of_sums(static_cast<std::size_t>(own), ranks));
+  if (training.error_feedback && ranks > 1) memory.models += own;
+  if (!training.adds_plainly() && ranks > 1) memory.models += code_floats(training.communication, own);
   memory.batches = splits * network.input().n * sample;
   memory.saving = images * ((2 + moments) * whole + 2 * state);
   for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;

@@ -11,6 +11,7 @@
 #include "src/run/checkpoint.hpp"
 #include "src/training/optimizer.hpp"
 #include "src/training/run_context.hpp"
+#include "src/training/worker_arrays.hpp"
 
 namespace mrmf {
 
@@ -19,6 +20,7 @@ struct ModelState {
   NetworkSettings network;
   Model model;
   Optimizer optimizer;
+  WorkerArrays workers{};
   Comm* sample_group = nullptr;  ///< the ranks that share each sample with this one; null: no others
   HostModel best;                ///< the model of the best epoch of the phase under way or done, where it is kept
 
@@ -39,8 +41,9 @@ struct ModelState {
 
   /// The arrays that a checkpoint reads and writes.
   SavedArrays arrays() {
-    return {model.network(), model.layout(),      sample_group,     model.params(),
-            model.state(),   optimizer.moments(), optimizer.ages(), &best};
+    return {model.network(),  model.layout(), sample_group,
+            model.params(),   model.state(),  optimizer.moments(),
+            optimizer.ages(), &best,          {workers.count().all, workers.momenta(), workers.residuals()}};
   }
 
   /// The model as it is becomes the best one.

@@ -1,5 +1,7 @@
 #include "src/training/phase_run.hpp"
 
+#include <fmt/format.h>
+
 #include <numeric>
 #include <utility>
 
@@ -39,6 +41,26 @@ std::unique_ptr<ShardReplicas> make_replicas(TrainingSession& session, ModelStat
   return std::make_unique<ShardReplicas>(session.ctx.backend, session.ctx.team, model_state.model, settings);
 }
 
+std::unique_ptr<WorkerSums> make_worker_sums(TrainingSession& session, ModelState& model_state) {
+  if (session.config.adds_plainly() || model_state.workers.count().all == 1) return nullptr;
+  const RunContext& ctx = session.ctx;
+  return std::make_unique<WorkerSums>(model_state, session.config, ctx.backend, ctx.team, session.all_reduce.get());
+}
+
+// Where ranks have other numbers of rows than their neighbours.
+void tell_unequal_rows(const PhaseRun& run, const EpochOrder& order) {
+  if (!run.worker_sums || !run.worker_sums->adds_directions()) return;
+  const WorkerCount& count = run.model_state.workers.count();
+  bool unequal = false;
+  for (std::size_t k = 0; k < order.steps.size(); ++k)
+    for (const Index rows : worker_rows(run, order, k)) unequal = unequal || rows * count.all != order.global_rows[k];
+  if (!run.session.ctx.team.any(unequal)) return;
+  run.session.ctx.log.line(
+      fmt::format("{}: some steps have unequal numbers of rows on the {} ranks or shards; what each says is weighed by "
+                  "them",
+                  phase_text(run.phase), count.all));
+}
+
 }  // namespace
 
 Index EpochSteps::rows(std::size_t first, std::size_t last) const {
@@ -64,6 +86,8 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
   AllReduce* const sums = session.all_reduce.get();
   if (updates_in_pieces(session.config, sums != nullptr && sums->updates() && !replicas))
     sharded.emplace(model_state, ShardedUpdate::Ranks{*sums, ctx.team, ctx.sharing(phase.resolution)});
+  worker_sums = make_worker_sums(session, model_state);
+  tell_unequal_rows(*this, order.training);
   if (replicas) {
     replicas->prepare(order.shard_rows());
   } else {
@@ -71,9 +95,27 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
   }
 }
 
+std::vector<Index> worker_rows(const PhaseRun& run, const EpochOrder& order, std::size_t k) {
+  if (!run.replicas) return {order.steps[k].count};
+  const std::span<const Index> rows = shard_rows(order, k);
+  return {rows.begin(), rows.end()};
+}
+
+void prepare_workers(TrainingSession& session, ModelState& model_state, const Phase& phase) {
+  WorkerCount count{1, session.ctx.team.size()};
+  if (session.ctx.shard_replicas) {
+    const BatchSampler::Shards shards = session.sampler.shards(phase);
+    count = {shards.own, shards.all};
+  }
+  const std::vector<Span> moments = model_state.optimizer.moments();
+  model_state.workers.prepare(session.ctx.backend, session.config, count, moments.front());
+}
+
 PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, const TrainState& state) {
   compare_ranks(session, model_state, state, "at the start of " + phase_text(phase));
   model_state.optimizer.configure(phase.optimizer);
+  prepare_workers(session, model_state, phase);
+  if (state.stop.epochs() == 0 && state.step == 0) model_state.workers.begin();
   session.clock.time().io += session.ctx.require_data(phase.resolution);
   session.ctx.backend.forget();
   return {session, model_state, phase, session.sampler.first(phase)};
@@ -120,6 +162,13 @@ std::vector<float> PhaseRun::read_losses(std::size_t first, std::size_t last) {
   return values;
 }
 
+void PhaseRun::end_momenta() {
+  if (!worker_sums) return;
+  const Timer timer;
+  worker_sums->end();
+  session.clock.time().communication += timer.seconds();
+}
+
 void PhaseRun::complete_moments() {
   if (!sharded) return;
   const Timer timer;
@@ -133,8 +182,12 @@ void PhaseRun::take_counts(TrainState& state) {
     clock.add(replicas->take_time());
   else if (session.all_reduce)
     clock.add(session.all_reduce->take_time());
+  if (worker_sums) clock.add(worker_sums->take_time());
   if (grid != nullptr) clock.add(grid->take_time());
   const Timer timer;
+  double sent = session.all_reduce ? session.all_reduce->take_sent() : 0;
+  if (worker_sums) sent += worker_sums->take_sent();
+  state.sent += session.ctx.team.sum(sent) / session.ctx.team.size();
   std::int64_t rows = std::exchange(trained_rows, 0);
   session.ctx.sharing(phase.resolution).sum(std::span(&rows, 1));
   state.samples += rows;

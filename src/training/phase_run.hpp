@@ -20,6 +20,7 @@
 #include "src/training/model_state.hpp"
 #include "src/training/run_context.hpp"
 #include "src/training/shard_replicas.hpp"
+#include "src/training/worker_sums.hpp"
 
 namespace mrmf {
 
@@ -111,6 +112,10 @@ struct PhaseBatches {
   Batches training, validation;
 };
 
+struct PhaseRun;
+/// The rows that each of this rank's workers has in step k.
+std::vector<Index> worker_rows(const PhaseRun& run, const EpochOrder& order, std::size_t k);
+
 /// Only begin_phase() makes one. Keeps references to all that it is made of.
 struct PhaseRun {
   PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase& its_phase, const BatchSampler::First& order);
@@ -130,6 +135,7 @@ struct PhaseRun {
   std::unique_ptr<ClipOp> clip;  ///< null: gradients of any norm
   std::unique_ptr<ShardReplicas> replicas;  ///< null: the model computes whole batches
   std::optional<ShardedUpdate> sharded;     ///< none: each rank updates all parameters
+  std::unique_ptr<WorkerSums> worker_sums;  ///< null: gradients are added in float32
   Index trained_rows = 0;                   ///< by this rank, not yet in a TrainState
 
   Model& model() const { return model_state.model; }
@@ -148,12 +154,17 @@ struct PhaseRun {
   /// What steps [first, last) have kept in `losses`, on the host.
   std::vector<float> read_losses(std::size_t first, std::size_t last);
 
+  /// Workers' own momenta end with the phase, in their mean. Collective.
+  void end_momenta();
   /// Every rank has all moments. Collective.
   void complete_moments();
   /// Adds to the state the samples that the ranks have trained since the last time, and to the clock the time of their
   /// sums. Collective.
   void take_counts(TrainState& state);
 };
+
+/// Makes room for what each of this rank's workers has of its own, if it is not there. Before a state is loaded.
+void prepare_workers(TrainingSession& session, ModelState& model_state, const Phase& phase);
 
 /// Begins a phase that stands at `state`: compares the ranks' models, makes the data ready, and all that the phase
 /// needs. Collective. FaultError when ranks disagree on the parameters.

@@ -307,12 +307,20 @@ void ShardReplicas::recalibrate(const Step& step, std::span<const Index> rows, c
   for (float& value : state) value = static_cast<float>(value / shards);
 }
 
-void ShardReplicas::train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+std::vector<Span> ShardReplicas::gradients() {
+  std::vector<Span> all;
+  for (ShardReplica* replica : state_->everyone()) all.push_back(replica->model().grads());
+  return all;
+}
+
+void ShardReplicas::train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch, Summed summed) {
   const std::vector<ShardReplica*> busy = state_->busy(rows);
   state_->run(shares_of(step, rows, batch), &ShardReplica::train, [&] { state_->add_statistics(busy); });
   const Timer timer;
+  const std::size_t first = summed == Summed::all ? 0 : state_->model.grads().size();
   state_->add(
-      busy, [](ShardReplica& replica) { return replica.model().reduced(); }, state_->model.reduced());
+      busy, [&](ShardReplica& replica) { return replica.model().reduced().subspan(first); },
+      state_->model.reduced().subspan(first));
   state_->update_state(busy);
   state_->time.waited += timer.seconds();
 }

@@ -82,8 +82,12 @@ class ShardReplicas {
 
   /// Forward and backward. `rows` has one number per own shard, in the order of the batch; some may be zero, but not
   /// all. Leaves the team's sums of gradients and loss in the model's reduced(), and the new running statistics in its
-  /// state() (with local batch norm, the mean over the shards). Collective.
-  void train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
+  /// state() (with local batch norm, the mean over the shards). Collective. With Summed::scalars the gradients stay
+  /// where they are, in gradients().
+  enum class Summed { all, scalars };
+  void train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch, Summed summed = Summed::all);
+  /// Of each own shard, laid out as the model's; of one without rows those of an earlier step.
+  std::vector<Span> gradients();
 
   /// The forward of train() alone, for its running statistics in the model's state(). Collective.
   void recalibrate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);

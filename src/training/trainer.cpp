@@ -103,6 +103,7 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const P
       EpochRecord record = make_epoch_record(run, state, recalibrated, validation);
       if (probe_model && state.stop.probe_due()) probe_after_epoch(run, state, record, probe_model);
       end_epoch(run, state, record);
+      if (state.finished()) run.end_momenta();
       checkpoint_or_stop(run, state);
     }
     run.complete_moments();
@@ -114,6 +115,7 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const P
 TrainState Trainer::restore_or_begin(ModelState& model_state, const Phase& phase) {
   const RunContext& ctx = session_.ctx;
   std::optional<Restored> restored;
+  prepare_workers(session_, model_state, phase);
   if (ctx.saving) restored = ctx.saving->checkpoints.load(ctx.backend, model_state.arrays(), phase, ctx.team);
   if (!restored) {
     model_state.best = {};
@@ -122,6 +124,11 @@ TrainState Trainer::restore_or_begin(ModelState& model_state, const Phase& phase
   model_state.optimizer.configure(phase.optimizer);
   model_state.optimizer.set_ages(restored->ages);
   session_.clock.resume_from(restored->state);
+  if (restored->saved_workers > 0)
+    ctx.log.line(fmt::format(
+        "{}: the momenta of {} ranks or shards were saved, and now there {} {}: each begins with their mean",
+        phase_text(phase), restored->saved_workers, model_state.workers.count().all == 1 ? "is" : "are",
+        model_state.workers.count().all));
   return std::move(restored->state);
 }
 

@@ -12,7 +12,9 @@ namespace {
 constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
 GradientSums gradient_sums(PhaseRun& run, const Step& step) {
-  return {run.session.all_reduce.get(), run.grid != nullptr ? run.grid->over_same_block() : nullptr,
+  AllReduce* const ranks =
+      run.worker_sums ? static_cast<AllReduce*>(run.worker_sums.get()) : run.session.all_reduce.get();
+  return {ranks, run.grid != nullptr ? run.grid->over_same_block() : nullptr,
           run.backend().immediate() ? kHostBucket : kDeviceBucket, run.sharded ? run.sharded->of(step) : nullptr};
 }
 
@@ -52,9 +54,16 @@ void backward(PhaseRun& run, const Step& step, const Feed::Batch& batch, int mic
   if (!single) accumulate(run, step, micro_batch);
 }
 
+void train_replicas(PhaseRun& run, const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+  using Summed = ShardReplicas::Summed;
+  run.replicas->train(step, rows, batch, run.worker_sums ? Summed::scalars : Summed::all);
+  if (run.worker_sums) run.worker_sums->sum(run.replicas->gradients());
+}
+
 void optimizer_step(PhaseRun& run, const Step& step) {
   Model& model = run.model();
   if (run.clip) clip_gradients(run);
+  if (run.worker_sums && run.worker_sums->adds_directions()) return run.worker_sums->move();
   if (!run.sharded) run.model_state.optimizer.update(step, model.params(), model.grads());
 }
 
@@ -66,12 +75,14 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
   run.load(run.batches.training, step.ids);
   const Timer timer;
   if (last) run.model_state.optimizer.advance(epoch.learning_rate(k), step);
+  if (last && run.worker_sums)
+    run.worker_sums->begin(step, worker_rows(run, epoch.order, k), epoch.order.global_rows[k]);
   run.backend().begin(step);
   const auto key = k * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batch);
   run.backend().run(run.record_keys[key], [&] {
     const Feed::Batch batch = run.batches.training.batch(step);
     if (run.replicas) {
-      run.replicas->train(step, shard_rows(epoch.order, k), batch);
+      train_replicas(run, step, shard_rows(epoch.order, k), batch);
     } else {
       forward(run, step, batch);
       backward(run, step, batch, micro_batch);

@@ -192,7 +192,7 @@ TEST_CASE("cuda kernels: updates equal the reference's to the bit, at any length
   Rng rng(11);
   Step step;
   step.sgd = {0.1F, 0.9F, 1e-3F};
-  step.lion = {0.01F, 0.9F, 0.99F, 0.1F};
+  step.lion = {0.01F, 0.9F, 0.99F, 0.1F, 1.5F};
   step.adam = {AdamStep{0.01F, 0.9F, 0.999F, 1e-8F, 1e-4F, 1e-2F, 0.5F, 0.25F},
                AdamStep{0.02F, 0.8F, 0.99F, 1e-7F, 1e-3F, 1e-1F, 0.25F, 0.125F}};
   const cuda::StepBlock block = cuda::StepBlock::of(step);
@@ -211,6 +211,10 @@ TEST_CASE("cuda kernels: updates equal the reference's to the bit, at any length
       reference->sgd(step, part(expected_w), gradient, part(expected_m));
       cuda::lion(nullptr, &block, part(w), gradient, part(m));
       reference->lion(step, part(expected_w), gradient, part(expected_m));
+      cuda::lion_directions(nullptr, &block, part(v), part(m));
+      reference->lion_directions(step, part(expected_v), part(expected_m));
+      cuda::lion_move(nullptr, &block, part(w), part(v));
+      reference->lion_move(step, part(expected_w), part(expected_v));
       CHECK(w == expected_w);
       CHECK(m == expected_m);
       CHECK(v == expected_v);

@@ -359,6 +359,19 @@ class HostView final : public Backend {
     weights.to_host(w);
     momentum.to_host(m);
   }
+  void lion_directions(const Step& step, Span dw, Span m) override {
+    device_->begin(step);
+    DeviceFloats gradient(*device_, dw), momentum(*device_, m);
+    device_->lion_directions(step, gradient.span(), momentum.span());
+    gradient.to_host(dw);
+    momentum.to_host(m);
+  }
+  void lion_move(const Step& step, Span w, ConstSpan directions) override {
+    device_->begin(step);
+    DeviceFloats weights(*device_, w), from(*device_, directions);
+    device_->lion_move(step, weights.span(), from.span());
+    weights.to_host(w);
+  }
   void adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) override {
     device_->begin(step);
     DeviceFloats weights(*device_, w), gradient(*device_, dw), first(*device_, m), second(*device_, v);

@@ -1,0 +1,26 @@
+// Momenta that each worker has of its own gradients: when they are averaged, and how far apart they are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mpi/comm.hpp"
+#include "src/config/config.hpp"
+#include "src/run/model_file.hpp"
+#include "src/run/records.hpp"
+
+namespace mrmf {
+
+/// Whether the momenta are averaged after this step, from 1. A function of the step alone, so that a run continues as
+/// if it had never stopped. spaced: after step 1, and 2^(j / k) steps, for j = 0, 1, ..., from one to the next.
+bool averages_momenta(const MomentaSettings& settings, std::uint64_t step);
+
+/// Every worker's momentum becomes the sum of all, times their weights, which are this rank's workers'. `all` workers
+/// of the team. Collective; returns the bytes that a rank sends for it.
+double average_momenta(const std::vector<Span>& momenta, const std::vector<float>& weights, int all, Comm& team);
+
+/// How far the momenta of each tensor are apart: of some thousand of its values. Collective, the same on every rank.
+std::vector<MomentaSpread> momenta_spread(const std::vector<Span>& momenta, int all,
+                                          const std::vector<TensorSpan>& tensors, Comm& team);
+
+}  // namespace mrmf

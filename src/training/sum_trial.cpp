@@ -1,0 +1,111 @@
+#include "src/training/sum_trial.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/random.hpp"
+#include "src/system/timer.hpp"
+#include "src/training/sum_coding.hpp"
+
+namespace mrmf {
+namespace {
+
+// One tensor of normal values, as a worker brings them.
+class TrialValues {
+ public:
+  TrialValues(Communication scheme, std::size_t count, int ranks, int rank)
+      : scheme_(scheme), level_(most_level(scheme, ranks)), values_(count), factor_(static_cast<float>(level_) / 2) {
+    tensors_.add(0, count, 0);
+    Rng rng(mix(7, static_cast<std::uint64_t>(rank)));
+    std::vector<float> some(std::min<std::size_t>(count, 65536));
+    for (float& value : some) value = static_cast<float>(rng.normal());
+    for (std::size_t i = 0; i < count; ++i) values_[i] = some[i % some.size()];
+    sums_ = values_;
+  }
+  Span values() { return values_; }
+  std::unique_ptr<SumCoding> coding() {
+    return make_sum_coding({scheme_, level_, 1}, tensors_, {{values_, {}, &factor_, 1}}, sums_);
+  }
+
+ private:
+  Communication scheme_;
+  int level_;
+  std::vector<float> values_, sums_;
+  float factor_;
+  PackedTensors tensors_;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// Seconds of the slowest rank, the median of so many times after one that is not counted.
+template <class Action>
+double time(int times, Comm& team, const Action& action) {
+  std::vector<double> seconds;
+  for (int i = 0; i <= times; ++i) {
+    team.barrier();
+    const Timer timer;
+    action();
+    const double slowest = team.max(timer.seconds());
+    if (i > 0) seconds.push_back(slowest);
+  }
+  return median(seconds);
+}
+
+std::string ms(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
+
+}  // namespace
+
+SumTrial try_sum(Communication scheme, std::size_t values, int times, Comm& team) {
+  TrialValues trial(scheme, values, team.size(), team.rank());
+  SumTrial result{scheme, 0, 0, sum_bytes(scheme, static_cast<double>(values), team.size())};
+  if (scheme == Communication::fp32) {
+    result.seconds = time(times, team, [&] { team.start_sum(trial.values()).finish(); });
+    return result;
+  }
+  CodeMemory memory;
+  // Pieces of a million values, as in training, so that encoding goes on beside messages.
+  result.seconds = time(times, team, [&] { team.start_sum(CodedSum{values, 1, trial.coding(), &memory}).finish(); });
+  result.packing = time(times, team, [&] { sum_here({trial.coding().get()}, values, 1); });
+  return result;
+}
+
+double measured_link(Comm& team) {
+  if (team.size() == 1) return 0;
+  constexpr int kBytes = 1 << 24;  // to all others together
+  const int others = team.size() - 1, each = kBytes / static_cast<int>(sizeof(float)) / others;
+  std::vector<int> counts(static_cast<std::size_t>(team.size()), each);
+  counts[static_cast<std::size_t>(team.rank())] = 0;
+  AllToAll all(team, counts);
+  const std::vector<float> values(all.sent());
+  std::vector<float> arrived(all.received());
+  const double seconds = time(3, team, [&] { all.send(values, arrived); });
+  return static_cast<double>(all.sent() * sizeof(float)) / seconds;
+}
+
+CommunicationChoice choose_communication(const TrainingConfig& training, std::size_t values, Comm& team) {
+  const bool lion = training.optimizer.name == OptimizerKind::lion && training.clip_norm == 0;
+  if (team.size() == 1) return {Communication::fp32, "communication: one rank adds nothing"};
+  const Communication other =
+      lion && team.size() <= most_workers(Communication::levels8) ? Communication::levels8 : Communication::bf16;
+  constexpr std::size_t kMost = std::size_t{1} << 22;
+  constexpr int kTimes = 3;
+  const std::size_t count = std::min(values, kMost);
+  const double plain = try_sum(Communication::fp32, count, kTimes, team).seconds;
+  const double coded = try_sum(other, count, kTimes, team).seconds;
+  const Communication chosen = coded <= kWorthIt * plain ? other : Communication::fp32;
+  return {chosen, fmt::format("communication: {}; a sum of {} values takes {} in fp32 and {} in {}", to_string(chosen),
+                              count, ms(plain), ms(coded), to_string(other))};
+}
+
+void set_communication(TrainingConfig& training, Communication scheme) {
+  training.communication = scheme;
+  if (scheme == Communication::levels8) training.momenta.rule = MomentaRule::local;
+}
+
+}  // namespace mrmf

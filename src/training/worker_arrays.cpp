@@ -1,0 +1,29 @@
+#include "src/training/worker_arrays.hpp"
+
+#include <algorithm>
+
+namespace mrmf {
+
+void WorkerArrays::prepare(Backend& backend, const TrainingConfig& training, const WorkerCount& count, Span momentum) {
+  const bool local = training.adds_directions() && count.all > 1, feedback = training.error_feedback && count.all > 1;
+  const auto own = static_cast<std::size_t>(count.own);
+  if (count_ == count && momenta_.size() == (local ? own : 0) && residuals_.size() == (feedback ? own : 0)) return;
+  count_ = count;
+  arenas_.clear(), momenta_.clear(), residuals_.clear();
+  const auto make = [&] { return arenas_.emplace_back(backend.allocate(std::ssize(momentum))).span(); };
+  for (std::size_t i = 0; local && i < own; ++i) momenta_.push_back(i == 0 ? momentum : make());
+  for (std::size_t i = 0; feedback && i < own; ++i) residuals_.push_back(make());
+}
+
+void WorkerArrays::begin() {
+  for (std::size_t i = 1; i < momenta_.size(); ++i) std::ranges::copy(momenta_.front(), momenta_[i].begin());
+  for (const Span residual : residuals_) std::ranges::fill(residual, 0.0F);
+}
+
+std::vector<Span> WorkerArrays::all() const {
+  std::vector<Span> spans(momenta_);
+  spans.insert(spans.end(), residuals_.begin(), residuals_.end());
+  return spans;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,198 @@
+#include "src/training/worker_sums.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kernels/check.hpp"
+#include "kernels/cpu/sum_codes.hpp"
+#include "src/training/momenta.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr std::size_t kMostValues = std::size_t{1} << 20;  // of one coded sum: encoding goes on beside its messages
+
+bool has_levels(Communication scheme) {
+  return scheme == Communication::levels8 || scheme == Communication::levels8_l0 || scheme == Communication::levels4;
+}
+
+// The size of a tensor's values that becomes half of the largest level: their mean, or their geometric mean without
+// zeros.
+double scale_of(Communication scheme, const float* values, std::size_t count) {
+  if (scheme != Communication::levels8_l0) return cpu::sum_of_sizes(values, count) / static_cast<double>(count);
+  const cpu::SizeLogarithms logarithms = cpu::size_logarithms(values, count);
+  return logarithms.count == 0 ? 0 : std::exp2(logarithms.sum / static_cast<double>(logarithms.count));
+}
+
+}  // namespace
+
+void require_communication(const TrainingConfig& training, int workers, bool on_cpu) {
+  if (training.communication == Communication::automatic) return;  // takes what there is
+  const std::string value = "training.communication = \"" + to_string(training.communication) + "\"";
+  if (workers > most_workers(training.communication))
+    throw ConfigError(fmt::format(
+        "{} adds what {} ranks or shards send, and its counters hold {}; take a scheme of more bits, or \"vote\", or "
+        "fewer ranks",
+        value, workers, most_workers(training.communication)));
+  if (!on_cpu && workers > 1 && !training.adds_plainly())
+    throw ConfigError((training.adds_directions() ? "training.momenta.rule other than shared" : value) +
+                      " is for the CPU: a GPU adds gradients by NCCL, in float32; take \"fp32\" and shared momenta");
+}
+
+WorkerSums::WorkerSums(ModelState& model_state, const TrainingConfig& training, Backend& backend, Comm& team,
+                       AllReduce* plain)
+    : model_state_(model_state),
+      training_(training),
+      backend_(backend),
+      team_(team),
+      plain_(plain),
+      tensors_(parameter_spans(model_state.model.network(), model_state.model.layout())) {
+  factors_.assign(static_cast<std::size_t>(model_state_.workers.count().own), std::vector<float>(tensors_.size()));
+}
+
+void WorkerSums::begin(const Step& step, std::vector<Index> rows, Index all_rows) {
+  step_ = &step;
+  rows_ = std::move(rows);
+  all_rows_ = all_rows;
+  values_ = {model_state_.model.grads()};
+}
+
+// A worker's share of the rows.
+float WorkerSums::weight(std::size_t worker) const {
+  return static_cast<float>(static_cast<double>(rows_[worker]) / static_cast<double>(all_rows_));
+}
+
+void WorkerSums::sum(std::span<double> values) {
+  if (plain_ != nullptr) plain_->sum(values);
+}
+
+void WorkerSums::start(Span part) {
+  Model& model = model_state_.model;
+  const auto first = static_cast<std::size_t>(part.data() - model.grads().data()), params = model.grads().size();
+  const std::size_t end = std::min(first + part.size(), params);
+  if (first < end) start_range(first, end);
+  if (first + part.size() > params) plain_->start(part.subspan(std::max(first, params) - first));
+}
+
+void WorkerSums::finish() {
+  pending_.finish();
+  if (plain_ != nullptr) plain_->finish();
+}
+
+void WorkerSums::sum(const std::vector<Span>& gradients) {
+  values_ = gradients;
+  start_range(0, model_state_.model.grads().size());
+  finish();
+}
+
+void WorkerSums::start_range(std::size_t first, std::size_t end) {
+  for (std::size_t worker = 0; worker < values_.size(); ++worker)
+    if (rows_[worker] == 0) std::fill_n(values_[worker].data() + first, end - first, 0.0F);  // of an earlier step
+  if (adds_directions()) take_directions(first, end);
+  if (adds_directions() && !has_levels(training_.communication) && training_.communication != Communication::vote)
+    weigh(first, end);
+  if (training_.communication == Communication::fp32) return add_plainly(first, end);
+  for (const PackedTensors& tensors : tensors_in(first, end)) {
+    if (has_levels(training_.communication)) find_factors(tensors);
+    start_coded(tensors);
+  }
+}
+
+// A share of the mean gradient becomes the mean of the worker's own rows.
+void WorkerSums::take_directions(std::size_t first, std::size_t end) {
+  for (std::size_t worker = 0; worker < values_.size(); ++worker) {
+    if (rows_[worker] == 0) continue;  // its momentum waits
+    Step step = *step_;
+    step.lion.gain = static_cast<float>(static_cast<double>(all_rows_) / static_cast<double>(rows_[worker]));
+    backend_.lion_directions(step, values_[worker].subspan(first, end - first),
+                             model_state_.workers.momenta()[worker].subspan(first, end - first));
+  }
+}
+
+void WorkerSums::weigh(std::size_t first, std::size_t end) {
+  for (std::size_t worker = 0; worker < values_.size(); ++worker)
+    cpu::multiply(values_[worker].data() + first, end - first, weight(worker));
+}
+
+// In a sum of levels each worker has a say by its share of the rows, whatever the size of its gradients.
+void WorkerSums::find_factors(const PackedTensors& tensors) {
+  const int all = model_state_.workers.count().all;
+  const double half = 0.5 * most_level(training_.communication, all);
+  for (const PackedTensors::Part& part : tensors.parts()) {
+    const TensorSpan& tensor = tensors_[part.tensor];
+    if (part.at != tensor.first) continue;  // its first part had it
+    for (std::size_t worker = 0; worker < values_.size(); ++worker) {
+      const double scale = scale_of(training_.communication, values_[worker].data() + tensor.first, tensor.count);
+      const double factor = scale > 0 ? half / scale * all * weight(worker) : 0;
+      factors_[worker][part.tensor] = static_cast<float>(std::min(factor, double{std::numeric_limits<float>::max()}));
+    }
+  }
+}
+
+void WorkerSums::start_coded(const PackedTensors& tensors) {
+  const WorkerCount& count = model_state_.workers.count();
+  std::vector<WorkerValues> workers;
+  for (std::size_t worker = 0; worker < values_.size(); ++worker) {
+    workers.push_back({values_[worker], {}, factors_[worker].data(), static_cast<std::uint32_t>(rows_[worker])});
+    if (training_.error_feedback) workers.back().residual = model_state_.workers.residuals()[worker];
+  }
+  CodingSettings settings{training_.communication, most_level(training_.communication, count.all),
+                          mix(step_->seed, step_->number)};
+  pending_.start([&] {
+    return team_.start_sum(CodedSum{tensors.count(), count.own,
+                                    make_sum_coding(settings, tensors, std::move(workers), model_state_.model.grads()),
+                                    &memory_});
+  });
+}
+
+void WorkerSums::add_plainly(std::size_t first, std::size_t end) {
+  const Span total = model_state_.model.grads().subspan(first, end - first);
+  if (values_.size() == 1 && values_.front().data() == model_state_.model.grads().data()) return plain_->start(total);
+  std::vector<std::span<const float>> summands;
+  for (const Span values : values_) summands.push_back(values.subspan(first, end - first));
+  team_.sum_summands(summands, model_state_.workers.count().all, total);
+  sent_ += sum_bytes(Communication::fp32, static_cast<double>(total.size()), team_.size());
+}
+
+const std::vector<PackedTensors>& WorkerSums::tensors_in(std::size_t first, std::size_t end) {
+  const auto [found, fresh] = packed_.try_emplace(first);
+  std::vector<PackedTensors>& sums = found->second;
+  if (!fresh && !sums.empty()) return sums;
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    const TensorSpan& tensor = tensors_[t];
+    if (tensor.first < first || tensor.first + tensor.count > end) continue;
+    for (std::size_t at = 0; at < tensor.count;) {
+      if (sums.empty() || sums.back().count() == kMostValues) sums.emplace_back();
+      const std::size_t some = std::min(tensor.count - at, kMostValues - sums.back().count());
+      sums.back().add(tensor.first + at, some, t);
+      at += some;
+    }
+  }
+  return sums;
+}
+
+void WorkerSums::move() {
+  backend_.lion_move(*step_, model_state_.model.params(), model_state_.model.grads());
+  if (!averages_momenta(training_.momenta, model_state_.optimizer.steps())) return;
+  const Timer timer;
+  std::vector<float> weights;
+  for (std::size_t worker = 0; worker < rows_.size(); ++worker) weights.push_back(weight(worker));
+  const WorkerArrays& workers = model_state_.workers;
+  sent_ += average_momenta(workers.momenta(), weights, workers.count().all, team_);
+  pending_.waited(timer.seconds());
+}
+
+void WorkerSums::end() {
+  const WorkerArrays& workers = model_state_.workers;
+  if (workers.momenta().empty()) return;
+  const std::vector<float> equal(workers.momenta().size(), 1.0F / static_cast<float>(workers.count().all));
+  sent_ += average_momenta(workers.momenta(), equal, workers.count().all, team_);
+}
+
+double WorkerSums::take_sent() { return static_cast<double>(memory_.take_sent()) + std::exchange(sent_, 0); }
+
+}  // namespace mrmf

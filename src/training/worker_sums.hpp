@@ -1,0 +1,76 @@
+// Sums over workers where values travel as codes, or where each worker has a momentum of its own and directions are
+// added in place of gradients (training.communication, training.momenta). Backward starts them as it starts all sums.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mpi/comm.hpp"
+#include "src/run/model_file.hpp"
+#include "src/training/model_state.hpp"
+#include "src/training/pending_sums.hpp"
+#include "src/training/sum_coding.hpp"
+
+namespace mrmf {
+
+/// ConfigError: more workers than the scheme's counters hold; a scheme that a device has no sums for.
+void require_communication(const TrainingConfig& training, int workers, bool on_cpu);
+
+class WorkerSums final : public AllReduce {
+ public:
+  /// Keeps references. `plain`: the team's own sums; null: the team is one rank. The model's worker arrays are ready.
+  WorkerSums(ModelState& model_state, const TrainingConfig& training, Backend& backend, Comm& team, AllReduce* plain);
+
+  /// The step whose sums begin next, and the rows that each of this rank's workers has in it, of so many of all. `step`
+  /// must live until it is done.
+  void begin(const Step& step, std::vector<Index> rows, Index all_rows);
+
+  // The sums of this rank's gradients, if it is one worker, in place of what the model has of them.
+  void sum(std::span<double> values) override;
+  void start(Span part) override;
+  void finish() override;
+  SumTime take_time() override { return pending_.take_time(); }
+
+  /// The same of several workers' gradients, each laid out as the model's, which gets the sum. Collective.
+  void sum(const std::vector<Span>& gradients);
+
+  /// Whether what was summed are directions: the step then ends with move(), which also averages momenta when it is
+  /// time.
+  bool adds_directions() const { return training_.adds_directions(); }
+  void move();
+  /// Where a phase ends: all momenta become their mean, which the next one begins with. Collective.
+  void end();
+
+  /// Bytes sent to other ranks since the last call; of sums in float32 what a reduce-scatter sends.
+  double take_sent();
+
+ private:
+  void start_range(std::size_t first, std::size_t end);
+  void take_directions(std::size_t first, std::size_t end);
+  void weigh(std::size_t first, std::size_t end);
+  void find_factors(const PackedTensors& tensors);
+  void start_coded(const PackedTensors& tensors);
+  void add_plainly(std::size_t first, std::size_t end);
+  const std::vector<PackedTensors>& tensors_in(std::size_t first, std::size_t end);
+  float weight(std::size_t worker) const;
+
+  ModelState& model_state_;
+  const TrainingConfig& training_;
+  Backend& backend_;
+  Comm& team_;
+  AllReduce* plain_;
+  std::vector<TensorSpan> tensors_;
+  std::vector<Span> values_;  // by own worker: gradients, then what is sent of them
+  std::vector<Index> rows_;   // by own worker
+  Index all_rows_ = 1;
+  const Step* step_ = nullptr;
+  std::vector<std::vector<float>> factors_;                   // by own worker and tensor: of levels
+  std::map<std::size_t, std::vector<PackedTensors>> packed_;  // by the first float; the same in every step
+  CodeMemory memory_;
+  PendingSums pending_;
+  double sent_ = 0;  // besides what memory_ has counted
+};
+
+}  // namespace mrmf

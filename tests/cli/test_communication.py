@@ -1,0 +1,210 @@
+"""training.communication and training.momenta: how the values that ranks add travel, and whose Lion's momenta are."""
+import glob
+import json
+import os
+import signal
+
+import h5py
+import numpy as np
+
+import support
+
+LION = ['training.optimizer={name = "lion", learning_rate = 1e-3}']
+SCHEMES = ("fp32", "bf16", "int8", "levels8", "levels8-l0", "levels4", "vote")
+EMULATED = ["run.deterministic=true", "data.shards=12", "training.batch=24"]
+
+
+def words(*settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+class Communication(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        support.make_data(self.path("data.h5"), train=96, validation=40)
+        self.config()
+
+    def train(self, run, *settings, ranks=2):
+        self.mrmf("train", "config.toml", *words(f"run.folder={run}", *LION, *settings), ranks=ranks)
+        return self.left(run)
+
+    def left(self, run):
+        """Losses of every epoch, and every array of the last checkpoint."""
+        return [(e["train_loss"], e["validation_loss"]) for e in self.epochs(run)], self.arrays(run)
+
+    def epochs(self, run):
+        return self.lines(run + "/epochs.jsonl")
+
+    def arrays(self, run):
+        arrays = {}
+        (last,) = glob.glob(self.path(f"{run}/checkpoints/step-*.h5"))
+        with h5py.File(last) as file:
+            file.visititems(lambda name, item: arrays.update({name: item[()].tobytes()})
+                            if isinstance(item, h5py.Dataset) and item.dtype == "float32" else None)
+        self.assertGreater(len(arrays), 5)
+        return arrays
+
+    def test_one_rank_computes_plain_lion_whatever_is_set(self):
+        losses, arrays = self.train("plain", ranks=1)
+        for scheme in SCHEMES:
+            settings = ["training.momenta.rule=local"] if scheme in ("fp32", "bf16") else []
+            self.assertEqual(self.train(scheme, f"training.communication={scheme}", *settings, ranks=1)[0], losses)
+
+    def test_directions_in_float32_with_averaged_momenta_are_exact_lion(self):
+        exact, _ = self.train("exact")
+        same, _ = self.train("same", "training.momenta.rule=every", "training.momenta.every=1")
+        # A gradient that is rounding alone has a sign, too, and a step has the length of the rate: as with Adam.
+        np.testing.assert_allclose(same, exact, rtol=2e-3)
+        local, _ = self.train("local", "training.momenta.rule=local")
+        self.assertNotEqual(local, exact)
+
+    def test_every_scheme_trains_and_its_bytes_are_counted(self):
+        sent = {}
+        for scheme in SCHEMES:
+            losses, _ = self.train(scheme, f"training.communication={scheme}", "training.batch=8")
+            self.assertLess(losses[-1][0], losses[0][0])
+            sent[scheme] = self.epochs(scheme)[-1]["sent_bytes"]
+        self.assertEqual(sorted(sent, key=sent.get)[-1], "fp32")
+        self.assertLess(sent["vote"], sent["levels4"])
+
+    def test_momenta_and_their_spread(self):
+        for rule, apart in (("local", True), ("every", False)):  # 3 steps an epoch: averaged at its end
+            self.train(rule, "training.communication=levels8", f"training.momenta.rule={rule}", "training.momenta.every=3")
+            spread = self.epochs(rule)[-1]["momenta"]
+            self.assertIn("conv1/weight", spread)
+            for tensor, numbers in spread.items():
+                self.assertEqual(numbers["variance"] > 1e-6 * numbers["mean_square"], apart, tensor)
+        self.train("shared")
+        self.assertNotIn("momenta", self.epochs("shared")[-1])
+
+    def test_plan_predicts_the_bytes_that_the_records_count(self):
+        for scheme in SCHEMES:
+            settings = words(*LION, f"training.communication={scheme}", "run.ranks=2")
+            plan = json.loads(self.mrmf("plan", "config.toml", "--json", *settings))
+            (planned,) = plan["sums"]
+            self.train(scheme, f"training.communication={scheme}")
+            # The network is so small that heads of messages show; votes on zeros take two bits.
+            sent = self.epochs(scheme)[-1]["sent_bytes"]
+            self.assertGreater(sent, 0.95 * planned["sent_bytes"])
+            self.assertLess(sent, (2.1 if scheme == "vote" else 1.1) * planned["sent_bytes"] + 1500)
+            self.assertIn("each of 2 ranks sends", self.mrmf("plan", "config.toml", *settings))
+
+    def test_auto_measures_once_and_says_what_it_took(self):
+        support.make_data(self.path("data.h5"), train=960)
+        settings = ["training.communication=auto", "training.batch=4"]
+        self.stopped("run", signal.SIGUSR1, *settings)
+        self.train("run", *settings)
+        log = self.read("run/log.txt")
+        self.assertEqual(log.count("communication: "), 1, log)
+        self.assertRegex(log, r"communication: (fp32|levels8); a sum of \d+ values takes .* ms in fp32 and .* ms in levels8")
+        self.train("one", *settings, ranks=1)
+        self.assertIn("communication: one rank adds nothing", self.read("one/log.txt"))
+
+    def stopped(self, run, how, *settings, ranks=2):
+        """Starts a run, and ends it by a signal once an epoch is on record."""
+        def attempt():
+            process = self.launch("train", "config.toml", *words(f"run.folder={run}", *LION, *settings), ranks=ranks)
+            while self.epochs_written(run) < 1 and process.poll() is None:
+                pass
+            if how == signal.SIGKILL and process.poll() is None:  # of mpirun alone, the ranks would continue
+                for pid in support.ranks_of(process).values():
+                    os.kill(pid, how)
+            else:
+                process.send_signal(how)
+            output = process.communicate(timeout=120)[0]
+            return process.returncode, output
+        return self.interrupted(run, attempt)[1]
+
+    def test_a_run_that_was_stopped_or_killed_continues_bit_for_bit(self):
+        support.make_data(self.path("data.h5"), train=960)
+        for scheme, more in (("levels8", "training.momenta.rule=spaced"), ("vote", "training.momenta.rule=local"),
+                             ("int8", "training.error_feedback=true")):
+            settings = [f"training.communication={scheme}", more, "training.batch=4", "training.epochs=12",
+                        "run.checkpoint.epochs=1"]
+            wanted = self.train("whole-" + scheme, *settings)
+            for how in (signal.SIGUSR1, signal.SIGKILL):  # within an epoch; back to the last one's end
+                run = f"{scheme}-{how.name}"
+                self.stopped(run, how, *settings)
+                self.assertEqual(self.train(run, *settings), wanted)
+
+    def test_other_ranks_begin_with_the_mean_of_the_momenta(self):
+        support.make_data(self.path("data.h5"), train=960)
+        settings = ["training.communication=levels8", "data.shards=4"]
+        self.stopped("run", signal.SIGUSR1, *settings, "training.batch=8", ranks=2)
+        self.train("run", *settings, "training.batch=4", ranks=4)
+        self.assertRegex(self.read("run/log.txt"), r"the momenta of 2 ranks or shards were saved, and now there are 4: each "
+                                                   "begins with their mean")
+
+    def test_emulated_ranks_are_the_same_on_any_number_of_ranks(self):
+        for scheme in ("vote", "levels8", "int8"):
+            settings = [f"training.communication={scheme}", *EMULATED[:2]]
+            if scheme != "int8":
+                settings += ["training.momenta.rule=spaced", "training.momenta.spacing=1"]
+            one = self.train(scheme + "-1", *settings, "training.batch=24", ranks=1)
+            for ranks in (2, 4):
+                self.assertEqual(self.train(f"{scheme}-{ranks}", *settings, f"training.batch={24 // ranks}", ranks=ranks),
+                                 one)
+
+    def test_a_run_of_emulated_ranks_continues_on_another_number(self):
+        support.make_data(self.path("data.h5"), train=960)
+        settings = ["training.communication=vote", *EMULATED[:2]]
+        wanted = self.train("whole", *settings, "training.batch=24", ranks=1)
+        self.stopped("run", signal.SIGUSR1, *settings, "training.batch=12", ranks=2)
+        self.assertEqual(self.train("run", *settings, "training.batch=8", ranks=3), wanted)
+
+    def test_unequal_rows_are_weighed_and_said(self):
+        support.make_data(self.path("data.h5"), train=97)
+        for scheme in ("levels8", "vote"):
+            self.train(scheme, f"training.communication={scheme}")
+            self.assertIn("some steps have unequal numbers of rows on the 2 ranks or shards", self.read(scheme + "/log.txt"))
+
+    def test_fusions_and_teams_begin_with_one_momentum(self):
+        self.config(replace=[support.MRMF_METHOD])
+        self.train("reset", "training.communication=levels8")
+        self.train("teams", "training.communication=vote", "method.teams=concurrent", "method.team_shares=[1, 2]",
+                   "training.batch=8", ranks=3)
+
+    def refused(self, message, *settings, ranks=2, code=2):
+        self.fails(code, "train", "config.toml", *words(*settings), message=message, ranks=ranks)
+
+    def test_bad_input_is_one_line(self):
+        support.make_data(self.path("data.h5"), train=256, validation=256)
+        for scheme in ("levels8", "levels8-l0", "levels4", "vote"):
+            self.refused(f'training.communication = "{scheme}" adds signs and levels, which only the optimizer "lion" can use',
+                         f"training.communication={scheme}")
+        self.refused('must be one of fp32, bf16, int8, levels8, levels8-l0, levels4, vote, auto',
+                     "training.communication=fp8")
+        self.refused("training.momenta.rule is about the momenta of the optimizer", "training.momenta.rule=local")
+        self.refused("set training.momenta.rule to local, every or spaced", *LION, "training.communication=vote",
+                     "training.momenta.rule=shared")
+        for k in ("0", "-1"):
+            self.refused("training.momenta.every is " + k, *LION, "training.momenta.every=" + k)
+            self.refused("training.momenta.spacing is " + k, *LION, "training.momenta.spacing=" + k)
+        self.refused("training.clip_norm needs the sum of all gradients", *LION, "training.communication=vote",
+                     "training.clip_norm=1")
+        self.refused("training.error_feedback belongs to sums of gradients in bf16 or int8", "training.error_feedback=true")
+        self.refused("run.grid does not go with", *LION, "training.communication=vote", "run.grid=[2]")
+        self.refused("adds what 128 ranks or shards send, and its counters hold 127", *LION, "run.deterministic=true",
+                     "training.communication=levels8", "data.shards=128", "training.batch=128", ranks=1)
+        self.refused("adds what 16 ranks or shards send, and its counters hold 15", *LION, "run.deterministic=true",
+                     "training.communication=levels4", "data.shards=16", "training.batch=16", ranks=1)
+
+    def test_a_checkpoint_of_another_scheme_is_refused(self):
+        support.make_data(self.path("data.h5"), train=960)
+        self.stopped("run", signal.SIGUSR1, "training.communication=levels8", "training.batch=4")
+        self.refused("training.communication is \"levels8\", and here it is \"levels4\"", *LION, "run.folder=run",
+                     "training.communication=levels4", "training.batch=4")
+
+    def test_a_rank_that_dies_ends_the_run(self):
+        support.make_data(self.path("data.h5"), train=9600)
+        process = self.launch("train", "config.toml", *words(*LION, "training.communication=vote", "training.batch=4"),
+                              ranks=2)
+        while self.epochs_written() < 1 and process.poll() is None:
+            pass
+        os.kill(support.ranks_of(process)[1], signal.SIGKILL)
+        output = process.communicate(timeout=120)[0]
+        self.assertNotEqual(process.returncode, 0, output)
+
+
+if __name__ == "__main__":
+    support.main()

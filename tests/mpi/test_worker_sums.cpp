@@ -1,0 +1,210 @@
+// Sums over workers whose values travel as codes, and Lion with a momentum on every rank.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "src/training/momenta.hpp"
+#include "src/training/sum_coding.hpp"
+#include "src/training/trainer.hpp"
+#include "tests/mpi/shared_folder.hpp"
+#include "tests/support/data_files.hpp"
+#include "tests/unit/support/small_model.hpp"
+
+using namespace mrmf;
+using namespace mrmf::test;
+
+namespace {
+
+constexpr Index kLength = 40;
+using enum Communication;
+
+/// What a training leaves on this rank, and whether all ranks have the same parameters.
+struct Numbers {
+  std::vector<float> params, momentum;
+  std::vector<EpochRecord> epochs;
+  bool same = false;
+};
+
+struct Training {
+  Comm world = Comm::world();
+  SharedFolder folder{world};
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  Config config;
+
+  Training() {
+    const std::string file = folder.file("data.h5");
+    if (world.root()) {
+      write_floats(file, "x", {41, kLength, 2}, random_values(41 * kLength * 2, 1));
+      write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
+    }
+    world.barrier();
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.model.layers = small_layers();
+    config.training.batch = 4;
+    config.training.epochs = 3;
+    config.training.optimizer.name = OptimizerKind::lion;
+    config.training.optimizer.beta2 = kLionBeta2;
+    config.training.optimizer.learning_rate = 1e-3;
+    config.training.optimizer.weight_decay = 0.1;
+  }
+
+  Numbers train(Communication scheme, MomentaRule rule, Comm& team) {
+    Config own = config;
+    own.training.communication = scheme;
+    own.training.momenta.rule = rule;
+    own.data.shards = team.size();
+    RunLog silent;
+    const Plan plan = make_plan(own);
+    Data data(own, team, Data::Reading::later);
+    const RunContext ctx{*backend, team, data, silent};
+    data.load(DataShare{team});
+    ModelState model_state = make_model_state(plan, own, ctx, {1, 1, 1}, 1);
+    Trainer trainer(ctx, own.training);
+    Numbers numbers;
+    numbers.epochs = trainer.train(model_state, plan.last).epochs;
+    const auto copy = [&](Span span) { return std::vector<float>(span.begin(), span.end()); };
+    numbers.params = copy(model_state.model.params());
+    numbers.momentum = copy(model_state.optimizer.moments().front());
+    std::uint64_t hash = 0;
+    for (const float value : numbers.params) hash = mix(hash, std::bit_cast<std::uint32_t>(value));
+    numbers.same = team.agree(hash);
+    return numbers;
+  }
+  Numbers train(Communication scheme, MomentaRule rule) { return train(scheme, rule, world); }
+};
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double{a[i]} - b[i]));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("worker sums: ranks get by messages what workers get without them, at odd lengths") {
+  Comm world = Comm::world();
+  const auto ranks = static_cast<std::size_t>(world.size());
+  for (const std::size_t count : {1, 7, 1023, 1025, 5001, 100'003})
+    for (const int workers : {1, 2})
+      for (const Communication scheme : {bf16, int8, levels8, levels4, vote}) {
+        CAPTURE(count);
+        CAPTURE(to_string(scheme));
+        PackedTensors tensors;
+        tensors.add(3, count, 0);
+        const std::size_t all = ranks * static_cast<std::size_t>(workers);
+        std::vector<std::vector<float>> values;
+        for (std::size_t w = 0; w < all; ++w) {
+          values.push_back(random_values(static_cast<Index>(count) + 3, mix(count, w)));
+          if (w == 0) std::fill_n(values.back().begin() + 3, count / 2, 0.0F);
+        }
+        const float factor = 2;
+        const CodingSettings settings{scheme, most_level(scheme, static_cast<int>(all)), 5};
+        const auto coding = [&](std::size_t first, std::size_t some, std::vector<float>& result) {
+          std::vector<WorkerValues> own;
+          for (std::size_t w = first; w < first + some; ++w) own.push_back({values[w], {}, &factor, 1});
+          return make_sum_coding(settings, tensors, own, result);
+        };
+        std::vector<float> wanted(count + 3), got(count + 3);
+        const auto here = coding(0, all, wanted);
+        sum_here({here.get()}, count, static_cast<int>(all));
+        CodeMemory memory;
+        const auto own = static_cast<std::size_t>(workers);
+        PendingSum sum = world.start_sum(
+            CodedSum{count, workers, coding(static_cast<std::size_t>(world.rank()) * own, own, got), &memory});
+        CHECK(world.sum(1.0) == world.size());
+        sum.finish();
+        sum.finish();  // once more does nothing
+        CHECK(got == wanted);
+      }
+}
+
+TEST_CASE("worker sums: one rank alone computes plain Lion to the bit, whatever is set") {
+  Training training;
+  Comm alone = Comm::self();
+  const Numbers plain = training.train(fp32, MomentaRule::shared, alone);
+  for (const Communication scheme : {fp32, bf16, int8, levels8, levels8_l0, levels4, vote}) {
+    const Numbers got = training.train(scheme, MomentaRule::every, alone);
+    CHECK(got.params == plain.params);
+    CHECK(got.momentum == plain.momentum);
+  }
+  training.world.barrier();
+}
+
+TEST_CASE("worker sums: directions in float32, with momenta averaged after every step, are exact Lion") {
+  for (const int accumulate : {1, 2}) {
+    Training training;
+    training.config.training.momenta.every = 1;
+    training.config.training.accumulate = accumulate;
+    const Numbers exact = training.train(fp32, MomentaRule::shared), got = training.train(fp32, MomentaRule::every);
+    CHECK(got.same);
+    CHECK(distance(got.params, exact.params) < 1e-5);  // a step is 1e-3
+    CHECK(distance(got.momentum, exact.momentum) < 1e-5);
+    CHECK(training.train(fp32, MomentaRule::local).same);
+    training.world.barrier();
+  }
+}
+
+TEST_CASE("worker sums: ranks have the same parameters after a thousand steps") {
+  for (const Communication scheme : {bf16, int8, levels8, levels8_l0, levels4, vote})
+    for (const MomentaRule rule : {MomentaRule::local, MomentaRule::spaced}) {
+      Training training;
+      CAPTURE(to_string(scheme));
+      const bool short_one = rule == MomentaRule::spaced || scheme == bf16 || scheme == int8;
+      training.config.training.batch = 2;
+      training.config.training.epochs = (short_one ? 100 : 1000) * 2 * training.world.size() / 41 + 1;
+      const Numbers got = training.train(scheme, rule);
+      CHECK(got.same);
+      CHECK(got.epochs.back().train_loss < got.epochs.front().train_loss);
+      const bool several = training.world.size() > 1;
+      CHECK(got.epochs.back().momenta.empty() == !several);
+      if (several) CHECK(got.epochs.back().momenta.front().tensor == "conv1/weight");
+      if (several && rule == MomentaRule::local) CHECK(got.epochs.back().momenta.front().variance > 0);
+      training.world.barrier();
+    }
+}
+
+TEST_CASE("worker sums: gradients in few bits train as in float32, and the records count the bytes") {
+  Training training;
+  training.config.model.layers = long_layers();
+  const int size = training.world.size();
+  const auto values = static_cast<double>(training.train(fp32, MomentaRule::shared).params.size());
+  training.config.training.optimizer.name = OptimizerKind::adamw;
+  const Numbers exact = training.train(fp32, MomentaRule::shared);
+  for (const Communication scheme : {fp32, bf16, int8})
+    for (const bool feedback : {false, true}) {
+      if (feedback && scheme == fp32) continue;
+      CAPTURE(to_string(scheme));
+      training.config.training.error_feedback = feedback;
+      const Numbers got = training.train(scheme, MomentaRule::shared);
+      CHECK(got.same);
+      CHECK(got.epochs.back().train_loss == doctest::Approx(exact.epochs.back().train_loss).epsilon(0.05));
+      CHECK(got.epochs.back().sent_bytes == doctest::Approx(sum_bytes(scheme, values, size)).epsilon(0.02));
+    }
+  training.config.training.error_feedback = false;
+  training.config.training.optimizer.name = OptimizerKind::lion;
+  for (const Communication scheme : {levels8, levels4, vote}) {
+    CAPTURE(to_string(scheme));
+    const Numbers got = training.train(scheme, MomentaRule::local);
+    // Messages and codes have heads, and a piece with zeros is as long again.
+    const double predicted = sum_bytes(scheme, values, size), sent = got.epochs.back().sent_bytes;
+    CHECK(sent >= 0.98 * predicted);
+    CHECK(sent <= (scheme == vote ? 2.1 : 1.1) * predicted + 100 * size);
+  }
+  training.world.barrier();
+}
+
+TEST_CASE("momenta are averaged at steps that depend on the step alone") {
+  const auto steps = [](const MomentaSettings& settings, std::uint64_t last) {
+    std::vector<std::uint64_t> found;
+    for (std::uint64_t step = 1; step <= last; ++step)
+      if (averages_momenta(settings, step)) found.push_back(step);
+    return found;
+  };
+  CHECK(steps({MomentaRule::shared, 1, 1}, 50).empty());
+  CHECK(steps({MomentaRule::local, 1, 1}, 50).empty());
+  CHECK(steps({MomentaRule::every, 20, 1}, 50) == std::vector<std::uint64_t>{20, 40});
+  CHECK(steps({MomentaRule::spaced, 1, 1}, 70) == std::vector<std::uint64_t>{1, 2, 4, 8, 16, 32, 64});
+  CHECK(steps({MomentaRule::spaced, 1, 16}, 20).size() == 15);   // dense at first,
+  CHECK(steps({MomentaRule::spaced, 1, 16}, 1000).size() < 90);  // ever rarer
+}
