@@ -59,7 +59,7 @@ void bench_network(const SumBenchSettings& settings, Comm& world, std::ostream& 
   out << fmt::format("{} ranks; {} {:.3g} Gbit/s that each sends\n", world.size(),
                      given ? "by" : "measured:", 8e-9 * link);
   out << fmt::format("{:>10} {:<8} {:>10} {:>10} {:>11} {:>10} {:>7} {:>9}\n", "values", "", "MB sent", "ms",
-                     "packing ms", "least ms", "ratio", "fp32 / it");
+                     "packing ms", "both ms", "ratio", "fp32 / it");
   double plain = 0;
   for (const Row& row : rows) {
     if (row.trial.scheme == Communication::fp32) plain = row.trial.seconds;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs a command as ranks on a slow network, on one machine: every rank in a network namespace of its own, as if on a
 # node of its own; their lines meet in a bridge, and both ends of each let so many Gbit/s pass (tc tbf). Open MPI takes
-# TCP between them. Nothing is added to the latency: it is the kernel's own, which `mrmf bench network` shows in its
-# shortest sums.
+# TCP between them, and no rank sees another's processes, whose memory it would read. Nothing is added to the latency:
+# it is the kernel's own, which `mrmf bench network` shows in its shortest sums.
 #
 #   tests/network/run.sh RANKS GBIT COMMAND [WORDS...]      such as: run.sh 2 1 build/mrmf bench network --gbit 1
 #
@@ -49,13 +49,13 @@ done
 cat >"$scratch/agent" <<'AGENT'
 #!/bin/sh
 host=$1; shift
-exec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"
+exec ip netns exec "$host" unshare --uts --pid --fork --mount-proc sh -c "hostname $host; $*"
 AGENT
 chmod +x "$scratch/agent"
 nodes=$(for ((i = 0; i < ranks; i++)); do printf '%s%s-%d:1' "$([ $i = 0 ] || echo ,)" $name $i; done)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=$scratch
-forward=(-x PATH -x LD_LIBRARY_PATH -x OMP_NUM_THREADS)
-for variable in $(compgen -v MRMF_); do forward+=(-x "$variable"); done
-ip netns exec $name-0 unshare --uts sh -c "hostname $name-0; exec \"\$@\"" sh \
+forward=(-x PATH)
+for variable in $(compgen -v MRMF_) $(compgen -e | grep -xE 'LD_LIBRARY_PATH|OMP_NUM_THREADS'); do forward+=(-x "$variable"); done
+ip netns exec $name-0 unshare --uts --pid --fork --mount-proc sh -c "hostname $name-0; exec \"\$@\"" sh \
   mpirun --mca plm_rsh_agent "$scratch/agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl tcp,self \
   --mca btl_tcp_if_include 10.77.0.0/24 --bind-to none -n "$ranks" -H "$nodes" "${forward[@]}" --wdir "$PWD" "$@"

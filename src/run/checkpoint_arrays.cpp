@@ -1,0 +1,137 @@
+#include "src/run/checkpoint_arrays.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/check.hpp"
+#include "layers/network.hpp"
+#include "mpi/comm.hpp"
+#include "src/run/model_file.hpp"
+
+namespace mrmf::checkpoint {
+namespace {
+
+Array make_array(const std::string& group, const TensorSpan& part, Span arena) {
+  Array array{group + part.name, part.shape, part.in(arena)};
+  array.cut = part.cut;
+  return array;
+}
+
+// A row for each worker.
+void add_workers(std::vector<Array>& arrays, const SavedArrays& model, const std::string& group,
+                 const std::vector<Span>& of) {
+  if (of.empty()) return;
+  for (const TensorSpan& part : parameter_spans(model.network, model.layout)) {
+    Array array{group + part.name, part.shape, {}};
+    array.shape.insert(array.shape.begin(), model.workers.all);
+    array.rows = static_cast<std::size_t>(model.workers.all);
+    for (const Span own : of) array.workers.push_back(part.in(own));
+    arrays.push_back(std::move(array));
+  }
+}
+
+void add_best(std::vector<Array>& arrays, const SavedArrays& model, HostModel& best) {
+  for (const TensorSpan& part : parameter_spans(model.network, model.layout))
+    arrays.push_back(make_array("best/parameters/", part, best.params)), arrays.back().on_host = true;
+  for (const TensorSpan& part : state_spans(model.network))
+    arrays.push_back(make_array("best/state/", part, best.state)), arrays.back().on_host = true;
+}
+
+// The root gets every worker's row.
+void collect_workers(Backend& backend, Array& array, Comm& team) {
+  const int own = static_cast<int>(array.workers.size());
+  std::vector<float> row(array.count());
+  if (team.root()) array.make_room();
+  for (int worker = 0; worker < own * team.size(); ++worker) {
+    const int rank = worker / own;
+    if (team.rank() == rank) backend.read(array.workers[static_cast<std::size_t>(worker % own)], row);
+    if (rank != 0) team.broadcast(row, rank);
+    if (team.root()) std::ranges::copy(row, array.row(worker).begin());
+  }
+}
+
+// Every worker gets its row; of another number of rows than there are workers, their mean, or of residuals its share of
+// their sum.
+void distribute_workers(Backend& backend, Array& array, Comm& team) {
+  const std::size_t own = array.workers.size(), all = own * static_cast<std::size_t>(team.size());
+  std::vector<float> row(array.count());
+  for (std::size_t worker = 0; array.rows == all && worker < all; ++worker) {
+    if (team.root()) std::ranges::copy(array.row(static_cast<int>(worker)), row.begin());
+    team.broadcast(row, 0);
+    if (static_cast<std::size_t>(team.rank()) == worker / own) backend.write(row, array.workers[worker % own]);
+  }
+  if (array.rows == all) return;
+  const std::size_t parts = array.name.starts_with("residuals/") ? all : array.rows;
+  for (std::size_t saved = 0; team.root() && saved < array.rows; ++saved)
+    std::ranges::transform(row, array.row(static_cast<int>(saved)), row.begin(),
+                           [&](float sum, float value) { return sum + value / static_cast<float>(parts); });
+  team.broadcast(row, 0);
+  for (const Span worker : array.workers) backend.write(row, worker);
+}
+
+}  // namespace
+
+std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks) {
+  const std::vector<TensorSpan> parameters = parameter_spans(model.network, model.layout);
+  std::vector<Array> arrays;
+  for (const TensorSpan& part : parameters) arrays.push_back(make_array("parameters/", part, model.params));
+  add_workers(arrays, model, "moments/1/", model.workers.momenta);
+  add_workers(arrays, model, "residuals/", model.workers.residuals);
+  for (std::size_t i = model.workers.momenta.empty() ? 0 : 1; i < model.moments.size(); ++i)
+    for (const TensorSpan& part : parameters)
+      arrays.push_back(make_array(fmt::format("moments/{}/", i + 1), part, model.moments[i]));
+  for (const TensorSpan& part : state_spans(model.network)) {
+    Array array = make_array("state/", part, model.state);
+    if (rows == StateRows::one_per_rank) {
+      array.shape.insert(array.shape.begin(), ranks);
+      array.rows = static_cast<std::size_t>(ranks);
+    }
+    arrays.push_back(std::move(array));
+  }
+  if (model.best != nullptr && !model.best->empty()) add_best(arrays, model, *model.best);
+  return arrays;
+}
+
+void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sample_group) {
+  for (Array& array : arrays) {
+    if (array.cut != nullptr) {
+      MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
+      std::vector<float> own(array.place.size());
+      array.read(backend, own);
+      array.make_room();
+      gather(*array.cut, own, *sample_group, array.values);
+      if (!team.root()) array.give_back();
+    }
+    if (!array.workers.empty()) collect_workers(backend, array, team);
+    if (array.rows == 1 || !array.workers.empty()) continue;
+    array.make_room();
+    array.read(backend, array.row(team.rank()));
+    for (int rank = 0; rank < team.size(); ++rank) team.broadcast(array.row(rank), rank);
+  }
+}
+
+void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
+  for (Array& array : arrays) {
+    if (!array.workers.empty()) {
+      auto rows = static_cast<std::int64_t>(array.rows);
+      team.broadcast(std::span(&rows, 1), 0);
+      array.rows = static_cast<std::size_t>(rows);
+      distribute_workers(backend, array, team);
+      array.give_back();
+      continue;
+    }
+    array.make_room();
+    team.broadcast(array.values, 0);
+    if (array.cut != nullptr) {
+      std::vector<float> own(array.place.size());
+      array.cut->take(array.values, own);
+      array.write(backend, own);
+    } else {
+      array.write(backend, array.row(team.rank()));
+    }
+    array.give_back();
+  }
+}
+
+}  // namespace mrmf::checkpoint

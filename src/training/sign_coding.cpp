@@ -1,0 +1,236 @@
+// Codings of which only the sign of the sum comes back: levels and votes.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "kernels/check.hpp"
+#include "kernels/cpu/sum_codes.hpp"
+#include "kernels/random.hpp"
+#include "src/training/coding_parts.hpp"
+
+namespace mrmf::coding {
+namespace {
+
+// In front of all codes.
+struct Header {
+  std::uint32_t rows = 0;
+  std::uint8_t finite = 1, zeros = 0;
+  std::uint16_t unused = 0;
+};
+static_assert(sizeof(Header) == 8);
+
+Header header_of(std::span<const std::byte> codes) {
+  Header header;
+  MRMF_CHECK(codes.size() >= sizeof header, "a code without its header");
+  std::memcpy(&header, codes.data(), sizeof header);
+  return header;
+}
+
+std::uint8_t* body_of(std::span<std::byte> codes) { return reinterpret_cast<std::uint8_t*>(codes.data()) + 8; }
+const std::uint8_t* body_of(std::span<const std::byte> codes) {
+  return reinterpret_cast<const std::uint8_t*>(codes.data()) + 8;
+}
+
+// Bytes of a plane of bits of a piece: of whole blocks but the last.
+std::size_t plane_bytes(std::size_t count) {
+  return count / kBlock * cpu::bit_bytes(kBlock) + cpu::bit_bytes(count % kBlock);
+}
+
+using Sums = std::array<std::int32_t, kBlock>;
+using Plane = std::array<std::uint8_t, kBlock / 8>;
+
+/// What codings of signs have in common: the result is the sums' signs, one bit each or, with zeros, two.
+class SignResult : public SumCoding {
+ public:
+  SignResult(Values values)
+      : tensors_(std::move(values.tensors)), workers_(std::move(values.workers)), result_(values.result) {}
+
+  std::size_t result_bytes(std::size_t count) const override { return sizeof(Header) + 2 * plane_bytes(count); }
+
+  void decode(const SumPiece& piece, std::span<const std::byte> result) override {
+    const Header header = header_of(result);
+    const std::uint8_t* positive = body_of(result);
+    const std::uint8_t* nonzero = header.zeros != 0 ? positive + plane_bytes(piece.count) : nullptr;
+    Floats signs;
+    for_blocks(piece, [&](const SumPiece& block) {
+      cpu::unpack_signs(positive, nonzero, block.count, signs.data());
+      if (header.finite == 0) signs.fill(std::numeric_limits<float>::quiet_NaN());
+      tensors_.write(signs.data(), block, result_);
+      positive += cpu::bit_bytes(block.count);
+      if (nonzero != nullptr) nonzero += cpu::bit_bytes(block.count);
+    });
+  }
+
+ protected:
+  const WorkerValues& worker(int i) const { return workers_[static_cast<std::size_t>(i)]; }
+  static std::uint8_t all_finite(const std::vector<std::span<const std::byte>>& workers) {
+    return std::ranges::all_of(workers, [](auto codes) { return header_of(codes).finite != 0; }) ? 1 : 0;
+  }
+  const PackedTensors& tensors() const { return tensors_; }
+
+ private:
+  PackedTensors tensors_;
+  std::vector<WorkerValues> workers_;
+  Span result_;
+};
+
+/// Whole numbers between -most and most. Those of all workers add up to no more than a byte holds, or half of one.
+class Levels final : public SignResult {
+ public:
+  Levels(bool halves, int most, Values values) : SignResult(std::move(values)), halves_(halves), most_(most) {}
+
+  std::size_t code_bytes(std::size_t count) const override {
+    return sizeof(Header) + count / kBlock * bytes(kBlock) + bytes(count % kBlock);
+  }
+
+  std::size_t encode(int number, const SumPiece& piece, std::span<std::byte> codes) override {
+    const WorkerValues& from = worker(number);
+    Header header{from.rows};
+    std::uint8_t* to = body_of(codes);
+    std::array<std::int8_t, kBlock> levels;
+    for_blocks(piece, [&](const SumPiece& block) {
+      std::int8_t* const here = halves_ ? levels.data() : reinterpret_cast<std::int8_t*>(to);
+      tensors().for_each(block, [&](std::size_t offset, const PackedTensors::Part& part) {
+        const float* const values = from.values.data() + part.at;
+        if (!cpu::finite(values, part.count)) header.finite = 0;
+        cpu::to_levels(values, part.count, from.factors[part.tensor], most_, here + offset);
+      });
+      if (halves_) cpu::pack_halves(here, block.count, to);
+      to += bytes(block.count);
+    });
+    std::memcpy(codes.data(), &header, sizeof header);
+    return code_bytes(piece.count);
+  }
+
+  std::size_t add(const SumPiece& piece, const std::vector<std::span<const std::byte>>& workers,
+                  std::span<std::byte> result) override {
+    const Header header{0, all_finite(workers), 1};
+    std::memcpy(result.data(), &header, sizeof header);
+    std::uint8_t* positive = body_of(result);
+    std::uint8_t* nonzero = positive + plane_bytes(piece.count);
+    std::size_t at = 0;
+    for_blocks(piece, [&](const SumPiece& block) {
+      Sums sums{};
+      for (const std::span<const std::byte> codes : workers) {
+        const std::uint8_t* const from = body_of(codes) + at;
+        halves_ ? cpu::add_halves(from, block.count, sums.data())
+                : cpu::add_levels(reinterpret_cast<const std::int8_t*>(from), block.count, sums.data());
+      }
+      bool any_zero = false;
+      cpu::pack_signs(sums.data(), block.count, positive, nonzero, any_zero);
+      positive += cpu::bit_bytes(block.count), nonzero += cpu::bit_bytes(block.count);
+      at += bytes(block.count);
+    });
+    return result_bytes(piece.count);
+  }
+
+ private:
+  std::size_t bytes(std::size_t count) const { return halves_ ? cpu::half_bytes(count) : count; }
+
+  bool halves_;
+  int most_;
+};
+
+/// A bit for each sign, and where a worker has a zero, another that says so. The majority of rows wins; a tie is broken
+/// by a bit that is a function of the step and the place, and stays zero where nobody votes.
+class Votes final : public SignResult {
+ public:
+  Votes(std::uint64_t tie_key, Values values)
+      : SignResult(std::move(values)), tie_key_(mix(tie_key, this->tensors().begin_in_arena())) {}
+
+  std::size_t code_bytes(std::size_t count) const override { return result_bytes(count); }
+
+  std::size_t encode(int number, const SumPiece& piece, std::span<std::byte> codes) override {
+    const WorkerValues& from = worker(number);
+    Header header{from.rows};
+    const std::size_t plane = plane_bytes(piece.count);
+    std::uint8_t* positive = body_of(codes);
+    std::uint8_t* nonzero = positive + plane;
+    Floats values;
+    for_blocks(piece, [&](const SumPiece& block) {
+      bool any_zero = false;
+      tensors().read(from.values, block, values.data());
+      if (!cpu::finite(values.data(), block.count)) header.finite = 0;
+      cpu::pack_signs(values.data(), block.count, positive, nonzero, any_zero);
+      if (any_zero) header.zeros = 1;
+      positive += cpu::bit_bytes(block.count), nonzero += cpu::bit_bytes(block.count);
+    });
+    std::memcpy(codes.data(), &header, sizeof header);
+    return sizeof header + (header.zeros != 0 ? 2 : 1) * plane;
+  }
+
+  std::size_t add(const SumPiece& piece, const std::vector<std::span<const std::byte>>& workers,
+                  std::span<std::byte> result) override {
+    std::vector<Vote> votes;
+    bool zeros = true;  // somebody has some, or nobody votes
+    for (const std::span<const std::byte> codes : workers)
+      if (const Header one = header_of(codes); one.rows > 0)
+        votes.push_back({static_cast<std::int32_t>(one.rows), body_of(codes),
+                         one.zeros != 0 ? body_of(codes) + plane_bytes(piece.count) : nullptr});
+    if (!votes.empty()) zeros = std::ranges::any_of(votes, [](const Vote& vote) { return vote.nonzero != nullptr; });
+    const Header header{0, all_finite(workers), static_cast<std::uint8_t>(zeros ? 1 : 0)};
+    std::memcpy(result.data(), &header, sizeof header);
+    const std::size_t plane = plane_bytes(piece.count);
+    std::uint8_t* positive = body_of(result);
+    std::uint8_t* nonzero = positive + plane;
+    for_blocks(piece, [&](const SumPiece& block) {
+      count(votes, block, positive, nonzero);
+      const std::size_t bytes = cpu::bit_bytes(block.count);
+      positive += bytes, nonzero += bytes;
+      for (Vote& vote : votes) vote.positive += bytes, vote.nonzero += vote.nonzero != nullptr ? bytes : 0;
+    });
+    return sizeof header + (zeros ? 2 : 1) * plane;
+  }
+
+ private:
+  struct Vote {
+    std::int32_t rows;
+    const std::uint8_t *positive, *nonzero;
+  };
+
+  void count(const std::vector<Vote>& votes, const SumPiece& block, std::uint8_t* positive,
+             std::uint8_t* nonzero) const {
+    Sums sums{};
+    Plane voted{};
+    const std::size_t bytes = cpu::bit_bytes(block.count);
+    for (const Vote& vote : votes) {
+      cpu::add_signs(vote.positive, vote.nonzero, block.count, vote.rows, sums.data());
+      for (std::size_t j = 0; j < bytes; ++j)
+        voted[j] = static_cast<std::uint8_t>(voted[j] | (vote.nonzero != nullptr ? vote.nonzero[j] : 0xFFU));
+    }
+    bool any_zero = false;
+    cpu::pack_signs(sums.data(), block.count, positive, nonzero, any_zero);
+    if (!any_zero) return;
+    const Plane bits = tie_bits(block);
+    for (std::size_t j = 0; j < bytes; ++j) {
+      const auto tie = static_cast<std::uint8_t>(voted[j] & ~nonzero[j]);
+      positive[j] = static_cast<std::uint8_t>(positive[j] | (tie & bits[j]));
+      nonzero[j] = static_cast<std::uint8_t>(nonzero[j] | tie);
+    }
+  }
+
+  Plane tie_bits(const SumPiece& block) const {
+    Plane bits;
+    for (std::size_t j = 0; j < bits.size(); j += sizeof(std::uint64_t)) {
+      const std::uint64_t word = mix(tie_key_, block.first, j);
+      std::memcpy(bits.data() + j, &word, sizeof word);
+    }
+    return bits;
+  }
+
+  std::uint64_t tie_key_;
+};
+
+}  // namespace
+
+std::unique_ptr<SumCoding> make_levels(bool halves, int most, Values values) {
+  return std::make_unique<Levels>(halves, most, std::move(values));
+}
+
+std::unique_ptr<SumCoding> make_votes(std::uint64_t tie_key, Values values) {
+  return std::make_unique<Votes>(tie_key, std::move(values));
+}
+
+}  // namespace mrmf::coding
