@@ -8,7 +8,7 @@
 
 #include "kernels/backend.hpp"
 #include "src/run/checkpoint.hpp"
-#include "src/run/whole_weights.hpp"
+#include "src/run/model_file.hpp"
 
 namespace mrmf::checkpoint {
 
