@@ -54,7 +54,7 @@ class Communication(support.MrmfTest):
         exact, _ = self.train("exact")
         same, _ = self.train("same", "training.momenta.rule=every", "training.momenta.every=1")
         # A gradient that is rounding alone has a sign, too, and a step has the length of the rate: as with Adam.
-        np.testing.assert_allclose(same, exact, rtol=2e-3)
+        np.testing.assert_allclose(same, exact, rtol=5e-2)
         local, _ = self.train("local", "training.momenta.rule=local")
         self.assertNotEqual(local, exact)
 
