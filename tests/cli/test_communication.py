@@ -116,10 +116,10 @@ class Communication(support.MrmfTest):
         return self.interrupted(run, attempt)[1]
 
     def test_a_run_that_was_stopped_or_killed_continues_bit_for_bit(self):
-        support.make_data(self.path("data.h5"), train=960)
+        support.make_data(self.path("data.h5"), train=480)
         for scheme, more in (("levels8", "training.momenta.rule=spaced"), ("vote", "training.momenta.rule=local"),
                              ("int8", "training.error_feedback=true")):
-            settings = [f"training.communication={scheme}", more, "training.batch=4", "training.epochs=12",
+            settings = [f"training.communication={scheme}", more, "training.batch=4", "training.epochs=8",
                         "run.checkpoint.epochs=1"]
             wanted = self.train("whole-" + scheme, *settings)
             for how in (signal.SIGUSR1, signal.SIGKILL):  # within an epoch; back to the last one's end
