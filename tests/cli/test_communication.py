@@ -55,8 +55,9 @@ class Communication(support.MrmfTest):
         same, _ = self.train("same", "training.momenta.rule=every", "training.momenta.every=1")
         # A gradient that is rounding alone has a sign, too, and a step has the length of the rate: as with Adam.
         np.testing.assert_allclose(same, exact, rtol=5e-2)
+        # Directions are linear in momenta: with equal rows their mean needs no averages of these.
         local, _ = self.train("local", "training.momenta.rule=local")
-        self.assertNotEqual(local, exact)
+        np.testing.assert_allclose(local, exact, rtol=5e-2)
 
     def test_every_scheme_trains_and_its_bytes_are_counted(self):
         sent = {}
