@@ -146,7 +146,8 @@ void check_backend(const ResolvedRun& run, const Backend& backend, int ranks) {
   const bool on_cpu = backend.immediate();
   require_grids(run.plan, run.config, backend);
   require_parts(run.config, on_cpu);
-  require_communication(run.config.training, shard_by_shard(run.config, on_cpu) ? run.config.data.shards : ranks, on_cpu);
+  require_communication(run.config.training, shard_by_shard(run.config, on_cpu) ? run.config.data.shards : ranks,
+                        on_cpu);
 }
 
 void check_validation(const Config& config, Data& data, Comm& world) {
