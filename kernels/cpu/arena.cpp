@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -31,17 +33,31 @@ bool take_pages(const FileDescriptor& file, std::size_t bytes) {
   return true;
 }
 
+// Large arenas are read from end to end in every step. In pages of 4 KB the processor would look up a page's address as
+// often as it reads 64 of its lines.
+constexpr std::size_t huge_page = std::size_t{2} << 20, huge_from = 4 * huge_page;
+
 }  // namespace
 
 Arena make_arena(Index count) {
   const auto floats = static_cast<std::size_t>(count);
-  const std::size_t bytes = (floats * sizeof(float) + 63) / 64 * 64;
-  auto* data = static_cast<float*>(std::aligned_alloc(64, std::max<std::size_t>(bytes, 64)));
+  const std::size_t alignment = floats * sizeof(float) < huge_from ? 64 : huge_page;
+  const std::size_t bytes = (floats * sizeof(float) + alignment - 1) / alignment * alignment;
+  auto* data = static_cast<float*>(std::aligned_alloc(alignment, std::max(bytes, alignment)));
   if (data == nullptr) throw std::bad_alloc();
+  // Where the system leaves it to programs. What it says is no matter: the memory serves in small pages, too.
+  if (alignment == huge_page) ::madvise(data, bytes, MADV_HUGEPAGE);
     // The thread that first writes a page decides which memory it lies in: share the pages out as the loops do.
 #pragma omp parallel for schedule(static)
   for (std::size_t i = 0; i < floats; ++i) data[i] = 0.0F;
   return {data, floats, +[](float* p) { std::free(p); }};
+}
+
+bool exceeds_caches(ConstSpan values) {
+  constexpr long usual = 32L << 20;
+  const long last = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  const auto address = reinterpret_cast<std::uintptr_t>(values.data());
+  return address % 64 == 0 && std::ssize(values) > (last > 0 ? last : usual) / static_cast<long>(sizeof(float));
 }
 
 Arena allocate_shared(Backend& backend, Index count) {

@@ -197,13 +197,15 @@ void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
 }
 
 void DirectConv::convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y) {
+  direct::Geometry g = sweep.g;
+  g.stream = g.out_channels % 16 == 0 && exceeds_caches(y.data);
 #pragma omp parallel num_threads(threads())
   {
     PlaneRing& ring = rings[static_cast<std::size_t>(omp_get_thread_num())];
     ring.start();
 #pragma omp for schedule(static)
     for (Index plane = 0; plane < y.shape.n * sweep.planes; ++plane)
-      sweep.kernels.forward(sweep.g, ring.under(input, plane), {packed_.span().data(), bias_.span().data()},
+      sweep.kernels.forward(g, ring.under(input, plane), {packed_.span().data(), bias_.span().data()},
                             y.data.data() + plane * sweep.output_plane());
   }
 }

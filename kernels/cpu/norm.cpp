@@ -1,4 +1,5 @@
 #include "kernels/cpu/norm.hpp"
+#include "kernels/cpu/arena.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -220,9 +221,11 @@ class NormActivatePool final : public NormOp {
     sums_.parameter_gradients(memory, dgamma, dbeta);
     if (dx.data.empty()) return;
     const norm_loops::DataTerms data = sums_.data_terms(step, lines * line_.positions, memory);
+    norm_loops::Line form = line_;
+    form.stream = line_.channels % 16 == 0 && exceeds_caches(dx.data);
     sums_.share_out(lines, [&](Index first, Index last) {
       for (Index line = first; line < last; ++line)
-        loops_.data(line_, terms, data, x.data.data() + line * in_line, gradient_of(line, dy.data.data()),
+        loops_.data(form, terms, data, x.data.data() + line * in_line, gradient_of(line, dy.data.data()),
                     dx.data.data() + line * in_line);
     });
   }

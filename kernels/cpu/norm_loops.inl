@@ -116,13 +116,14 @@ void gradients(const Line& l, const Terms& terms, const float* x, const float* d
 void data(const Line& l, const Terms& terms, const DataTerms& more, const float* x, const float* dy, float* dx) {
   const Vector slope = broadcast(l.slope), share = broadcast(l.share);
   const long pooled = dy == nullptr ? 0 : l.pooled;
+  const auto put_to = [&](auto some, float* to, Vector v) { l.stream ? stream(to, v) : some.put(to, v); };
   for_vectors(l.channels, [&](long c, auto some) {
     const Affine a(some, terms, c);
     const Vector offset = some.get(more.offset + c), rate = some.get(more.slope + c);
     const auto put = [&](long position, Vector d) {
       const Vector centred = some.get(x + position * l.channels + c) - a.mean;
       const Vector g = gradient(a, centred, d, slope);
-      some.put(dx + position * l.channels + c, a.factor * (g - offset - centred * rate));
+      put_to(some, dx + position * l.channels + c, a.factor * (g - offset - centred * rate));
     };
     for (long k = 0; k < pooled; ++k) {
       const Vector d = share * some.get(dy + k * l.channels + c);
@@ -130,6 +131,7 @@ void data(const Line& l, const Terms& terms, const DataTerms& more, const float*
     }
     for (long position = pooled * l.window; position < l.positions; ++position) put(position, Vector{});
   });
+  if (l.stream) fence();
 }
 
 const Kernels kernels{moments, forward, gradients, data};

@@ -87,6 +87,7 @@ struct Geometry {
   long depth;                        ///< depth of the whole product: kernel[0] * kernel[1] * row
   long padded_out;                   ///< out_channels rounded up to whole vectors
   bool bias;                         ///< whether anybody wants the bias's gradient
+  bool stream;                       ///< write outputs past the caches; requires out_channels % lanes == 0
 };
 
 /// Sizes in floats of the caller's memory for the kernels.
@@ -155,6 +156,7 @@ struct Line {
   float share;          ///< 1 / positions in the whole window
   float slope;          ///< the activation's slope below 0
   long y_stride;        ///< floats from one position of the output line to the next
+  bool stream;          ///< write dx past the caches; requires channels % lanes == 0
 };
 
 struct Kernels {

@@ -7,6 +7,20 @@ typedef float VectorAnywhere __attribute__((vector_size(sizeof(float) * lanes), 
 
 inline Vector load(const float* p) { return *reinterpret_cast<const VectorAnywhere*>(p); }
 inline void store(float* p, Vector v) { *reinterpret_cast<VectorAnywhere*>(p) = v; }
+// Past the caches, for whole lines of 64 bytes that nobody reads soon. p is aligned to a vector. What was written so
+// is there for other threads after fence().
+inline void stream(float* p, Vector v) {
+#ifdef __clang__
+  __builtin_nontemporal_store(v, reinterpret_cast<Vector*>(p));
+#elif VECTOR_LANES == 16
+  __builtin_ia32_movntps512(p, v);
+#elif VECTOR_LANES == 8
+  __builtin_ia32_movntps256(p, v);
+#else
+  __builtin_ia32_movntps(p, v);
+#endif
+}
+inline void fence() { __builtin_ia32_sfence(); }
 inline Vector broadcast(float f) { return f - Vector{}; }
 
 constexpr long vectors(long floats) { return (floats + lanes - 1) / lanes; }

@@ -22,8 +22,7 @@ inline void combine(const float* m, long step, Vector y[outputs]) {
 struct Strip {
   long tile, first, count;
 };
-// Rows of a strip, so few that their products stay in the L1 cache.
-constexpr long most_rows = lanes > 8 ? 2 * tile : 32;
+constexpr long most_rows = 32;  // rows of a strip, so few that their products stay in the L1 cache
 
 template <long Block>
 void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
@@ -36,7 +35,9 @@ void store_outputs(const Geometry& g, const Strip& s, const float* products, lon
       float* to = y + ((s.first + r) * g.width + column) * g.out_channels + channel + n;
       const long left = g.out_channels - channel - n;
       for (long k = 0; k < there; ++k, to += g.out_channels)
-        if (left >= lanes)
+        if (g.stream)
+          stream(to, v[k]);
+        else if (left >= lanes)
           store(to, v[k]);
         else
           for (long c = 0; c < left; ++c) to[c] = v[k][c];
@@ -74,6 +75,7 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
         forward_strip<decltype(count)::value>(g, planes, w, {t, first, rows}, channel, y);
     }
   });
+  if (g.stream) fence();
 }
 
 // Transforms of dy for a few tiles' rows: (transform, tile, row, the block's channels).

@@ -1,0 +1,76 @@
+// What the kernels of an instruction set do by their interface alone: values that are written past the caches are the
+// same as others. Operations ask for that only where tensors are larger than a test's.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/vector_kernels.hpp"
+#include "kernels/random.hpp"
+
+namespace mrmf::test {
+namespace {
+
+Arena values(Index count, std::uint64_t seed) {
+  Arena arena = cpu::make_arena(count);
+  Rng rng(seed);
+  for (float& value : arena.span()) value = static_cast<float>(rng.uniform() - 0.5);
+  return arena;
+}
+
+bool has(cpu::InstructionSet set) { return set <= cpu::instruction_set(); }
+
+std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stream) {
+  cpu::direct::Geometry g{};
+  g.in_channels = 4, g.out_channels = 32;
+  std::fill_n(g.kernel, 3, 3L);
+  g.rows = g.in_rows = 9, g.width = g.in_width = 14;
+  g.rows_before = g.columns_before = 1;
+  g.padded_width = g.width + 2;
+  g.row = 3 * g.in_channels;
+  g.depth = 9 * g.row;
+  g.padded_out = g.out_channels;
+  g.stream = stream;
+  const cpu::direct::Sizes sizes = kernels.sizes(g);
+  const Arena x = values(g.rows * g.width * g.in_channels, 1), w = values(g.depth * g.out_channels, 2),
+              b = values(32, 3);
+  Arena plane = cpu::make_arena(sizes.plane), packed = cpu::make_arena(sizes.packed),
+        y = cpu::make_arena(g.rows * g.width * g.out_channels);
+  kernels.pack(g, w.span().data(), packed.span().data());
+  kernels.copy(g, x.span().data(), nullptr, plane.span().data());
+  const float* const planes[3] = {plane.span().data(), plane.span().data(), nullptr};
+  kernels.forward(g, planes, {packed.span().data(), b.span().data()}, y.span().data());
+  return {y.span().begin(), y.span().end()};
+}
+
+std::vector<float> norm_gradient(const cpu::norm_loops::Kernels& kernels, bool stream) {
+  constexpr long channels = 32, positions = 7;
+  const cpu::norm_loops::Line line{positions, channels, 2, 3, 0.5F, 0.1F, channels, stream};
+  const Arena x = values(positions * channels, 4), dy = values(3 * channels, 5), of_channels = values(5 * channels, 6);
+  Arena dx = cpu::make_arena(positions * channels);
+  const float* c = of_channels.span().data();
+  kernels.data(line, {c, c + channels, c + 2 * channels}, {c + 3 * channels, c + 4 * channels}, x.span().data(),
+               dy.span().data(), dx.span().data());
+  return {dx.span().begin(), dx.span().end()};
+}
+
+}  // namespace
+
+TEST_CASE("values: what kernels write past the caches has the same bits") {
+  using cpu::InstructionSet;
+  if (has(InstructionSet::avx2))
+    CHECK(winograd_plane(*cpu::direct::avx2_winograd_kernels(), true) ==
+          winograd_plane(*cpu::direct::avx2_winograd_kernels(), false));
+  if (has(InstructionSet::avx512))
+    CHECK(winograd_plane(*cpu::direct::avx512_winograd_kernels(), true) ==
+          winograd_plane(*cpu::direct::avx512_winograd_kernels(), false));
+  for (const auto& [set, kernels] : {std::pair{InstructionSet::generic, cpu::norm_loops::generic_kernels()},
+                                     std::pair{InstructionSet::avx2, cpu::norm_loops::avx2_kernels()},
+                                     std::pair{InstructionSet::avx512, cpu::norm_loops::avx512_kernels()}})
+    if (has(set)) CHECK(norm_gradient(*kernels, true) == norm_gradient(*kernels, false));
+  CHECK_FALSE(cpu::exceeds_caches(values(64, 7).span()));
+}
+
+}  // namespace mrmf::test
