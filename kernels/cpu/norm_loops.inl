@@ -43,7 +43,7 @@ inline void flush(const Some& some, Vector v, double* sums) {
   for (long c = 0; c < some.count(); ++c) sums[c] += static_cast<double>(v[c]);
 }
 
-void moments(long rows, long channels, const float* x, const float* shift, double* sums) {
+void moments_by_channels(long rows, long channels, const float* x, const float* shift, double* sums) {
   for (long first = 0; first < rows; first += run, x += run * channels) {
     const long count = rows - first < run ? rows - first : run;
     for_vectors(channels, [&](long c, auto some) {
@@ -58,6 +58,22 @@ void moments(long rows, long channels, const float* x, const float* shift, doubl
       flush(some, squares, sums + channels + c);
     });
   }
+}
+
+// Where a vector has room for several rows, as of a network's input, it takes them together.
+void moments(long rows, long channels, const float* x, const float* shift, double* sums) {
+  const long together = lanes % channels == 0 ? lanes / channels : 1;
+  if (together == 1) return moments_by_channels(rows, channels, x, shift, sums);
+  float repeated[lanes];
+  double wide[2 * lanes] = {};
+  for (long i = 0; i < lanes; ++i) repeated[i] = shift[i % channels];
+  moments_by_channels(rows / together, lanes, x, repeated, wide);
+  for (long i = 0; i < lanes; ++i) {
+    sums[i % channels] += wide[i];
+    sums[channels + i % channels] += wide[lanes + i];
+  }
+  const long done = rows / together * together;
+  moments_by_channels(rows - done, channels, x + done * channels, shift, sums);
 }
 
 // Terms of one vector of channels.
