@@ -11,16 +11,16 @@
 
 namespace mrmf::cpu {
 
-/// The direct kernels (vector_kernels.hpp): products of plain runs of input, or of Winograd's transforms of them. `set`
-/// is the instruction set that they are compiled for: avx2 or avx512.
+/// The direct kernels (vector_kernels.hpp): products of plain runs of input, or of Winograd's transforms of them along
+/// the last axis, or along the last two. `set` is the instruction set that they are compiled for: avx2 or avx512.
 struct DirectKernels {
-  bool winograd;
+  enum class Form { plain, winograd, winograd_planes } form;
   InstructionSet set = InstructionSet::avx2;
 };
 /// Convolutions on the direct kernels, and the same behind a batch norm whose output is never stored. Null where they
 /// do not serve: where the instruction set in use has not theirs, with strides or dilation, for few positions in a
-/// plane, for output channels that are no multiple of the lanes; Winograd's also for other than three taps along the
-/// last axis.
+/// plane, for output channels that are no multiple of the lanes; Winograd's also for other than three taps along
+/// their axes.
 std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry);
 std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
                                                   const ConvGeometry& geometry);

@@ -124,22 +124,29 @@ class DirectConv final : public WeightedOp {
 };
 
 /// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
-bool winograd_serves(const ConvGeometry& c) {
+bool winograd_serves(DirectKernels::Form form, const ConvGeometry& c) {
   constexpr Index least_rows = 6, least_width = 4;
   const auto at_most = [](Index pad, Index kernel) { return pad >= 0 && pad < kernel; };
   for (const std::size_t a : {1U, 2U})
     if (!at_most(c.pad_before[a], c.kernel[a]) || !at_most(c.pad_after[a], c.kernel[a])) return false;
+  if (form == DirectKernels::Form::winograd_planes && c.kernel[1] != 3) return false;
   return c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
          std::min(c.out()[2], c.in[2]) >= least_width;
 }
 
 /// Null where they do not serve.
 const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
+  using Form = DirectKernels::Form;
   if (kernels.set == InstructionSet::generic || kernels.set > instruction_set()) return nullptr;
+  if (kernels.form != Form::plain && !winograd_serves(kernels.form, c)) return nullptr;
   const bool wide = kernels.set == InstructionSet::avx512;
-  if (!kernels.winograd) return wide ? direct::avx512_kernels() : direct::avx2_kernels();
-  if (!winograd_serves(c)) return nullptr;
-  return wide ? direct::avx512_winograd_kernels() : direct::avx2_winograd_kernels();
+  switch (kernels.form) {
+    case Form::plain: return wide ? direct::avx512_kernels() : direct::avx2_kernels();
+    case Form::winograd: return wide ? direct::avx512_winograd_kernels() : direct::avx2_winograd_kernels();
+    case Form::winograd_planes:
+      return wide ? direct::avx512_winograd_planes_kernels() : direct::avx2_winograd_planes_kernels();
+  }
+  return nullptr;
 }
 
 /// A plane must have enough positions to be worth a pass over the weight gradient.

@@ -13,9 +13,13 @@ namespace plain {
 namespace winograd {
 #include "kernels/cpu/winograd.inl"
 }
+namespace winograd_planes {
+#include "kernels/cpu/winograd_planes.inl"
+}
 }  // namespace
 
 const Kernels* avx512_kernels() { return &plain::kernels; }
 const Kernels* avx512_winograd_kernels() { return &winograd::kernels; }
+const Kernels* avx512_winograd_planes_kernels() { return &winograd_planes::kernels; }
 
 }  // namespace mrmf::cpu::direct

@@ -134,6 +134,10 @@ const Kernels* avx512_kernels();
 /// about twice the rounding error.
 const Kernels* avx2_winograd_kernels();
 const Kernels* avx512_winograd_kernels();
+/// The same for three by three taps along the second and third axis. A third of the arithmetic; what it gains over one
+/// axis is lost again where depth and channels are small.
+const Kernels* avx2_winograd_planes_kernels();
+const Kernels* avx512_winograd_planes_kernels();
 
 }  // namespace mrmf::cpu::direct
 

@@ -49,11 +49,19 @@ PoolGeometry pooling_of(const ConvProblem& p) {
 }
 
 std::optional<DirectKernels> direct_kernels(const std::string& name) {
-  if (name == "winograd") return DirectKernels{true};
-  if (name == "direct") return DirectKernels{false};
-  if (name == "winograd512") return DirectKernels{true, InstructionSet::avx512};
-  if (name == "direct512") return DirectKernels{false, InstructionSet::avx512};
+  using Form = DirectKernels::Form;
+  const bool wide = name.ends_with("512");
+  const std::string form = wide ? name.substr(0, name.size() - 3) : name;
+  const InstructionSet set = wide ? InstructionSet::avx512 : InstructionSet::avx2;
+  if (form == "direct") return DirectKernels{Form::plain, set};
+  if (form == "winograd") return DirectKernels{Form::winograd, set};
+  if (form == "planes") return DirectKernels{Form::winograd_planes, set};
   return std::nullopt;
+}
+
+/// Whether Winograd's transforms along two axes gain more than they cost over those along one.
+bool deep_enough_for_planes(const ConvGeometry& c) {
+  return c.kernel[0] * std::min(c.in_channels, c.out_channels) >= 48;
 }
 
 }  // namespace
@@ -65,16 +73,19 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   switch (p.kind) {
     case ConvProblem::Kind::conv: break;
     case ConvProblem::Kind::norm_conv:
-      if (set == InstructionSet::avx512) return {"winograd512", "winograd", "direct512", "apart", "direct"};
-      return {"winograd", "direct", "apart"};
+      if (set == InstructionSet::avx512) return {"winograd512", "winograd", "planes512", "direct512", "apart"};
+      return {"winograd", "planes", "direct", "apart"};
     case ConvProblem::Kind::conv_pool:
       if (set == InstructionSet::avx512) return {"avx512", "avx2"};
       return {cpu::name(set)};
   }
-  if (set == InstructionSet::avx512) return {"few", "winograd512", "winograd", "direct512", "onednn", "direct", "taps"};
+  const bool deep = deep_enough_for_planes(p.geometry);
+  const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
+  if (set == InstructionSet::avx512)
+    return {"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
   const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
-  return {"winograd", "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
+  return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
 }
 
 std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, const ConvProblem& p) {

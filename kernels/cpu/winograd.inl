@@ -7,10 +7,8 @@
 
 #include "kernels/cpu/winograd_forms.inl"
 
-// The outputs of a tile from its six products. A block's channel vectors lie side by side in each product.
-inline void combine(const float* m, long step, Vector y[outputs]) {
-  Vector p[transforms];
-  for (long t = 0; t < transforms; ++t) p[t] = load(m + t * step);
+// The outputs of a tile from its six products.
+inline void column_outputs(const Vector p[transforms], Vector y[outputs]) {
   const Vector even = p[1] + p[2], odd = p[1] - p[2], fine_even = p[3] + p[4], fine_odd = p[3] - p[4];
   y[0] = p[0] + even + fine_even;
   y[1] = odd + 2 * fine_odd;
@@ -30,8 +28,9 @@ void store_outputs(const Geometry& g, const Strip& s, const float* products, lon
   const long column = s.tile * outputs, there = g.width - column < outputs ? g.width - column : outputs;
   for (long r = 0; r < s.count; ++r)
     for (long n = 0; n < channels && channel + n < g.out_channels; n += lanes) {
-      Vector v[outputs];
-      combine(products + r * channels + n, most_rows * channels, v);
+      Vector v[outputs], m[transforms];
+      for (long t = 0; t < transforms; ++t) m[t] = load(products + (t * most_rows + r) * channels + n);
+      column_outputs(m, v);
       float* to = y + ((s.first + r) * g.width + column) * g.out_channels + channel + n;
       const long left = g.out_channels - channel - n;
       for (long k = 0; k < there; ++k, to += g.out_channels)
@@ -81,6 +80,17 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
 // Transforms of dy for a few tiles' rows: (transform, tile, row, the block's channels).
 constexpr long most_positions = 128;  // positions of a transform: with their channels, half of the L1 cache
 
+// Of a tile's gradients.
+inline void transform_outputs(const Vector d[outputs], Vector to[transforms]) {
+  const Vector even = d[0] + d[2], odd = d[1] + d[3], wide_even = d[0] + 4 * d[2], wide_odd = 2 * d[1] + 8 * d[3];
+  to[0] = d[0];
+  to[1] = even + odd;
+  to[2] = even - odd;
+  to[3] = wide_even + wide_odd;
+  to[4] = wide_even - wide_odd;
+  to[5] = d[3];
+}
+
 template <long Block>
 void transform_gradients(const Geometry& g, const Strip& s, const float* dy, float* to) {
   constexpr long channels = Block * lanes, step = most_positions * channels;
@@ -88,10 +98,9 @@ void transform_gradients(const Geometry& g, const Strip& s, const float* dy, flo
   for (long r = 0; r < s.count; ++r)
     for (long n = 0; n < channels; n += lanes) {
       const float* from = dy + ((s.first + r) * g.width + column) * g.out_channels + n;
-      Vector d[outputs] = {};
+      Vector d[outputs] = {}, all[transforms];
       for (long k = 0; k < there; ++k) d[k] = load(from + k * g.out_channels);
-      const Vector even = d[0] + d[2], odd = d[1] + d[3], wide_even = d[0] + 4 * d[2], wide_odd = 2 * d[1] + 8 * d[3];
-      const Vector all[transforms] = {d[0], even + odd, even - odd, wide_even + wide_odd, wide_even - wide_odd, d[3]};
+      transform_outputs(d, all);
       for (long t = 0; t < transforms; ++t) store(to + t * step + r * channels + n, all[t]);
     }
 }

@@ -126,6 +126,14 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   }
 }
 
+// The gradient of three taps from that of their transforms.
+inline void column_taps(const Vector q[transforms], Vector taps[3]) {
+  const Vector coarse = (q[1] + q[2]) / 6, fine = (q[3] + q[4]) / 24;
+  taps[0] = q[0] / 4 - coarse + fine;
+  taps[1] = (q[2] - q[1]) / 6 + (q[3] - q[4]) / 12;
+  taps[2] = 4 * fine - coarse + q[5];
+}
+
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
   const long depth = Tiles(g).depth;
   for_blocks(g, [&](long begin, auto count) {
@@ -135,9 +143,8 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
     for (long r = 0; r < depth; ++r) {
       Vector q[transforms];
       for (long t = 0; t < transforms; ++t) q[t] = load(from + (t * depth + r) * channels);
-      const Vector coarse = (q[1] + q[2]) / 6, fine = (q[3] + q[4]) / 24;
-      const Vector taps[3] = {q[0] / 4 - coarse + fine, (q[2] - q[1]) / 6 + (q[3] - q[4]) / 12,
-                              4 * fine - coarse + q[5]};
+      Vector taps[3];
+      column_taps(q, taps);
       float* to = dw + first * g.depth + r / g.in_channels * g.row + r % g.in_channels;
       for (long k = 0; k < 3; ++k)
         for (long o = 0; o < lanes; ++o) to[o * g.depth + k * g.in_channels] = taps[k][o];

@@ -1,0 +1,298 @@
+// The convolution of three by three taps along the second and third axis by Winograd's F(2,3) along the second and F(4,3)
+// along the third (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks): 24 products give eight outputs
+// instead of 72. Included once per instruction set, inside a namespace of its own.
+//
+// Along the first axis each of the 24 transforms is a convolution of its own, of the tiles of a plane: a tile is two rows
+// of four outputs, four rows of six inputs. The direct kernels' products do the work. Tiles lie column by column.
+//
+// The copy of an input plane is (transform, tile, in channel); weights and their gradient are (block of out channels,
+// transform, depth of one transform's product, out channel of the block). Transform 4 t + s is the t-th of columns and the
+// s-th of rows.
+
+#include "kernels/cpu/direct_tiles.inl"
+
+using winograd::column_outputs;
+using winograd::column_taps;
+using winograd::get;
+using winograd::put;
+using winograd::transform_row;
+using winograd::transform_taps;
+
+constexpr long wide = 4, high = 2;        // outputs of a tile along the third and second axis
+constexpr long along = 6, across = 4;     // transforms of columns and rows
+constexpr long transforms = along * across;
+
+struct Tiles {
+  long columns, rows;  // of tiles in a plane
+  long count;
+  long padded_rows;  // of an input plane
+  long transform;    // floats of one transform of a plane
+  long depth;        // depth of one transform's product
+  explicit Tiles(const Geometry& g)
+      : columns((g.width + wide - 1) / wide),
+        rows((g.rows + high - 1) / high),
+        count(columns * rows),
+        padded_rows(rows * high + across - high),
+        transform(count * g.in_channels),
+        depth(g.kernel[0] * g.in_channels) {}
+};
+
+// A convolution of one transform as the direct kernels' products see it: one row, its columns are the tiles of all
+// transforms.
+Geometry of_transform(const Geometry& g, long channels) {
+  Geometry t{};
+  t.in_channels = t.row = g.in_channels;
+  t.out_channels = channels;
+  t.kernel[0] = g.kernel[0];
+  t.kernel[1] = t.kernel[2] = t.in_rows = 1;
+  return t;
+}
+
+long transformed_columns(const Geometry& g, const Tiles& tiles) {
+  return along * tiles.columns * tiles.padded_rows * g.in_channels;
+}
+
+// Behind a plane's transforms lies room for those of its columns alone, and for a row of it.
+Sizes sizes(const Geometry& g) {
+  const Tiles tiles(g);
+  const long row = (tiles.columns * wide + along - wide) * g.in_channels;
+  return {transforms * tiles.transform + transformed_columns(g, tiles) + row, transforms * tiles.depth * g.padded_out,
+          (transforms * tiles.depth + 1) * g.padded_out};
+}
+
+// weight(out channel, tap of all, in channel) of an existing out channel.
+template <class Weight>
+void pack_weights(const Geometry& g, float* packed, const Weight& weight) {
+  const long depth = Tiles(g).depth;
+  for_blocks(g, [&](long first, auto count) {
+    constexpr long channels = decltype(count)::value * lanes;
+    float* to = packed + first * transforms * depth;
+    for (long r = 0; r < depth; ++r)
+      for (long o = first; o < first + channels && o < g.out_channels; ++o) {
+        const long tap = r / g.in_channels * 9, in = r % g.in_channels;
+        float rows[3][along];
+        for (long j = 0; j < 3; ++j) {
+          const float w[3] = {weight(o, tap + 3 * j, in), weight(o, tap + 3 * j + 1, in), weight(o, tap + 3 * j + 2, in)};
+          transform_taps(w, rows[j], 1);
+        }
+        for (long t = 0; t < along; ++t) {
+          const float outer = (rows[0][t] + rows[2][t]) / 2, middle = rows[1][t] / 2;
+          const float all[across] = {rows[0][t], outer + middle, outer - middle, rows[2][t]};
+          for (long s = 0; s < across; ++s) to[((t * across + s) * depth + r) * channels + o - first] = all[s];
+        }
+      }
+  });
+}
+
+void pack(const Geometry& g, const float* w, float* packed) {
+  pack_weights(g, packed, [&](long o, long tap, long in) { return w[o * g.depth + tap * g.in_channels + in]; });
+}
+
+void pack_mirrored(const Geometry& g, const float* w, float* packed) {
+  const long taps = g.depth / g.in_channels;
+  pack_weights(g, packed,
+               [&](long o, long tap, long in) { return w[(in * taps + taps - 1 - tap) * g.out_channels + o]; });
+}
+
+// The transforms of rows of one tile column, whose columns are transformed. Those of a tile lie `step` floats apart.
+template <class V>
+inline void transform_column(const float* from, long rows, long channels, float* to, long step) {
+  for (long q = 0; q < rows; ++q, from += high * channels, to += channels)
+    for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
+      V d[across];
+      for (long k = 0; k < across; ++k) d[k] = get<V>(from + k * channels + c);
+      put(to + c, d[0] - d[2]);
+      put(to + step + c, d[1] + d[2]);
+      put(to + 2 * step + c, d[2] - d[1]);
+      put(to + 3 * step + c, d[1] - d[3]);
+    }
+}
+
+template <class V>
+void copy_as(const Geometry& g, const float* x, const Affine* map, float* plane) {
+  const Tiles tiles(g);
+  const long width = g.in_width * g.in_channels, column = tiles.padded_rows * g.in_channels;
+  float* const columns = plane + transforms * tiles.transform;
+  float *const row = columns + transformed_columns(g, tiles), *const inner = row + g.columns_before * g.in_channels;
+  for (long r = 0; r < g.in_rows; ++r, x += width) {
+    copy_row(x, width, map, inner);
+    transform_row<V>(row, g.in_channels, tiles.columns, columns + (r + g.rows_before) * g.in_channels,
+                     tiles.columns * column, column);
+  }
+  for (long t = 0; t < along; ++t)
+    for (long k = 0; k < tiles.columns; ++k)
+      transform_column<V>(columns + (t * tiles.columns + k) * column, tiles.rows, g.in_channels,
+                          plane + t * across * tiles.transform + k * tiles.rows * g.in_channels, tiles.transform);
+}
+
+void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
+  typedef float Quad __attribute__((vector_size(16)));
+  const auto copy_by = g.in_channels % lanes == 0 ? copy_as<Vector> : g.in_channels % 4 == 0 ? copy_as<Quad> : copy_as<float>;
+  copy_by(g, x, map, plane);
+}
+
+// Tiles [first, first + count) of a plane.
+struct Strip {
+  long first, count;
+};
+constexpr long most_tiles = 24;  // of a strip, so few that their products stay in the L2 cache
+
+// One row of a tile's outputs of a vector of channels, as far as they are there.
+inline void store_row(const Geometry& g, const Vector v[wide], float* to, long there, long channels) {
+  for (long k = 0; k < there; ++k, to += g.out_channels)
+    if (g.stream)
+      stream(to, v[k]);
+    else if (channels >= lanes)
+      store(to, v[k]);
+    else
+      for (long c = 0; c < channels; ++c) to[c] = v[k][c];
+}
+
+template <long Block>
+void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
+  constexpr long channels = Block * lanes, step = most_tiles * channels;
+  const Tiles tiles(g);
+  for (long p = 0; p < s.count; ++p) {
+    const long column = (s.first + p) / tiles.rows * wide, row = (s.first + p) % tiles.rows * high;
+    const long there = g.width - column < wide ? g.width - column : wide;
+    for (long n = 0; n < channels && channel + n < g.out_channels; n += lanes) {
+      const float* m = products + p * channels + n;
+      Vector rows[high][along];
+      for (long t = 0; t < along; ++t, m += across * step) {
+        const Vector second = load(m + step), third = load(m + 2 * step);
+        rows[0][t] = load(m) + second + third;
+        rows[1][t] = second - third - load(m + 3 * step);
+      }
+      for (long h = 0; h < high && row + h < g.rows; ++h) {
+        Vector v[wide];
+        column_outputs(rows[h], v);
+        store_row(g, v, y + ((row + h) * g.width + column) * g.out_channels + channel + n, there,
+                  g.out_channels - channel - n);
+      }
+    }
+  }
+}
+
+template <long Block>
+void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const Strip& s, long channel,
+                   float* y) {
+  constexpr long channels = Block * lanes;
+  const Tiles tiles(g);
+  const Geometry of = of_transform(g, channels);
+  alignas(64) float products[transforms * most_tiles * channels];
+  constexpr float zeros[channels] = {};
+  for (long t = 0; t < transforms; ++t) {
+    const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
+    const float* bias = t == across + 1 ? w.bias + channel : zeros;  // every output has this product exactly once
+    for (long p = 0, count = 0; p < s.count; p += count) {
+      count = next_block(s.count - p, tile);
+      float* to = products + (t * most_tiles + p) * channels;
+      with_constant<tile>(count, [&](auto n) {
+        forward_tile<Block, decltype(n)::value>(of, {planes, 0, t * tiles.count + s.first + p}, packed, bias, to);
+      });
+    }
+  }
+  store_outputs<Block>(g, s, products, channel, y);
+}
+
+void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+  const Tiles tiles(g);
+  for_blocks(g, [&](long channel, auto block_now) {
+    for (long first = 0, count = 0; first < tiles.count; first += count) {
+      count = next_block(tiles.count - first, most_tiles);
+      forward_strip<decltype(block_now)::value>(g, planes, w, {first, count}, channel, y);
+    }
+  });
+  if (g.stream) fence();
+}
+
+// Transforms of dy for some tiles: (transform, tile, the block's channels). Not a power of two, or all transforms would
+// meet in the same sets of the L1 cache.
+constexpr long most_patch = 48;
+
+template <long Block>
+void transform_gradients(const Geometry& g, const Strip& s, const float* dy, float* to) {
+  constexpr long channels = Block * lanes, step = most_patch * channels;
+  const Tiles tiles(g);
+  for (long p = 0; p < s.count; ++p) {
+    const long column = (s.first + p) / tiles.rows * wide, row = (s.first + p) % tiles.rows * high;
+    const long there = g.width - column < wide ? g.width - column : wide;
+    for (long n = 0; n < channels; n += lanes) {
+      Vector q[high][along] = {};
+      for (long h = 0; h < high && row + h < g.rows; ++h) {
+        const float* from = dy + ((row + h) * g.width + column) * g.out_channels + n;
+        Vector d[wide] = {};
+        for (long k = 0; k < there; ++k) d[k] = load(from + k * g.out_channels);
+        winograd::transform_outputs(d, q[h]);
+      }
+      float* at = to + p * channels + n;
+      for (long t = 0; t < along; ++t, at += across * step) {
+        store(at, q[0][t]);
+        store(at + step, q[0][t] + q[1][t]);
+        store(at + 2 * step, q[0][t] - q[1][t]);
+        store(at + 3 * step, -q[1][t]);
+      }
+    }
+  }
+}
+
+template <long Block>
+void weights_strip(const Geometry& g, const float* const* planes, const float* dy, const Strip& s, float* gradient) {
+  constexpr long channels = Block * lanes, step = most_patch * channels;
+  alignas(64) float transformed[transforms * step];
+  transform_gradients<Block>(g, s, dy, transformed);
+  const Tiles tiles(g);
+  Geometry of = of_transform(g, channels);
+  of.width = s.count;
+  for (long t = 0; t < transforms; ++t)
+    for (long i = 0; i < g.kernel[0]; ++i) {
+      if (planes[i] == nullptr) continue;
+      const float* x = planes[i] + t * tiles.transform + s.first * g.in_channels;
+      float* dw = gradient + (t * tiles.depth + i * g.in_channels) * channels;
+      for (long r = 0, floats = 0; r < of.row; r += floats) {
+        floats = next_block(of.row - r, tile);
+        with_constant<tile>(floats, [&](auto n) {
+          weights_tile<Block, decltype(n)::value>(of, {x + r, transformed + t * step, 1}, dw + r * channels);
+        });
+      }
+    }
+}
+
+void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
+  const Tiles tiles(g);
+  for_blocks(g, [&](long channel, auto block_now) {
+    float* to = gradient + channel * transforms * tiles.depth;
+    for (long first = 0, count = 0; first < tiles.count; first += count) {
+      count = next_block(tiles.count - first, most_patch);
+      weights_strip<decltype(block_now)::value>(g, planes, dy + channel, {first, count}, to);
+    }
+  });
+  if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
+}
+
+void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
+  const long depth = Tiles(g).depth;
+  for_blocks(g, [&](long begin, auto count) {
+    constexpr long channels = decltype(count)::value * lanes;
+    if (first < begin || first >= begin + channels) return;
+    const float* from = gradient + begin * transforms * depth + first - begin;
+    for (long r = 0; r < depth; ++r) {
+      Vector by_row[across][3];
+      for (long s = 0; s < across; ++s) {
+        Vector q[along];
+        for (long t = 0; t < along; ++t) q[t] = load(from + ((t * across + s) * depth + r) * channels);
+        column_taps(q, by_row[s]);
+      }
+      float* to = dw + first * g.depth + r / g.in_channels * g.kernel[1] * g.row + r % g.in_channels;
+      for (long k = 0; k < 3; ++k) {
+        const Vector even = (by_row[1][k] + by_row[2][k]) / 2, odd = (by_row[1][k] - by_row[2][k]) / 2;
+        const Vector taps[3] = {by_row[0][k] + even, odd, even + by_row[3][k]};
+        for (long j = 0; j < 3; ++j)
+          for (long o = 0; o < lanes; ++o) to[o * g.depth + (j * 3 + k) * g.in_channels] = taps[j][o];
+      }
+    }
+  });
+  if (g.bias) store(db + first, load(gradient + transforms * depth * g.out_channels + first));
+}
+
+const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
