@@ -22,13 +22,13 @@ constexpr long wide = 4, high = 2;        // outputs of a tile along the third a
 constexpr long along = 6, across = 4;     // transforms of columns and rows
 constexpr long transforms = along * across;
 
-struct Tiles {
+struct PlaneTiles {
   long columns, rows;  // of tiles in a plane
   long count;
   long padded_rows;  // of an input plane
   long transform;    // floats of one transform of a plane
   long depth;        // depth of one transform's product
-  explicit Tiles(const Geometry& g)
+  explicit PlaneTiles(const Geometry& g)
       : columns((g.width + wide - 1) / wide),
         rows((g.rows + high - 1) / high),
         count(columns * rows),
@@ -48,13 +48,13 @@ Geometry of_transform(const Geometry& g, long channels) {
   return t;
 }
 
-long transformed_columns(const Geometry& g, const Tiles& tiles) {
+long transformed_columns(const Geometry& g, const PlaneTiles& tiles) {
   return along * tiles.columns * tiles.padded_rows * g.in_channels;
 }
 
 // Behind a plane's transforms lies room for those of its columns alone, and for a row of it.
 Sizes sizes(const Geometry& g) {
-  const Tiles tiles(g);
+  const PlaneTiles tiles(g);
   const long row = (tiles.columns * wide + along - wide) * g.in_channels;
   return {transforms * tiles.transform + transformed_columns(g, tiles) + row, transforms * tiles.depth * g.padded_out,
           (transforms * tiles.depth + 1) * g.padded_out};
@@ -63,7 +63,7 @@ Sizes sizes(const Geometry& g) {
 // weight(out channel, tap of all, in channel) of an existing out channel.
 template <class Weight>
 void pack_weights(const Geometry& g, float* packed, const Weight& weight) {
-  const long depth = Tiles(g).depth;
+  const long depth = PlaneTiles(g).depth;
   for_blocks(g, [&](long first, auto count) {
     constexpr long channels = decltype(count)::value * lanes;
     float* to = packed + first * transforms * depth;
@@ -110,7 +110,7 @@ inline void transform_column(const float* from, long rows, long channels, float*
 
 template <class V>
 void copy_as(const Geometry& g, const float* x, const Affine* map, float* plane) {
-  const Tiles tiles(g);
+  const PlaneTiles tiles(g);
   const long width = g.in_width * g.in_channels, column = tiles.padded_rows * g.in_channels;
   float* const columns = plane + transforms * tiles.transform;
   float *const row = columns + transformed_columns(g, tiles), *const inner = row + g.columns_before * g.in_channels;
@@ -132,7 +132,7 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
 }
 
 // Tiles [first, first + count) of a plane.
-struct Strip {
+struct TileRange {
   long first, count;
 };
 constexpr long most_tiles = 24;  // of a strip, so few that their products stay in the L2 cache
@@ -149,9 +149,9 @@ inline void store_row(const Geometry& g, const Vector v[wide], float* to, long t
 }
 
 template <long Block>
-void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
+void store_outputs(const Geometry& g, const TileRange& s, const float* products, long channel, float* y) {
   constexpr long channels = Block * lanes, step = most_tiles * channels;
-  const Tiles tiles(g);
+  const PlaneTiles tiles(g);
   for (long p = 0; p < s.count; ++p) {
     const long column = (s.first + p) / tiles.rows * wide, row = (s.first + p) % tiles.rows * high;
     const long there = g.width - column < wide ? g.width - column : wide;
@@ -174,10 +174,10 @@ void store_outputs(const Geometry& g, const Strip& s, const float* products, lon
 }
 
 template <long Block>
-void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const Strip& s, long channel,
+void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const TileRange& s, long channel,
                    float* y) {
   constexpr long channels = Block * lanes;
-  const Tiles tiles(g);
+  const PlaneTiles tiles(g);
   const Geometry of = of_transform(g, channels);
   alignas(64) float products[transforms * most_tiles * channels];
   constexpr float zeros[channels] = {};
@@ -196,7 +196,7 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
 }
 
 void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
-  const Tiles tiles(g);
+  const PlaneTiles tiles(g);
   for_blocks(g, [&](long channel, auto block_now) {
     for (long first = 0, count = 0; first < tiles.count; first += count) {
       count = next_block(tiles.count - first, most_tiles);
@@ -211,9 +211,9 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
 constexpr long most_patch = 48;
 
 template <long Block>
-void transform_gradients(const Geometry& g, const Strip& s, const float* dy, float* to) {
+void transform_gradients(const Geometry& g, const TileRange& s, const float* dy, float* to) {
   constexpr long channels = Block * lanes, step = most_patch * channels;
-  const Tiles tiles(g);
+  const PlaneTiles tiles(g);
   for (long p = 0; p < s.count; ++p) {
     const long column = (s.first + p) / tiles.rows * wide, row = (s.first + p) % tiles.rows * high;
     const long there = g.width - column < wide ? g.width - column : wide;
@@ -237,11 +237,11 @@ void transform_gradients(const Geometry& g, const Strip& s, const float* dy, flo
 }
 
 template <long Block>
-void weights_strip(const Geometry& g, const float* const* planes, const float* dy, const Strip& s, float* gradient) {
+void weights_strip(const Geometry& g, const float* const* planes, const float* dy, const TileRange& s, float* gradient) {
   constexpr long channels = Block * lanes, step = most_patch * channels;
   alignas(64) float transformed[transforms * step];
   transform_gradients<Block>(g, s, dy, transformed);
-  const Tiles tiles(g);
+  const PlaneTiles tiles(g);
   Geometry of = of_transform(g, channels);
   of.width = s.count;
   for (long t = 0; t < transforms; ++t)
@@ -259,7 +259,7 @@ void weights_strip(const Geometry& g, const float* const* planes, const float* d
 }
 
 void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
-  const Tiles tiles(g);
+  const PlaneTiles tiles(g);
   for_blocks(g, [&](long channel, auto block_now) {
     float* to = gradient + channel * transforms * tiles.depth;
     for (long first = 0, count = 0; first < tiles.count; first += count) {
@@ -271,7 +271,7 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
 }
 
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
-  const long depth = Tiles(g).depth;
+  const long depth = PlaneTiles(g).depth;
   for_blocks(g, [&](long begin, auto count) {
     constexpr long channels = decltype(count)::value * lanes;
     if (first < begin || first >= begin + channels) return;
