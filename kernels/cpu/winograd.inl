@@ -1,6 +1,6 @@
-// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis. Six products give four outputs
-// instead of twelve (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks). Included once per instruction
-// set, inside a namespace of its own.
+// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis. Six products give four
+// outputs instead of twelve (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks). Included once per
+// instruction set, inside a namespace of its own.
 //
 // Over the other two axes each of the six transforms is a convolution of its own. Its positions are rows, so the direct
 // kernels' products do the work.

@@ -1,13 +1,13 @@
-// The convolution of three by three taps along the second and third axis by Winograd's F(2,3) along the second and F(4,3)
-// along the third (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks): 24 products give eight outputs
-// instead of 72. Included once per instruction set, inside a namespace of its own.
+// The convolution of three by three taps along the second and third axis by Winograd's F(2,3) along the second and
+// F(4,3) along the third (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks): 24 products give eight
+// outputs instead of 72. Included once per instruction set, inside a namespace of its own.
 //
-// Along the first axis each of the 24 transforms is a convolution of its own, of the tiles of a plane: a tile is two rows
-// of four outputs, four rows of six inputs. The direct kernels' products do the work. Tiles lie column by column.
+// Along the first axis each of the 24 transforms is a convolution of its own, of the tiles of a plane: a tile is two
+// rows of four outputs, four rows of six inputs. The direct kernels' products do the work. Tiles lie column by column.
 //
 // The copy of an input plane is (transform, tile, in channel); weights and their gradient are (block of out channels,
-// transform, depth of one transform's product, out channel of the block). Transform 4 t + s is the t-th of columns and the
-// s-th of rows.
+// transform, depth of one transform's product, out channel of the block). Transform 4 t + s is the t-th of columns and
+// the s-th of rows.
 
 #include "kernels/cpu/direct_tiles.inl"
 
@@ -18,8 +18,8 @@ using winograd::put;
 using winograd::transform_row;
 using winograd::transform_taps;
 
-constexpr long wide = 4, high = 2;        // outputs of a tile along the third and second axis
-constexpr long along = 6, across = 4;     // transforms of columns and rows
+constexpr long wide = 4, high = 2;     // outputs of a tile along the third and second axis
+constexpr long along = 6, across = 4;  // transforms of columns and rows
 constexpr long transforms = along * across;
 
 struct PlaneTiles {
@@ -72,7 +72,8 @@ void pack_weights(const Geometry& g, float* packed, const Weight& weight) {
         const long tap = r / g.in_channels * 9, in = r % g.in_channels;
         float rows[3][along];
         for (long j = 0; j < 3; ++j) {
-          const float w[3] = {weight(o, tap + 3 * j, in), weight(o, tap + 3 * j + 1, in), weight(o, tap + 3 * j + 2, in)};
+          const float w[3] = {weight(o, tap + 3 * j, in), weight(o, tap + 3 * j + 1, in),
+                              weight(o, tap + 3 * j + 2, in)};
           transform_taps(w, rows[j], 1);
         }
         for (long t = 0; t < along; ++t) {
@@ -127,7 +128,9 @@ void copy_as(const Geometry& g, const float* x, const Affine* map, float* plane)
 
 void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   typedef float Quad __attribute__((vector_size(16)));
-  const auto copy_by = g.in_channels % lanes == 0 ? copy_as<Vector> : g.in_channels % 4 == 0 ? copy_as<Quad> : copy_as<float>;
+  const auto copy_by = g.in_channels % lanes == 0 ? copy_as<Vector>
+                       : g.in_channels % 4 == 0   ? copy_as<Quad>
+                                                  : copy_as<float>;
   copy_by(g, x, map, plane);
 }
 
@@ -174,8 +177,8 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
 }
 
 template <long Block>
-void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const TileRange& s, long channel,
-                   float* y) {
+void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const TileRange& s,
+                   long channel, float* y) {
   constexpr long channels = Block * lanes;
   const PlaneTiles tiles(g);
   const Geometry of = of_transform(g, channels);
@@ -237,7 +240,8 @@ void transform_gradients(const Geometry& g, const TileRange& s, const float* dy,
 }
 
 template <long Block>
-void weights_strip(const Geometry& g, const float* const* planes, const float* dy, const TileRange& s, float* gradient) {
+void weights_strip(const Geometry& g, const float* const* planes, const float* dy, const TileRange& s,
+                   float* gradient) {
   constexpr long channels = Block * lanes, step = most_patch * channels;
   alignas(64) float transformed[transforms * step];
   transform_gradients<Block>(g, s, dy, transformed);
