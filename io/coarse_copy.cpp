@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <sstream>
 #include <string>
@@ -11,7 +11,6 @@
 
 #include "io/axis_order.hpp"
 #include "io/coarsen.hpp"
-#include "io/edit_distance.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_names.hpp"
@@ -41,13 +40,10 @@ std::string counted(Index count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-/// Whether a data set is one sample.
-bool is_whole(const CoarseCopy& copy) { return copy.rows != RowForm::axis; }
-
 /// The axes of the data sets to average. ConfigError when they do not go with the rest of `copy`.
 AxisOrder order_of(const CoarseCopy& copy) {
   if (copy.axis_names.empty()) return {copy.axes + 1, copy.axes};
-  const AxisOrder order = parse_axes(is_whole(copy) ? axes_with_rows(copy.axis_names) : copy.axis_names, "--axes");
+  const AxisOrder order = parse_axes(copy.whole() ? axes_with_rows(copy.axis_names) : copy.axis_names, "--axes");
   const std::string given = "--axes \"" + copy.axis_names + "\"";
   if (const int positions = order.axes - (order.channel < 0 ? 0 : 1); positions != copy.axes)
     throw ConfigError(given + " names " + counted(positions, "position") + ", and --factor has " +
@@ -62,7 +58,7 @@ AxisOrder order_of(const CoarseCopy& copy) {
 
 /// The shape of a data set without the axis that stands for its single row.
 std::vector<Index> stored(std::vector<Index> shape, const CoarseCopy& copy) {
-  if (is_whole(copy)) shape.erase(shape.begin());
+  if (copy.whole()) shape.erase(shape.begin());
   return shape;
 }
 
@@ -89,91 +85,6 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-/// Integers of other sizes than a detector's 16 bits may well be classes, whose means mean nothing.
-bool may_be_classes(ElementType type) {
-  return type != ElementType::float16 && type != ElementType::int16 && type != ElementType::uint16 &&
-         type != ElementType::float32 && type != ElementType::float64;
-}
-
-/// The data sets asked for have as many axes.
-void require_axes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source) {
-  if (copy.rows == RowForm::groups) return;  // they are names within the groups
-  const Index counted_axes = is_whole(copy) ? 0 : 1;
-  for (const std::string& name : copy.samples) {
-    const auto axes = std::ssize(source.info(name).shape);  // throws when there is no such data set
-    if (axes == order.axes + counted_axes) continue;
-    if (copy.axis_names.empty())
-      throw ConfigError(copy.source + ": the samples of '" + name + "' have " +
-                        std::to_string(axes - 1 - counted_axes) + " axes; give --factor as many numbers");
-    throw ConfigError(copy.source + ": data set '" + name + "' has " + std::to_string(axes) + " axes, and --axes \"" +
-                      copy.axis_names + "\" names " + std::to_string(order.axes + counted_axes) +
-                      "; name every axis of the data set");
-  }
-}
-
-/// Names of data sets within the groups, one level and more above them.
-std::vector<std::string> names_in_groups(const FileNames& names) {
-  std::set<std::string> within;
-  for (const std::string& name : names.datasets)
-    for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
-      within.insert(name.substr(slash + 1));
-  return {within.begin(), within.end()};
-}
-
-/// With RowForm::groups, names that no group has would be left out without a word.
-void require_in_groups(const CoarseCopy& copy, const FileNames& names) {
-  if (copy.rows != RowForm::groups) return;
-  for (const std::string& name : copy.samples) {
-    if (std::ranges::any_of(names.datasets, [&](const std::string& one) { return one.ends_with("/" + name); }))
-      continue;
-    const std::vector<std::string> there = names_in_groups(names);
-    const std::string meant = nearest(name, there);
-    throw ConfigError(copy.source + ": no group has a data set '" + name + "', which --samples names; " +
-                      (there.empty() ? "no group has any" : "groups have " + list_near(name, there)) +
-                      (meant.empty() ? "" : "; do you mean '" + meant + "'?"));
-  }
-}
-
-std::string none_fits(const CoarseCopy& copy, const AxisOrder& order) {
-  if (!copy.axis_names.empty())
-    return "no data set has " + std::to_string(order.axes + 1) + " axes, as --axes \"" + copy.axis_names +
-           "\" names; name every axis of the data sets to average";
-  return "no data set has samples of " + std::to_string(copy.axes) + (copy.axes == 1 ? " axis" : " axes") +
-         " and channels; give --factor a number per axis, and --axes if there is no axis of channels";
-}
-
-/// The data sets to average: those asked for, or those with the right number of axes. `others` gets the rest.
-std::vector<std::string> choose(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
-                                const FileNames& names, std::vector<std::string>& others) {
-  std::vector<std::string> chosen;
-  std::string unreadable;
-  require_axes(copy, order, source);
-  require_in_groups(copy, names);
-  std::set<std::string> asked;  // by their first names
-  for (const std::string& name : copy.samples)
-    if (copy.rows != RowForm::groups) asked.insert(first_name(names, copy.source, name));
-  const auto is_asked = [&](const std::string& name) {
-    if (copy.rows != RowForm::groups) return asked.contains(name);
-    return std::ranges::any_of(copy.samples, [&](const std::string& one) { return name.ends_with("/" + one); });
-  };
-  for (const std::string& name : names.datasets) {
-    const DatasetInfo info = source.info(name);
-    const bool shaped = std::ssize(info.shape) == order.axes + (is_whole(copy) ? 0 : 1);
-    const bool fits = shaped && !info.scale && !may_be_classes(info.whole ? info.stored : info.type);
-    if (shaped && !fits && !info.scale) unreadable = name;
-    const bool wanted = copy.samples.empty() ? fits : shaped && is_asked(name);
-    (wanted ? chosen : others).push_back(name);
-  }
-  if (chosen.empty() && !unreadable.empty() && source.info(unreadable).type != ElementType::other)
-    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
-                      " elements, which may be classes; if they are to be averaged, name them with --samples");
-  if (chosen.empty() && !unreadable.empty())
-    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
-                      " elements; " + readable_types());
-  if (chosen.empty()) throw ConfigError(copy.source + ": " + none_fits(copy, order));
-  return chosen;
-}
-
 void require_samples(const std::string& path, const std::string& name, const std::vector<Index>& shape) {
   if (shape.empty() || std::find(shape.begin() + 1, shape.end(), 0) != shape.end())
     throw DataError(path + ": data set '" + name + "' has shape " + shape_text(shape) + ", which holds nothing");
@@ -190,7 +101,7 @@ void refuse_channels_first(const std::string& path, const std::string& name, con
 }
 
 RowReader open_samples(const CoarseCopy& copy, const std::shared_ptr<const DataFile>& file, const std::string& name) {
-  return {file, name, {.whole = is_whole(copy), .packing = copy.packing}};
+  return {file, name, {.whole = copy.whole(), .packing = copy.packing}};
 }
 
 Samples inspect_samples(const CoarseCopy& copy, const AxisOrder& order, const RowReader& reader,
@@ -297,7 +208,7 @@ Contents contents_of(const CoarseCopy& copy, const AxisOrder& order, const Hdf5F
                      const std::shared_ptr<const DataFile>& file, CoarseFile& made) {
   Contents found;
   found.names = names_of(copy.source);
-  made.samples = choose(copy, order, source, found.names, found.others);
+  made.samples = samples_to_average(copy, order, source, found.names, found.others);
   for (const std::string& name : made.samples) {
     const RowReader reader = open_samples(copy, file, name);
     if (copy.missing == MissingRule::refuse) reader.require_written();
@@ -327,7 +238,7 @@ void copy_samples(const CoarseCopy& copy, const std::vector<Samples>& all, const
                   const Comm& world, Hdf5Output& target) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     Range rows = piece(all[i].shape.front(), world.rank(), world.size());
-    if (is_whole(copy)) rows = {0, static_cast<int>(i) % world.size() == world.rank() ? 1 : 0};
+    if (copy.whole()) rows = {0, static_cast<int>(i) % world.size() == world.rank() ? 1 : 0};
     if (rows.count > 0) copy_rows(copy, all[i], open_samples(copy, file, all[i].name), rows, target);
   }
 }
@@ -344,7 +255,61 @@ void copy_attributes(const CoarseCopy& copy, const Contents& contents, Hdf5Outpu
   target.copy_attributes(copy.source, plain);
 }
 
+/// Samples that are beside each other: data sets of one name in files, or in groups of one group.
+class Siblings {
+ public:
+  /// DataError where one is unlike the first of its name.
+  void add(const CoarseCopy& copy, const Samples& samples, const std::string& units) {
+    const std::string where = copy.rows == RowForm::groups ? copy.source + "/" + group_of(samples.name) : copy.source;
+    Shape sample = samples.fine;
+    sample.channels *= samples.per_row;
+    const auto [known, fresh] = first_.try_emplace(copy.rows == RowForm::groups ? key_of(samples.name) : samples.name,
+                                                   First{where, sample, units, where});
+    First& first = known->second;
+    const auto refuse = [&](const std::string& here, const std::string& there, const std::string& other) {
+      throw DataError(copy.source + ": data set '" + samples.name + "' has " + here + ", but " + other + " has " +
+                      there + "; leave one of them out");
+    };
+    if (sample != first.sample) refuse("samples of " + to_string(sample), to_string(first.sample), first.where);
+    if (units.empty()) return;
+    if (first.units.empty()) first.units = units, first.with_units = where;
+    if (units != first.units) refuse("units of " + units, first.units, first.with_units);
+  }
+
+ private:
+  struct First {
+    std::string where;
+    Shape sample;
+    std::string units, with_units;  // of the first that has some
+  };
+  static std::string group_of(const std::string& name) { return name.substr(0, name.rfind('/')); }
+  /// The name without that of its group.
+  static std::string key_of(const std::string& name) {
+    const std::string group = group_of(name);
+    const std::size_t above = group.rfind('/');
+    return (above == std::string::npos ? "" : group.substr(0, above + 1)) + name.substr(group.size());
+  }
+  std::map<std::string, First> first_;
+};
+
 }  // namespace
+
+void require_copies(CoarseCopy copy, const std::vector<std::string>& sources) {
+  Siblings siblings;
+  std::vector<std::string> first;  // names of what is averaged in the first file
+  for (const std::string& path : sources) {
+    copy.source = path;
+    const AxisOrder order = order_of(copy);
+    const Hdf5File source = Hdf5File::open(path, Comm::self(), copy.packing);
+    const auto file = std::make_shared<const DataFile>(path);
+    CoarseFile unmade;
+    const bool other = std::ranges::none_of(first, [&](const std::string& name) { return source.has(name); });
+    if (copy.rows == RowForm::files && !first.empty() && other) source.info(first.front());  // which says what is there
+    for (const Samples& samples : contents_of(copy, order, source, file, unmade).samples)
+      if (copy.whole()) siblings.add(copy, samples, open_samples(copy, file, samples.name).units());
+    if (first.empty()) first = unmade.samples;
+  }
+}
 
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   const AxisOrder order = order_of(copy);
@@ -373,10 +338,10 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
   copy_attributes(copy, contents, target);
   target.copy_names(copy.source, contents.names);
   for (const std::string& text : target.left_out()) made.notes.push_back("not in the copy: " + text);
-  target.commit();
+  made.file = target.finish();
   // The root's answer counts: on network file systems, other ranks may not see the new file yet.
   collective_try(world, [&] {
-    if (world.root()) made.bytes = static_cast<Index>(std::filesystem::file_size(copy.target));
+    if (made.file) made.bytes = static_cast<Index>(std::filesystem::file_size(made.file->path()));
   });
   world.broadcast(std::span(&made.bytes, 1), 0);
   return made;

@@ -1,6 +1,7 @@
 // Data at a lower resolution: samples in memory, and copies of whole files with their coordinates.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -48,10 +49,13 @@ struct CoarseCopy {
   MissingRule missing = MissingRule::refuse;
   PackingRule packing = PackingRule::apply;  ///< packing of the data sets to average
   std::string program;                       ///< name and version, for the provenance
+
+  bool whole() const { return rows != RowForm::axis; }  ///< each data set is one sample
 };
 
 /// What was written.
 struct CoarseFile {
+  std::unique_ptr<FinishedFile> file;  ///< the copy, which is not yet in its place; on the root
   std::vector<std::string> samples;
   Index count = 0;                 ///< samples in all of these data sets together
   Index bytes = 0;                 ///< bytes of the target
@@ -66,11 +70,22 @@ struct CoarseFile {
 /// numbers are NaN, which its _FillValue says. A further name of a data set is a link, as in the source; what lies
 /// behind a link to another file is copied. The root group's attribute "coarsened" is JSON with the source's name, size
 /// and shapes (of the first data sets, where they are very many), the factor, the names of the axes if given, and the
-/// program. The bytes are the same for any number of ranks, and the target appears whole or not at all. DataError or
+/// program. The bytes are the same for any number of ranks, and the target appears whole, once the root puts it in its
+/// place, or not at all. DataError or
 /// ConfigError on every rank: nothing to average, a factor that does not divide, channels between positions, a shape
 /// that looks channels first without names of its axes, missing rows of a data set to average, infinity, NaN where no
 /// attribute says that numbers may be missing, a mean that uint16 cannot hold.
 CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world);
+
+/// What coarse_copy() would refuse by the headers of any of these files, before the first is copied; `copy.source` does
+/// not count. Where files or groups are the samples, these are samples of one set: DataError, too, for the first whose
+/// data set has other positions, channels or units than that of the first of all, with both. On one rank.
+void require_copies(CoarseCopy copy, const std::vector<std::string>& sources);
+
+/// The data sets to average: those asked for, or those with the right number of axes. `others` gets the rest. DataError
+/// or ConfigError as coarse_copy()'s. Not collective.
+std::vector<std::string> samples_to_average(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                            const FileNames& names, std::vector<std::string>& others);
 
 // Coordinates of coarse copies: dimension scales of averaged axes.
 

@@ -59,6 +59,7 @@ File open_to_read(const std::string& path) {
   silence();
   std::string reason;
   File file = open_to_read(path, file_access(), reason);
+  if (!file) check_readable(path);  // which says why, where it can
   if (!file) throw DataError(path + ": cannot be opened; " + reason);
   return file;
 }

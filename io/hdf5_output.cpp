@@ -241,10 +241,19 @@ void Hdf5Output::copy_names(const std::string& source, const FileNames& names) {
 
 std::vector<std::string> Hdf5Output::left_out() const { return h5::texts_of(state_->left_out); }
 
-void Hdf5Output::commit() {
+void Hdf5Output::close() {
   state_->on_root([&] { h5::require(state_->file.close(), state_->path() + ": cannot be closed"); });
   const double written = state_->comm.sum(static_cast<double>(state_->written));
   MRMF_CHECK(written == static_cast<double>(state_->wanted), state_->path() + ": rows were left out or written twice");
+}
+
+std::unique_ptr<FinishedFile> Hdf5Output::finish() {
+  close();
+  return state_->output.finish();
+}
+
+void Hdf5Output::commit() {
+  close();
   state_->output.commit();
 }
 

@@ -61,12 +61,15 @@ class Hdf5Output {
   /// What the copies made above lack of their source, a line each; the root knows.
   std::vector<std::string> left_out() const;
 
-  /// Collective: closes the file and puts it in its place. FaultError when rows have not been written.
+  /// Collective: closes the file, as OutputFile::finish() does. FaultError when rows have not been written.
+  std::unique_ptr<FinishedFile> finish();
+  /// Collective: the same, and puts it in its place.
   void commit();
 
  private:
   struct State;
   void create(const std::string& name, const std::vector<Index>& shape, ElementType type, Index text);
+  void close();
   void write_bytes(const std::string& name, std::initializer_list<Index> first, std::span<const std::byte> bytes,
                    std::size_t element);  // bytes of an element as the caller has it; 0: as the data set has it
   std::unique_ptr<State> state_;

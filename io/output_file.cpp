@@ -10,11 +10,12 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "kernels/check.hpp"
@@ -24,15 +25,33 @@
 #include <xxhash.h>
 
 namespace mrmf {
+
+struct UnfinishedFile::Watched {
+  std::atomic<bool> watched{false};
+  std::string path;  ///< changes only while it is not watched
+  Watched* next = nullptr;
+};
+
 namespace {
 
-// A signal handler may neither lock nor allocate, and sees only the process's own memory. Hence a table of fixed size,
-// the only one of its kind.
-struct OpenTarget {
-  std::atomic<bool> taken{false}, watched{false};
-  std::array<char, PATH_MAX> path{};
+// A signal handler may neither lock nor allocate, and sees only the process's own memory. Hence a list, the only one of
+// its kind, to which places are added and never taken away: those of files that are done serve others.
+std::atomic<UnfinishedFile::Watched*> first_place{nullptr};
+
+struct Places {
+  std::mutex mutex;
+  std::deque<UnfinishedFile::Watched> all;  // which stay where they are
+  std::vector<UnfinishedFile::Watched*> unused;
+  Places() = default;
+  Places(const Places&) = delete;
+  Places& operator=(const Places&) = delete;
+  ~Places() { first_place.store(nullptr); }
 };
-std::array<OpenTarget, 8> table;
+
+Places& places() {
+  static Places here;
+  return here;
+}
 
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
@@ -57,27 +76,30 @@ void watch_signals() {
 }  // namespace
 
 void remove_unfinished_files() {
-  for (const OpenTarget& place : table)
-    if (place.watched.load()) ::unlink(place.path.data());
+  for (const UnfinishedFile::Watched* place = first_place.load(); place != nullptr; place = place->next)
+    if (place->watched.load()) ::unlink(place->path.c_str());
 }
 
 UnfinishedFile::UnfinishedFile(const std::string& path) {
-  if (path.size() >= PATH_MAX) return;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].taken.exchange(true)) continue;
-    std::memcpy(table[i].path.data(), path.c_str(), path.size() + 1);
-    table[i].watched.store(true);
-    place_ = static_cast<int>(i);
-    watch_signals();
-    return;
+  Places& here = places();
+  const std::lock_guard lock(here.mutex);
+  const bool fresh = here.unused.empty();
+  place_ = fresh ? &here.all.emplace_back() : here.unused.back();
+  if (!fresh) here.unused.pop_back();
+  place_->path = path;
+  place_->watched.store(true);
+  if (fresh) {
+    place_->next = first_place.load();
+    first_place.store(place_);
   }
+  watch_signals();
 }
 
 UnfinishedFile::~UnfinishedFile() {
-  if (place_ < 0) return;
-  OpenTarget& place = table[static_cast<std::size_t>(place_)];
-  place.watched.store(false);
-  place.taken.store(false);
+  place_->watched.store(false);
+  Places& here = places();
+  const std::lock_guard lock(here.mutex);
+  here.unused.push_back(place_);
 }
 
 namespace {
@@ -159,10 +181,11 @@ std::string random_digits() {
 }
 
 /// Creates a new file and returns its name. From its first moment on, a fatal signal removes it.
-std::string create_partial(const std::string& target, FileDescriptor& file, std::optional<UnfinishedFile>& unfinished) {
+std::string create_partial(const std::string& target, FileDescriptor& file,
+                           std::unique_ptr<UnfinishedFile>& unfinished) {
   for (int attempt = 0;; ++attempt) {
     std::string path = target + ".partial-" + random_digits();
-    unfinished.emplace(path);
+    unfinished = std::make_unique<UnfinishedFile>(path);
     file = FileDescriptor(open_file(path, O_RDWR | O_CREAT | O_EXCL));
     if (file) return path;
     const int reason = errno;
@@ -193,7 +216,7 @@ int rename_to_new(const std::string& from, const std::string& to) {
   return reason;
 }
 
-void put_in_place(const std::string& from, const std::string& to, Replace replace) {
+void rename_file(const std::string& from, const std::string& to, Replace replace) {
   const int reason = replace == Replace::nothing                                              ? rename_to_new(from, to)
                      : uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); }) == 0 ? 0
                                                                                               : errno;
@@ -268,13 +291,13 @@ OutputFile::OutputFile(std::string target, Replace replace, const Comm& comm)
       if (!file_) fail(partial_, "cannot be opened", errno);
     });
   } catch (...) {  // no destructor follows a constructor that throws
-    if (root()) ::unlink(partial_.c_str());
+    if (unfinished_) ::unlink(partial_.c_str());
     throw;
   }
 }
 
 OutputFile::~OutputFile() {
-  if (!committed_ && !partial_.empty() && root()) ::unlink(partial_.c_str());
+  if (unfinished_) ::unlink(partial_.c_str());
 }
 
 void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -335,7 +358,7 @@ void OutputFile::read_back() const {
   }
 }
 
-void OutputFile::commit() {
+std::unique_ptr<FinishedFile> OutputFile::finish() {
   on_all([&] {
     const int reason = sync(file_.number());
     if (reason != 0) fail(target_, "cannot be put on disk", reason);
@@ -343,14 +366,44 @@ void OutputFile::commit() {
     if (!file_.close() && errno != EINTR) fail(target_, "cannot be closed", errno);
     read_back();
   });
+  return root() ? std::make_unique<FinishedFile>(partial_, target_, replace_, std::move(unfinished_)) : nullptr;
+}
+
+void OutputFile::commit() {
+  const std::unique_ptr<FinishedFile> whole = finish();
   on_all([&] {
-    if (!root()) return;
-    put_in_place(partial_, target_, replace_);
-    committed_ = true;
-    unfinished_.reset();
-    sync_folder_of(target_);
+    if (whole) whole->put_in_place();
   });
-  committed_ = true;
+}
+
+FinishedFile::FinishedFile(std::string path, std::string target, Replace replace,
+                           std::unique_ptr<UnfinishedFile> unfinished)
+    : path_(std::move(path)), target_(std::move(target)), replace_(replace), unfinished_(std::move(unfinished)) {}
+
+FinishedFile::~FinishedFile() {
+  if (unfinished_) ::unlink(path_.c_str());
+}
+
+void FinishedFile::put_in_place() {
+  rename_file(path_, target_, replace_);
+  unfinished_.reset();
+  sync_folder_of(target_);
+}
+
+void put_in_place(const std::vector<std::unique_ptr<FinishedFile>>& files) {
+  std::vector<std::string> made;
+  try {
+    for (const auto& file : files) require_output(file->target(), file->replace());
+    for (const auto& file : files) {
+      struct stat there {};
+      const bool fresh = ::lstat(file->target().c_str(), &there) != 0;
+      file->put_in_place();
+      if (fresh) made.push_back(file->target());
+    }
+  } catch (...) {
+    for (const std::string& path : made) ::unlink(path.c_str());
+    throw;
+  }
 }
 
 void write_file(const std::string& target, std::string_view bytes, Replace replace) {

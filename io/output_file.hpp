@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,8 +26,7 @@ namespace mrmf {
 
 /// A file that must not outlive the process unfinished. While it lives, a signal that would end the process (SIGINT,
 /// SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU) removes the file first. Signals that the program handles itself are left
-/// alone: it then ends in its own way, and destructors run. Only a few files can be watched at a time; further ones are
-/// not.
+/// alone: it then ends in its own way, and destructors run.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string& path);
@@ -34,8 +34,10 @@ class UnfinishedFile {
   UnfinishedFile(const UnfinishedFile&) = delete;
   UnfinishedFile& operator=(const UnfinishedFile&) = delete;
 
+  struct Watched;  ///< what signal handlers see of it
+
  private:
-  int place_ = -1;  // index in the table; -1: not watched
+  Watched* place_;
 };
 
 /// Removes all watched files. Signal handlers call it before they end the process.
@@ -48,13 +50,39 @@ enum class Replace { nothing, file };
 /// plain file, is one of `inputs` (by whatever name), or has a control character in its name. On one rank.
 void require_output(const std::string& target, Replace replace, const std::vector<std::string>& inputs = {});
 
+/// A file that is whole and on disk, under the unique name beside its target that it was written by. It is removed
+/// unless it is put in its place. On one rank.
+class FinishedFile {
+ public:
+  FinishedFile(std::string path, std::string target, Replace replace, std::unique_ptr<UnfinishedFile> unfinished);
+  FinishedFile(const FinishedFile&) = delete;
+  FinishedFile& operator=(const FinishedFile&) = delete;
+  ~FinishedFile();
+
+  const std::string& path() const { return path_; }
+  const std::string& target() const { return target_; }
+  Replace replace() const { return replace_; }
+  /// Renames it and syncs its folder. ConfigError with Replace::nothing when another command has put a file there
+  /// meanwhile. DataError otherwise; a file that was there before is then still there.
+  void put_in_place();
+
+ private:
+  std::string path_, target_;
+  Replace replace_;
+  std::unique_ptr<UnfinishedFile> unfinished_;  // null: it is in its place
+};
+
+/// Puts all of a set in place, when all of it is whole. If one cannot be, those that replaced nothing are gone again.
+/// On one rank. Errors as require_output()'s and put_in_place()'s.
+void put_in_place(const std::vector<std::unique_ptr<FinishedFile>>& files);
+
 /// A file in the making. Its bytes go to a file of a unique name beside it ("<target>.partial-<16 hex digits>"). That
 /// is removed unless commit() is reached, even when a signal other than SIGKILL ends the process. So a command that
 /// fails leaves nothing half-written, and two commands with one target do not collide.
 ///
 /// One process writes it, or all ranks of a communicator: each makes an OutputFile and writes where it likes; the
-/// ranks' ranges do not overlap. Only the constructor and commit() are collective. In other members a failing rank
-/// throws alone; collective_try() of mpi/comm.hpp throws its error on all.
+/// ranks' ranges do not overlap. Only the constructor, finish() and commit() are collective. In other members a failing
+/// rank throws alone; collective_try() of mpi/comm.hpp throws its error on all.
 class OutputFile {
  public:
   /// ConfigError as require_output(); DataError when the file cannot be created.
@@ -77,9 +105,10 @@ class OutputFile {
   void reserve(std::uint64_t bytes);
   void resize(std::uint64_t bytes);
 
-  /// Collective. On return the file is in its place and on disk: synced, closed, read back and compared, renamed, its
-  /// folder synced. ConfigError with Replace::nothing when another command has put a file there meanwhile. DataError
-  /// otherwise; a file that was there before is then still there.
+  /// Collective: the file, whole and on disk (synced, closed, read back and compared), and not yet in its place. Null
+  /// on other ranks than the root. DataError when that fails. Call it last.
+  std::unique_ptr<FinishedFile> finish();
+  /// Collective: the same, and puts it in its place. Errors as FinishedFile's, too.
   void commit();
 
  private:
@@ -97,10 +126,9 @@ class OutputFile {
   Replace replace_;
   std::optional<Comm> comm_;  // none: one process
   FileDescriptor file_;
-  std::optional<UnfinishedFile> unfinished_;  // on the root
-  std::map<std::uint64_t, Extent> written_;   // by this rank
-  std::uint64_t end_ = 0;                     // end of its last write
-  bool committed_ = false;
+  std::unique_ptr<UnfinishedFile> unfinished_;  // on the root, until it is finished
+  std::map<std::uint64_t, Extent> written_;     // by this rank
+  std::uint64_t end_ = 0;                       // end of its last write
 };
 
 /// Writes a whole file. On one rank. Errors as OutputFile's; a file that was there before is then still there.

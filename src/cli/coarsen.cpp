@@ -10,12 +10,12 @@
 #include <optional>
 #include <set>
 #include <sstream>
-#include <utility>
 #include <vector>
 
 #include "generated/version.hpp"
 #include "io/coarsen.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/output_file.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/system/backend_choice.hpp"
@@ -76,31 +76,6 @@ void check_names(const CoarsenOptions& options) {
   }
 }
 
-// The copies that this command makes, on the root; gone again where a later one fails. Those that replace files stay.
-class MadeCopies {
- public:
-  MadeCopies() = default;
-  MadeCopies(const MadeCopies&) = delete;
-  MadeCopies& operator=(const MadeCopies&) = delete;
-  ~MadeCopies() {
-    std::error_code none;
-    for (const std::string& file : files_) fs::remove(file, none);
-  }
-  /// Before a copy is made.
-  void begin(const std::string& file) {
-    if (!fs::exists(file)) next_ = file;
-  }
-  /// It is whole.
-  void end() {
-    if (next_) files_.push_back(*std::exchange(next_, {}));
-  }
-  void keep() { files_.clear(); }
-
- private:
-  std::optional<std::string> next_;
-  std::vector<std::string> files_;
-};
-
 void write_copies(const CoarsenOptions& options, Comm& world) {
   const Timer timer;
   CoarseCopy copy;
@@ -121,24 +96,24 @@ void write_copies(const CoarsenOptions& options, Comm& world) {
     if (!world.root()) return;
     if (options.output.empty()) throw ConfigError("--output is empty; name a folder");
     check_names(options);
-    for (const std::string& file : options.files) Hdf5File::open(file, Comm::self());  // before the first is copied
+    require_copies(copy, options.files);
     folder.emplace(options.output);
   });
-  MadeCopies copies;
+  std::vector<std::unique_ptr<FinishedFile>> copies;  // in their places when all are whole
+  std::string notes;
   Index samples = 0, bytes = 0;
   for (const std::string& file : options.files) {
     copy.source = file;
     copy.target = (fs::path(options.output) / fs::path(file).filename()).string();
-    if (world.root()) copies.begin(copy.target);
-    const CoarseFile made = coarse_copy(copy, world);
-    copies.end();
-    if (world.root())
-      for (const std::string& note : made.notes) std::cout << copy.target << ": " << note << "\n";
+    CoarseFile made = coarse_copy(copy, world);
+    if (world.root()) copies.push_back(std::move(made.file));
+    for (const std::string& note : made.notes) notes += copy.target + ": " + note + "\n";
     samples += made.count;
     bytes += made.bytes;
   }
-  copies.keep();
+  collective_try_on_root(world, [&] { put_in_place(copies); });
   if (!world.root()) return;
+  std::cout << notes;
   std::cout << fmt::format("{}: {} samples in {} file{}, {:.3g} GB, in {:.1f} s\n", options.output, samples,
                            options.files.size(), options.files.size() == 1 ? "" : "s", static_cast<double>(bytes) / 1e9,
                            timer.seconds());

@@ -59,6 +59,41 @@ TEST_CASE("output file: it appears at commit, and nothing is left without") {
   CHECK(names_in(folder.path()) == std::vector<std::string>{"out"});
 }
 
+TEST_CASE("output file: a set takes its places when all of it is whole, or not at all") {
+  const TemporaryFolder folder;
+  const std::string old = folder.file("old"), fresh = folder.file("fresh");
+  test::write_bytes(old, "old");
+  const auto make = [&] {
+    std::vector<std::unique_ptr<FinishedFile>> set;
+    for (const auto& [target, replace] : {std::pair(old, Replace::file), std::pair(fresh, Replace::nothing)}) {
+      OutputFile file(target, replace);
+      file.append("made");
+      set.push_back(file.finish());
+    }
+    return set;
+  };
+  {
+    const auto set = make();
+    CHECK(test::read_bytes(old) == "old");
+    CHECK_FALSE(fs::exists(fresh));
+    CHECK(names_in(folder.path()).size() == 3);
+  }
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"old"});
+  {
+    const auto set = make();
+    test::write_bytes(fresh, "of another command");
+    CHECK(contains(message<ConfigError>([&] { put_in_place(set); }), "is there already"));
+    CHECK(test::read_bytes(old) == "old");
+    CHECK(test::read_bytes(fresh) == "of another command");
+  }
+  CHECK(names_in(folder.path()).size() == 2);
+  fs::remove(fresh);
+  put_in_place(make());
+  CHECK(test::read_bytes(old) == "made");
+  CHECK(test::read_bytes(fresh) == "made");
+  CHECK(names_in(folder.path()).size() == 2);
+}
+
 TEST_CASE("output file: two writers of one target do not meet, and the slower one fails") {
   const TemporaryFolder folder;
   const std::string target = folder.file("out");
@@ -175,6 +210,9 @@ TEST_CASE("output file: a signal that ends the process removes the file first") 
       std::signal(signal, SIG_DFL);  // the test program has a handler of its own
       OutputFile file(folder.file("out"), Replace::nothing);
       file.append("half");
+      std::vector<std::unique_ptr<FinishedFile>> whole;  // and all that wait for their places
+      for (int i = 0; i < 20; ++i)
+        whole.push_back(OutputFile(folder.file(std::to_string(i)), Replace::nothing).finish());
       std::raise(signal);
       _exit(1);
     }

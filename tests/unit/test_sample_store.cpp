@@ -99,7 +99,7 @@ struct NamedAxes {
     copy.samples = {samples};
     copy.axis_names = axes;
     copy.replace = Replace::file;
-    coarse_copy(copy, comm);
+    coarse_copy(copy, comm).file->put_in_place();
     return Hdf5File::open(copy.target, comm).info(samples).shape;
   }
   std::string refusal(const std::string& samples, const std::string& axes) {

@@ -1,0 +1,110 @@
+// Which data sets of a file are averaged in its coarse copy.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "io/axis_order.hpp"
+#include "io/coarsen.hpp"
+#include "io/edit_distance.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_library.hpp"
+#include "io/hdf5_names.hpp"
+#include "io/limits.hpp"
+
+namespace mrmf {
+namespace {
+
+/// Integers of other sizes than a detector's 16 bits may well be classes, whose means mean nothing.
+bool may_be_classes(ElementType type) {
+  return type != ElementType::float16 && type != ElementType::int16 && type != ElementType::uint16 &&
+         type != ElementType::float32 && type != ElementType::float64;
+}
+
+/// The data sets asked for have as many axes.
+void require_axes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source) {
+  if (copy.rows == RowForm::groups) return;  // they are names within the groups
+  const Index counted_axes = copy.whole() ? 0 : 1;
+  for (const std::string& name : copy.samples) {
+    const DatasetInfo info = source.info(name);  // throws when there is no such data set
+    const auto axes = std::ssize(info.shape);
+    const std::string what = copy.source + ": data set '" + name + "' ";
+    if (info.type == ElementType::other)
+      throw DataError(what + "holds " + info.type_name + " elements, which have no mean; " + readable_types());
+    if (axes <= counted_axes)
+      throw DataError(what + "has shape " + shape_text(info.shape) + ", and no axis to average");
+    if (axes == order.axes + counted_axes) continue;
+    if (copy.axis_names.empty())
+      throw ConfigError(copy.source + ": the samples of '" + name + "' have " +
+                        std::to_string(axes - 1 - counted_axes) + " axes; give --factor as many numbers");
+    throw ConfigError(copy.source + ": data set '" + name + "' has " + std::to_string(axes) + " axes, and --axes \"" +
+                      copy.axis_names + "\" names " + std::to_string(order.axes + counted_axes) +
+                      "; name every axis of the data set");
+  }
+}
+
+/// Names of data sets within the groups, one level and more above them.
+std::vector<std::string> names_in_groups(const FileNames& names) {
+  std::set<std::string> within;
+  for (const std::string& name : names.datasets)
+    for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
+      within.insert(name.substr(slash + 1));
+  return {within.begin(), within.end()};
+}
+
+/// With RowForm::groups, names that no group has would be left out without a word.
+void require_in_groups(const CoarseCopy& copy, const FileNames& names) {
+  if (copy.rows != RowForm::groups) return;
+  for (const std::string& name : copy.samples) {
+    if (std::ranges::any_of(names.datasets, [&](const std::string& one) { return one.ends_with("/" + name); }))
+      continue;
+    const std::vector<std::string> there = names_in_groups(names);
+    const std::string meant = nearest(name, there);
+    throw ConfigError(copy.source + ": no group has a data set '" + name + "', which --samples names; " +
+                      (there.empty() ? "no group has any" : "groups have " + list_near(name, there)) +
+                      (meant.empty() ? "" : "; do you mean '" + meant + "'?"));
+  }
+}
+
+std::string none_fits(const CoarseCopy& copy, const AxisOrder& order) {
+  if (!copy.axis_names.empty())
+    return "no data set has " + std::to_string(order.axes + 1) + " axes, as --axes \"" + copy.axis_names +
+           "\" names; name every axis of the data sets to average";
+  return "no data set has samples of " + std::to_string(copy.axes) + (copy.axes == 1 ? " axis" : " axes") +
+         " and channels; give --factor a number per axis, and --axes if there is no axis of channels";
+}
+
+}  // namespace
+
+std::vector<std::string> samples_to_average(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                                            const FileNames& names, std::vector<std::string>& others) {
+  std::vector<std::string> chosen;
+  std::string unreadable;
+  require_axes(copy, order, source);
+  require_in_groups(copy, names);
+  std::set<std::string> asked;  // by their first names
+  for (const std::string& name : copy.samples)
+    if (copy.rows != RowForm::groups) asked.insert(first_name(names, copy.source, name));
+  const auto is_asked = [&](const std::string& name) {
+    if (copy.rows != RowForm::groups) return asked.contains(name);
+    return std::ranges::any_of(copy.samples, [&](const std::string& one) { return name.ends_with("/" + one); });
+  };
+  for (const std::string& name : names.datasets) {
+    const DatasetInfo info = source.info(name);
+    const bool shaped = std::ssize(info.shape) == order.axes + (copy.whole() ? 0 : 1);
+    const bool fits = shaped && !info.scale && !may_be_classes(info.whole ? info.stored : info.type);
+    if (shaped && !fits && !info.scale) unreadable = name;
+    const bool wanted = copy.samples.empty() ? fits : shaped && is_asked(name);
+    (wanted ? chosen : others).push_back(name);
+  }
+  if (chosen.empty() && !unreadable.empty() && source.info(unreadable).type != ElementType::other)
+    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
+                      " elements, which may be classes; if they are to be averaged, name them with --samples");
+  if (chosen.empty() && !unreadable.empty())
+    throw ConfigError(copy.source + ": the samples of '" + unreadable + "' are " + source.info(unreadable).type_name +
+                      " elements; " + readable_types());
+  if (chosen.empty()) throw ConfigError(copy.source + ": " + none_fits(copy, order));
+  return chosen;
+}
+
+}  // namespace mrmf
