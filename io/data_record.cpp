@@ -1,8 +1,10 @@
 #include "io/data_record.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
@@ -70,17 +72,41 @@ std::vector<Block> places(const std::vector<Index>& shape, Index element_bytes, 
   return found;
 }
 
-void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance) {
+namespace {
+
+/// Numbers by their values: as doubles, and what these do not hold of integers of 64 bits.
+void add_values(Digest& digest, ElementType type, const void* raw, Index count) {
+  std::vector<double> near(static_cast<std::size_t>(count)), rest;
+  for (Index i = 0; i < count; ++i) {
+    const ExactNumber exact = exact_number_at(type, raw, i);
+    double& value = near[static_cast<std::size_t>(i)];
+    value = std::isnan(exact) ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(exact);
+    if (!std::isfinite(value) || static_cast<ExactNumber>(value) == exact) continue;
+    rest.push_back(static_cast<double>(i));
+    rest.push_back(static_cast<double>(exact - static_cast<ExactNumber>(value)));
+  }
+  digest.add(near.data(), near.size() * sizeof(double));
+  if (!rest.empty()) digest.add(rest.data(), rest.size() * sizeof(double));
+}
+
+}  // namespace
+
+void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance, NumberDigest what) {
   const Index bytes = size_of(rows.type());
+  // Values are looked at in the same places, whatever their type is.
+  const Index counted = what == NumberDigest::values ? static_cast<Index>(sizeof(double)) : bytes;
   std::vector<std::byte> values;
-  for (const Block& place : places(rows.shape(), bytes, glance)) {
+  for (const Block& place : places(rows.shape(), counted, glance)) {
     values.resize(static_cast<std::size_t>(place.elements * bytes));
     const RowBox box{{place.first.begin() + 1, place.first.end()}, {place.count.begin() + 1, place.count.end()}};
     if (std::equal(box.count.begin(), box.count.end(), rows.shape().begin() + 1))
       rows.read(place.first[0], place.count[0], values.data());
     else
       rows.read(place.first[0], place.count[0], box, values.data());
-    digest.add(values.data(), values.size());
+    if (what == NumberDigest::values)
+      add_values(digest, rows.type(), values.data(), place.elements);
+    else
+      digest.add(values.data(), values.size());
   }
 }
 
@@ -127,12 +153,13 @@ void record_arrays(const UsedFile& used, Index position, const h5::Glance& glanc
   for (std::size_t i = 0; i < used.datasets.size(); ++i) {
     const RowSource& rows = *(*open)[i];
     h5::Digest digest;
-    digest.add(rows.holds_words() ? "words" : to_string(rows.type()));
+    const std::string type = rows.holds_words() ? "words" : to_string(rows.type());
+    digest.add(rows.holds_words() ? "words" : "numbers");
     if (rows.holds_words())
       for (const std::string& word : rows.words(0, rows.shape().front())) digest.add(word);
     else
-      add_numbers(digest, rows, glance);
-    arrays.push_back({position, used.datasets[i], rows.shape(), digest.sum()});
+      add_numbers(digest, rows, glance, h5::NumberDigest::values);
+    arrays.push_back({position, used.datasets[i], rows.shape(), digest.sum(), type});
   }
 }
 
@@ -187,7 +214,7 @@ void add(h5::Digest& digest, const RowSource& rows) {
   digest.add(rows.way().text);
   if (rows.holds_words()) return add_words(digest, rows);
   digest.add(static_cast<Index>(rows.type()));
-  add_numbers(digest, rows, {});
+  add_numbers(digest, rows, {}, h5::NumberDigest::stored);
 }
 
 std::int64_t digest_of(const OpenRows& open) {

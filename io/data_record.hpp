@@ -42,8 +42,14 @@ struct Glance {
 /// stored, so that a copy in other chunks is looked at in the same places.
 std::vector<Block> places(const std::vector<Index>& shape, Index element_bytes, const Glance& glance);
 
-/// Adds the numbers at these places, in this machine's own format. DataError when they cannot be read.
-void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance);
+/// What of numbers is added.
+enum class NumberDigest {
+  stored,  ///< as they are in this machine's memory
+  values   ///< their values, whatever type they have: 0.5 is the same as float32 and as float64
+};
+
+/// Adds the numbers at these places. DataError when they cannot be read.
+void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance, NumberDigest what);
 
 }  // namespace mrmf::h5
 
@@ -66,7 +72,9 @@ struct ArrayRecord {
   Index file = 0;  ///< by its position
   std::string name;
   std::vector<Index> shape;
-  std::uint64_t sum = 0;  ///< checksum of the type, and of numbers of some rows; of all rows if it is small
+  std::uint64_t sum = 0;  ///< checksum of the values of some rows' numbers, or of words; of all rows if it is small
+  std::string type{};     ///< in the file: the same numbers may be stored in another
+  bool same_contents(const ArrayRecord& other) const { return shape == other.shape && sum == other.sum; }
   bool operator==(const ArrayRecord&) const = default;
 };
 

@@ -90,7 +90,9 @@ void inspect_labels(const RowSource& labels, const DatasetSpec& spec, DatasetSha
   if (labels.holds_words() && spec.form.kind == LabelKind::classes && spec.form.values.empty())
     throw DataError(labels.where() + " holds words; name them in training.class_values, in the order of the classes");
   if (labels.holds_words() && spec.form.values.empty())
-    throw DataError(labels.where() + " holds string elements; " + readable_types());
+    throw DataError(labels.where() +
+                    " holds words; as classes they are learned with training.loss = \"cross_entropy\" and "
+                    "training.class_values, which names them in the order of the classes");
   shape.one_hot = one_hot_width(labels, shape, spec);
   shape.label = label_shape(labels, shape.sample, spec, shape.one_hot > 0);
   if (labels.shape().front() != shape.samples)

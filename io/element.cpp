@@ -123,13 +123,17 @@ Index first_infinite(ElementType type, const void* raw, Index count) {
 }
 
 double number_at(ElementType type, const void* raw, Index place) {
-  double found = 0;
+  return static_cast<double>(exact_number_at(type, raw, place));
+}
+
+ExactNumber exact_number_at(ElementType type, const void* raw, Index place) {
+  ExactNumber found = 0;
   with_elements(type, raw, [&](const auto* from) {
     using Element = std::remove_cvref_t<decltype(*from)>;
     if constexpr (std::is_same_v<Element, Half>)
       found = to_float(from[place]);
     else
-      found = static_cast<double>(from[place]);
+      found = static_cast<ExactNumber>(from[place]);
   });
   return found;
 }

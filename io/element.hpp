@@ -81,6 +81,9 @@ Index first_infinite(ElementType type, const void* raw, Index count);
 
 /// An element as a double: exact but for integers of 64 bits.
 double number_at(ElementType type, const void* raw, Index place);
+/// A number as a file holds it: of a double some integers of 64 bits are too large.
+using ExactNumber = long double;
+ExactNumber exact_number_at(ElementType type, const void* raw, Index place);
 /// What is wrong with a number that is not finite as float32: "NaN", "an infinity", "1e+40, which is beyond ...".
 std::string not_finite_reason(double value);
 

@@ -168,6 +168,7 @@ std::string describe(hid_t type) {
     case H5T_VLEN: return "variable-length";
     case H5T_REFERENCE: return "reference";
     case H5T_ARRAY: return "array of " + describe(Type(H5Tget_super(type)).get());
+    case H5T_OPAQUE: return "opaque";
     default: return "another kind of";
   }
 }

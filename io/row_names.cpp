@@ -92,15 +92,47 @@ std::vector<std::string> arrays_of(const DatasetSpec& spec) {
   return arrays;
 }
 
+/// A group that holds the samples, found by depth first; "" where none does.
+std::string group_with_samples(hid_t file, const std::string& above, const std::string& samples, int levels) {
+  std::vector<std::string> below;
+  const h5::Group group = open_group(file, above);
+  if (!group) return "";
+  for (const std::string& name : links_of(group.get())) {
+    const std::string path = above.empty() ? name : above + "/" + name;
+    if (!open_group(file, path)) continue;
+    if (h5::is_dataset(h5::follow(file, path + "/" + samples))) return path;
+    below.push_back(path);
+  }
+  for (const std::string& path : below)
+    if (levels > 0)
+      if (std::string found = group_with_samples(file, path, samples, levels - 1); !found.empty()) return found;
+  return "";
+}
+
+/// What fits a group, and those beside it on every level: "*/*".
+std::string pattern_of_depth(const std::string& group) {
+  std::string pattern = "*";
+  for (const char c : group)
+    if (c == '/') pattern += "/*";
+  return pattern;
+}
+
 [[noreturn]] void refuse(const DataFile& file, const std::string& pattern, bool fit, const DatasetSpec& spec) {
+  constexpr int kLevels = 4;
+  const std::string one = group_with_samples(file.id(), "", spec.samples, kLevels);
+  const bool elsewhere = !one.empty() && std::ranges::count(one, '/') != std::ranges::count(pattern, '/');
+  const std::string deeper = elsewhere
+                                 ? "; '" + one + "' holds '" + spec.samples +
+                                       "': write a name or * for each level, such as \"" + pattern_of_depth(one) + "\""
+                                 : "";
   if (fit)
     throw DataError(file.path() + ": none of the groups that fit \"" + pattern + "\" holds a data set '" +
-                    spec.samples + "'; correct data.groups, or the name");
+                    spec.samples + "'" + (elsewhere ? deeper : "; correct data.groups, or the name"));
   std::vector<std::string> there;
   add_groups(file.id(), "", "*", there);
   throw DataError(file.path() + ": no group fits \"" + pattern + "\"; " +
                   (there.empty() ? "there is no group" : "there are " + list_near(pattern, there)) +
-                  "; correct data.groups");
+                  (elsewhere ? deeper : "; correct data.groups"));
 }
 
 }  // namespace
@@ -113,7 +145,8 @@ std::vector<std::string> groups_of(const DataFile& file, const DatasetSpec& spec
   std::vector<std::string> groups;
   add_groups(file.id(), "", pattern, groups);
   if (groups.empty()) refuse(file, pattern, false, spec);
-  if (pattern != "*" && !pattern.ends_with("/*")) return groups;
+  const std::string last = pattern.substr(pattern.rfind('/') + 1);
+  if (last.find_first_not_of('*') != std::string::npos) return groups;
   const std::vector<std::string> arrays = arrays_of(spec);
   std::erase_if(groups, [&](const std::string& group) {
     return std::ranges::none_of(

@@ -68,7 +68,10 @@ void add_numbers(const RowSource& column, Distinct<double>& distinct) {
     for (Index row = 0; row < count; ++row) {
       const double value = number_at(column.type(), raw.data(), row);
       if (!std::isfinite(value))
-        throw DataError(column.place(first + row) + " holds " + not_finite_reason(value) +
+        throw DataError(column.place(first + row) + " holds " +
+                        (std::isnan(value) && column.packing().declared
+                             ? "no number, as its attributes say (" + column.packing().text() + ")"
+                             : not_finite_reason(value)) +
                         "; data.split.column wants a number or a word for each row");
       distinct.add(value, column.where());
     }
@@ -115,6 +118,10 @@ bool is_one_of(const std::string& word, std::initializer_list<const char*> words
 }
 
 }  // namespace
+
+bool are_roles(const std::string& name, const std::vector<std::string>& values) {
+  return values.size() == 3 && in_small_letters(name).find("fold") == std::string::npos;
+}
 
 bool is_training_word(const std::string& word) { return is_one_of(word, {"train", "training", "trn", "tr"}); }
 
@@ -183,7 +190,7 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
     const auto usual = std::ranges::find_if(values, is_validation_word);
     throw DataError(what + (column.words ? "the words " : "more than two different numbers, ") + list_text(values) +
                     ": name those whose rows validate, such as data.split.validation = " +
-                    example(usual != values.end() ? *usual : values.back()) +
+                    example(usual != values.end() ? *usual : values.end()[are_roles(column.name, values) ? -2 : -1]) +
                     ", and in data.split.train those whose rows train, if that is not plain");
   }
   require_there(column, choice.validation_roles, "data.split.validation");

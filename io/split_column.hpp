@@ -38,6 +38,8 @@ enum class RowRole { train, validation, test, neither };
 std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column);
 
 /// The words that usually stand for training and validation; in small letters.
+/// Whether these values of a column of that name may be training, validation and test: three, that are no folds.
+bool are_roles(const std::string& name, const std::vector<std::string>& values);
 bool is_training_word(const std::string& word);
 bool is_validation_word(const std::string& word);
 bool is_test_word(const std::string& word);

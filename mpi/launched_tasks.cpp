@@ -101,7 +101,7 @@ std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
 }
 
 std::string LaunchedTasks::text(const std::string& mpi) const {
-  constexpr const char* end = "each would do all of the work and write the same files";
+  constexpr const char* end = "each would do all of the work by itself, on the same files";
   if (launcher == "srun")
     return fmt::format(
         "srun started {} tasks and MPI sees 1 of them, so {}; start them with srun --mpi=pmix (srun --mpi=list names "

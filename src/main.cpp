@@ -128,13 +128,21 @@ bool reader_gone() {
 }
 
 // Tasks that do not know of each other would all do the same, into the same files. One of them says so. `doctor` is
-// there to find out.
+// there to find out, and what only prints (--version, --help) harms nobody.
 bool refuse_unseen_tasks(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "doctor") return false;
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command.empty() || command.starts_with('-') || command == "doctor" || command == "help") return false;
   const auto tasks = mrmf::launched_tasks([](const char* name) { return std::getenv(name); });
   if (!tasks) return false;
   const std::string mpi = mrmf::MpiSession::version();
   if (tasks->first()) std::fprintf(stderr, "mrmf: error: %s\n", tasks->text(mpi.substr(0, mpi.find(','))).c_str());
+  return true;
+}
+
+// As the launcher says: MPI is not there yet.
+bool is_first_task() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* const rank = std::getenv(name)) return std::string_view(rank) == "0";
   return true;
 }
 
@@ -164,6 +172,7 @@ int main(int argc, char** argv) {
   // Returns freed memory of a megabyte or more to the system. Keeping it takes 75 MB in a run of the Neuron Inverter,
   // which `mrmf inspect` could not foresee. Returning it makes that network's steps 2 to 3 % longer.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  if (argc > 1 && std::string_view(argv[1]) == "train") mrmf::handle_signals_before_training(is_first_task());
   try {
     mrmf::forget_unknown_pmi();
     const bool told = mrmf::mpi_is_told([](const char* name) { return std::getenv(name); });

@@ -44,8 +44,9 @@ std::string packing_text(const NumbersFound& found) {
 }
 
 std::string numbers_text(const std::string& what, const NumbersFound& found) {
-  return fmt::format("  {} '{}': {}, {}, each {}\n", what, found.name, fmt::join(found.types, ", "),
-                     fmt::join(found.storage, ", "), found.shape) +
+  const std::string storage = found.storage.empty() ? "" : fmt::format(", {}", fmt::join(found.storage, ", "));
+  return fmt::format("  {} '{}': {}{}, each {}\n", what, found.name, fmt::join(found.types, ", "), storage,
+                     found.shape) +
          packing_text(found) + (found.facts ? channels_text(*found.facts) : "");
 }
 

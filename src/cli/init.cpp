@@ -114,15 +114,16 @@ struct DraftSplit {
   Index lacking = 0;  ///< rows in which numbers are missing that are to be filled
 };
 
-DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, const std::string& samples,
-                   const std::string& labels, Comm& world) {
+// All rows of training data, or of validation data of their own.
+DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, RowPart which, Comm& world) {
+  const bool validates = which == RowPart::validation;
   DraftSplit part;
   part.spec.files = expand_patterns(options.files);
-  part.spec.samples = samples;
-  part.spec.labels = labels;
+  part.spec.samples = validates ? guess.validation_samples : guess.samples;
+  part.spec.labels = validates ? guess.validation_labels : guess.labels;
   part.spec.more_labels = guess.more_labels;
   part.spec.rows = guess.rows;
-  part.spec.groups = guess.groups;
+  part.spec.groups = validates && !guess.validation_groups.empty() ? guess.validation_groups : guess.groups;
   part.spec.axes = guess.axes;
   part.spec.packing = guess.packing;
   part.spec.form = {guess.kind, guess.kind == LabelKind::classes ? guess.outputs : 0, guess.ignore,
@@ -172,6 +173,15 @@ void require_numbers_there(const ChannelFacts& facts, const std::string& name, c
                       facts.count.size() > 1 ? fmt::format("channel {} of ", c) : "", name, option));
 }
 
+// A network learns from labels that differ. A channel of several may be the same everywhere.
+void require_labels_that_vary(const DraftSplit& train, const ChannelFacts& facts) {
+  if (train.shape.samples < 2 || facts.least != facts.most) return;
+  throw DataError(fmt::format(
+      "the labels '{}' are all {:g}{} in the rows that train, so there is nothing to learn from them; name "
+      "others with --labels",
+      train.spec.labels_text(), facts.least.front(), facts.least.size() > 1 ? " in their first channel" : ""));
+}
+
 // The units of samples and labels. `parts` are all rows, of training data first. Logarithms are for numbers that have
 // one in all of them. Adds reasons.
 std::string normalisation(DatasetGuess& guess, const DraftSplit& train, const std::vector<DraftSplit>& parts,
@@ -192,6 +202,7 @@ std::string normalisation(DatasetGuess& guess, const DraftSplit& train, const st
   if (guess.kind != LabelKind::numbers) return text;
   const ChannelFacts labels = facts_in(train, NumbersOf::labels);
   require_digits(train.spec, train.shape, NumbersOf::labels, labels, world);
+  require_labels_that_vary(train, labels);
   std::optional<std::string> numbered;
   collective_try(world, [&] { numbered = like_identifiers(train.spec, train.shape, NumbersOf::labels, labels); });
   if (numbered) guess.reasons.push_back(*numbered + "; name others with --labels");
@@ -230,9 +241,9 @@ std::string channels_line(const DatasetGuess& guess, const Shape& sample) {
 
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const DatasetGuess& guess = draft.guess;
-  std::vector<DraftSplit> parts{part_of(options, guess, guess.samples, guess.labels, world)};
+  std::vector<DraftSplit> parts{part_of(options, guess, RowPart::train, world)};
   const bool given = !guess.validation_samples.empty();
-  if (given) parts.push_back(part_of(options, guess, guess.validation_samples, guess.validation_labels, world));
+  if (given) parts.push_back(part_of(options, guess, RowPart::validation, world));
   require_once(parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;
@@ -258,16 +269,14 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   if (guess.packing == PackingRule::ignore) text += "packing = \"ignore\"  # numbers as they are stored\n";
   if (!guess.axes.empty()) text += "axes = " + quoted(guess.axes) + "\n";
   text += channels_line(guess, draft.shape.sample);
-  const auto split = [](const std::string& part, const std::string& samples, const std::string& labels) {
-    return fmt::format("{} = {{ samples = {}, labels = {} }}\n", part, quoted(samples), quoted(labels));
+  const auto split = [&](const std::string& part, const std::string& groups, const DatasetSpec& spec) {
+    return fmt::format("{} = {{ {}samples = {}, labels = {} }}\n", part,
+                       groups.empty() ? "" : "groups = " + quoted(groups) + ", ", quoted(spec.samples),
+                       spec.more_labels.empty() ? quoted(spec.labels) : write(spec.label_names(), {}));
   };
-  if (guess.more_labels.empty())
-    text += split("train", guess.samples, guess.labels);
-  else
-    text += fmt::format("train = {{ samples = {}, labels = {} }}\n", quoted(guess.samples),
-                        write(parts.front().spec.label_names(), {}));
+  text += split("train", "", parts.front().spec);
   if (given)
-    text += split("validation", guess.validation_samples, guess.validation_labels);
+    text += split("validation", guess.validation_groups, parts.back().spec);
   else if (!guess.split_column.empty())
     text += fmt::format("split = {{ column = {}{} }}\n", quoted(guess.split_column),
                         guess.split_validation.empty() ? "" : ", validation = " + write_values(guess.split_validation));

@@ -259,7 +259,7 @@ std::string figures_section(const std::vector<RunSet>& sets) {
     for (const Run& run : run_set.runs) {
       const RunResult& r = run.result;
       Cells cells{run.folder, method_name(r), std::to_string(r.seed), score_text(r.validation_loss),
-                  fmt::format("{:.5f}", run.epochs.back().train_loss)};
+                  score_text(run.epochs.back().train_loss)};
       if (metric)
         cells.push_back(r.metric ? score_text(r.metric->value, 4) + " (" + to_string(r.metric->metric) + ")" : "-");
       cells.emplace_back(!r.target && !r.metric_target ? "none set" : r.target_reached ? "reached" : "NOT reached");

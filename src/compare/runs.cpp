@@ -152,7 +152,7 @@ void seeds(const std::vector<RunSet>& sets, std::vector<std::string>& lines) {
 
 std::string missed_text(const std::string& score, double value, const char* than, double target) {
   if (std::isnan(value)) return " did NOT reach its target: it has no " + score;
-  return fmt::format(" did NOT reach its target: {} {:.5f} {} {:g}", score, value, than, target);
+  return fmt::format(" did NOT reach its target: {} {} {} {:g}", score, score_text(value), than, target);
 }
 
 void targets(const std::vector<RunSet>& sets, std::vector<std::string>& lines) {
@@ -280,8 +280,8 @@ const RunSet* reference_of(const RunSet& run_set, MethodName method, const std::
 
 std::string text(const Spread& s, int digits) {
   if (s.count == 0 || std::isnan(s.mean)) return "-";
-  return s.count == 1 ? fmt::format("{:.{}f}", s.mean, digits)
-                      : fmt::format("{:.{}f} +- {:.{}f}", s.mean, digits, s.deviation, digits);
+  const std::string mean = score_text(s.mean, digits);
+  return s.count == 1 ? mean : fmt::format("{} +- {}", mean, score_text(s.deviation, digits));
 }
 
 bool after_fusion(Role role) { return role == Role::baseline || role == Role::finetune; }

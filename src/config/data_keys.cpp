@@ -332,6 +332,8 @@ void split_files(DataConfig& data, const KeyOrigin& place) {
 
 // A name that no file has, such as an address, helps nobody further on.
 void require_file_name(const std::string& name, const std::string& where) {
+  if (name.find_first_not_of(" \t") == std::string::npos)
+    throw ConfigError(where + ": a name is empty; name a file, or leave it out");
   const std::string advice = advice_on_name(name);
   std::error_code unknown;
   if (advice.empty() || std::filesystem::exists(name, unknown)) return;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "io/labels.hpp"
+#include "io/row_source.hpp"
 #include "io/sample_files.hpp"
 #include "mpi/comm.hpp"
 
@@ -51,7 +52,7 @@ class Sums {
       for (Index i = 0; i < samples.count; ++i) {
         const ConstSpan values = read(samples.first + i);
         add(values, block);
-        if (rows != nullptr) rows->add(samples.first + i, values);
+        if (rows != nullptr) rows->add(samples.first + i, values, [&] { return numbers_.stored(samples.first + i); });
       }
     }
   }
@@ -205,14 +206,32 @@ std::function<NumberReader(Range)> opener(const DatasetSpec& spec, const Dataset
   };
 }
 
+// A sample of all of its data sets, one after the other.
+std::vector<ExactNumber> stored_numbers(const DatasetSpec& spec, const DatasetShape& shape, Index sample) {
+  const RowRun at = StoredRows(shape).at(sample);
+  const auto open = RowSources(spec, shape, spec.sample_names()).open(at.file);
+  std::vector<ExactNumber> numbers;
+  std::vector<std::byte> raw;
+  for (const auto& rows : *open) {
+    raw.resize(static_cast<std::size_t>(rows->row_bytes()));
+    rows->read(at.rows.first, 1, raw.data());
+    for (Index i = 0; i < rows->row_elements(); ++i) numbers.push_back(exact_number_at(rows->type(), raw.data(), i));
+  }
+  return numbers;
+}
+
 }  // namespace
 
 std::string to_string(NumbersOf of) { return of == NumbersOf::labels ? "labels" : "samples"; }
 
 Numbers numbers_of(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of) {
   if (of == NumbersOf::samples)
-    return {"data set '" + spec.samples + "'", shape.samples, shape.sample.channels, opener<SampleRows>(spec, shape),
-            product(shape.sample.spatial)};
+    return {"data set '" + spec.samples + "'",
+            shape.samples,
+            shape.sample.channels,
+            opener<SampleRows>(spec, shape),
+            product(shape.sample.spatial),
+            [&](Index sample) { return stored_numbers(spec, shape, sample); }};
   return {"data set '" + spec.labels_text() + "'", shape.samples, shape.label.channels, opener<LabelRows>(spec, shape),
           product(shape.label.spatial)};
 }

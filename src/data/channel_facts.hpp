@@ -22,6 +22,8 @@ struct Numbers {
   /// Opens the files that hold these samples; they stay open as long as the reader. On any rank by itself.
   std::function<NumberReader(Range)> open;
   Index positions = 1;  ///< positions of one sample
+  /// The numbers of a sample as the files store them, where RowFacts are wanted. On any rank by itself.
+  std::function<std::vector<ExactNumber>(Index)> stored{};
 };
 
 std::string to_string(NumbersOf of);

@@ -42,6 +42,7 @@ void resolve_names(Config& config, Index outputs, Comm& comm) {
   const std::vector<std::string>& values = config.training.class_values;
   if (classes && !values.empty() && !class_number(values.front())) {
     own = values;
+    std::ranges::replace(own, std::string(), std::string("(empty)"));  // a list of a configuration holds no empty text
     return;
   }
   if (comm.root()) own = stored_names(config.data.train, static_cast<std::size_t>(outputs));

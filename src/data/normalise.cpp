@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -68,10 +67,13 @@ void measure(const Open& of_side, const DatasetSpec& spec, const DatasetShape& t
   if (!units.log1p) require_digits(spec, train, of, facts, comm);
   for (std::size_t c = 0; c < facts.mean.size(); ++c)
     if (!(facts.deviation[c] > 0))
-      throw DataError(
-          fmt::format("{} is {:g} in channel {} of all training samples, so mean_std has nothing to divide by; "
-                      "leave that channel out of the file, or give {}_mean and {}_std",
-                      numbers.what, facts.least[c], c, key, key));
+      throw DataError(fmt::format(
+          "{} is {:g} in channel {} of all training samples{}, so mean_std has nothing to divide by; {}, or give "
+          "{}_mean and {}_std",
+          numbers.what, facts.least[c], c, facts.least[c] == facts.most[c] ? "" : " but for digits that are lost",
+          of == NumbersOf::labels ? "there is nothing to learn from such labels: name others"
+                                  : "leave that channel out of the file",
+          key, key));
   units.mean = facts.mean;
   units.std = facts.deviation;
 }
@@ -175,6 +177,7 @@ void require_logarithms(const DataConfig& data, const DatasetSpec& spec, const D
 
 namespace {
 
+constexpr Index kFewRows = 256;
 constexpr Index kRows = 4096, kElements = Index{1} << 22;  // looked at
 constexpr double kMostError = 0.01;                        // share of the deviation
 
@@ -198,29 +201,16 @@ bool is_like_identifier(double value) {
 
 bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementType::float32; }
 
-/// A number of a file, exact: double does not tell large integers of 64 bits apart.
-using Number = long double;
-
-Number exact_number(ElementType type, const void* raw, Index place) {
-  Number found = 0;
-  with_elements(type, raw, [&](const auto* from) {
-    using Element = std::remove_cvref_t<decltype(*from)>;
-    if constexpr (std::is_same_v<Element, Half>)
-      found = to_float(from[place]);
-    else
-      found = static_cast<Number>(from[place]);
-  });
-  return found;
-}
-
 /// Sums of one channel, around its first number, which keeps the sums exact enough.
 struct Sums {
-  Number origin = 0;
+  ExactNumber origin = 0;
   double count = 0, x = 0, xx = 0, errors = 0;
+  bool same = true;   // all numbers are
   bool whole = true;  // whether the numbers are of an integer type
-  void add(Number value) {
+  void add(ExactNumber value) {
     if (std::isnan(value)) return;  // missing
     if (count == 0) origin = value;
+    same = same && value == origin;
     const auto error = static_cast<double>(value - static_cast<float>(value));
     const auto from_origin = static_cast<double>(value - origin);
     ++count;
@@ -228,20 +218,23 @@ struct Sums {
     xx += from_origin * from_origin;
     errors += error * error;
   }
-  Number mean() const { return origin + static_cast<Number>(x / count); }
+  ExactNumber mean() const { return origin + static_cast<ExactNumber>(x / count); }
   double deviation() const { return std::sqrt(std::max(0.0, xx / count - x / count * (x / count))); }
   double error() const { return std::sqrt(errors / count); }
 };
 
-/// Adds some rows of one data set, evenly chosen, to the sums of its channels, which begin at `first`. Returns how many
-/// channels it has.
-Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::string& name, NumbersOf of,
+enum class Looked { few, some, all };
+
+/// Adds rows of one data set, all or evenly chosen ones, to the sums of its channels, which begin at `first`. Returns
+/// how many channels it has.
+Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::string& name, NumbersOf of, Looked looked,
                std::vector<Sums>& sums, std::size_t first) {
   const AxisOrder order = parse_axes(spec.axes);
   const StoredRows stored(shape);
   const RowSources sources(spec, shape, {name});
   Shape own = of == NumbersOf::labels ? shape.label : shape.sample;
-  const Index rows = std::clamp<Index>(kElements / own.per_sample(), 1, std::min(kRows, shape.samples));
+  const Index some = std::clamp<Index>(kElements / own.per_sample(), 1, std::min(kRows, shape.samples));
+  const Index rows = looked == Looked::all ? shape.samples : looked == Looked::few ? std::min(kFewRows, some) : some;
   std::vector<std::byte> values;
   const auto add = [&](const RowRun& run) {
     const auto open = sources.at(run.file);
@@ -256,7 +249,7 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
     const bool whole = reader->packing().whole();
     for (Index i = 0; i < width; ++i) {
       Sums& channel = sums[first + static_cast<std::size_t>(i / box.after % box.channels)];
-      channel.add(exact_number(reader->type(), values.data(), i));
+      channel.add(exact_number_at(reader->type(), values.data(), i));
       channel.whole = channel.whole && whole;
     }
   };
@@ -265,9 +258,9 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
 }
 
 /// A round number near the mean, from which the deviation is seen. Not beyond a whole one: its type may hold no more.
-std::string round_near(Number mean, double deviation, bool whole) {
-  const Number unit = std::pow(Number{10}, std::ceil(std::log10(10 * static_cast<Number>(deviation))));
-  const Number round = (whole ? std::trunc(mean / unit) : std::round(mean / unit)) * unit;
+std::string round_near(ExactNumber mean, double deviation, bool whole) {
+  const ExactNumber unit = std::pow(ExactNumber{10}, std::ceil(std::log10(10 * static_cast<ExactNumber>(deviation))));
+  const ExactNumber round = (whole ? std::trunc(mean / unit) : std::round(mean / unit)) * unit;
   return unit >= 1 ? fmt::format("{:.0f}", round) : fmt::format("{}", static_cast<double>(round));
 }
 
@@ -278,34 +271,89 @@ std::string advice(const Sums& sums, double deviation) {
   return "if they are identifiers, there is nothing to learn in them; if they are times, " + subtract;
 }
 
+std::string lost_text(const DatasetSpec& spec, const std::string& name, const Sums& sums, double deviation,
+                      const std::string& channel) {
+  const auto mean = static_cast<double>(sums.mean());
+  return fmt::format(
+      "{}: data set '{}' holds numbers around {:g} with a deviation of {:.3g}{}, and float32, in which training "
+      "computes, knows only every {:.3g} there; {}",
+      spec.files.front(), name, mean, deviation, channel, step_at(mean), advice(sums, deviation));
+}
+
+/// By a few rows alone; "" where nothing is lost.
+std::string lost_in_few_rows(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of) {
+  const auto channels = static_cast<std::size_t>((of == NumbersOf::labels ? shape.label : shape.sample).channels);
+  std::size_t first = 0;
+  for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
+    std::vector<Sums> sums(channels);
+    first += static_cast<std::size_t>(add_rows(spec, shape, name, of, Looked::few, sums, first));
+    for (const Sums& channel : sums)
+      if (channel.count > 0 && channel.deviation() > 0 && channel.error() > kMostError * channel.deviation())
+        return lost_text(spec, name, channel, channel.deviation(), channels > 1 ? " in a channel" : "");
+  }
+  return "";
+}
+
 }  // namespace
+
+std::vector<std::string> digit_warnings(const Config& config, const DatasetShape& train, Comm& comm) {
+  std::vector<std::string> warnings;
+  const DataConfig& data = config.data;
+  collective_try_on_root(comm, [&] {
+    const auto look = [&](const Normalisation& units, NumbersOf of) {
+      if (units.mean_std || units.log1p) return;
+      if (std::string lost = lost_in_few_rows(data.train, train, of); !lost.empty())
+        warnings.push_back(std::move(lost));
+    };
+    look(data.normalise_samples, NumbersOf::samples);
+    if (data.train.form.kind == LabelKind::numbers) look(data.normalise_labels, NumbersOf::labels);
+  });
+  return warnings;
+}
 
 std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
                                        const ChannelFacts& facts) {
   const std::size_t channels = facts.mean.size();
-  bool possible = false;
-  for (std::size_t c = 0; c < channels; ++c) possible = possible || may_lose(facts, c);
+  bool possible = false, all_same = false;
+  for (std::size_t c = 0; c < channels; ++c) {
+    possible = possible || may_lose(facts, c);
+    all_same = all_same || (may_lose(facts, c) && facts.least[c] == facts.most[c]);
+  }
   if (!possible) return {};
   std::size_t first = 0;
   for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
     std::vector<Sums> sums(channels);
-    const Index own = add_rows(spec, shape, name, of, sums, first);
+    const Index own = add_rows(spec, shape, name, of, all_same ? Looked::all : Looked::some, sums, first);
     for (std::size_t c = 0; c < channels; ++c) {
       if (sums[c].count == 0) continue;
       // In float32, numbers that differ may all be the same.
       const double deviation = std::max(sums[c].deviation(), facts.deviation[c]);
       if (!(deviation > 0)) continue;
       if (!may_lose(facts, c) || !(sums[c].error() > kMostError * deviation)) continue;
-      return fmt::format(
-          "{}: data set '{}' holds numbers around {:g} with a deviation of {:.3g}{}, and float32, in which training "
-          "computes, knows only every {:.3g} there; {}",
-          spec.files.front(), name, static_cast<double>(sums[c].mean()), deviation,
-          own > 1 ? fmt::format(" in channel {}", c - first) : "", step_at(static_cast<double>(sums[c].mean())),
-          advice(sums[c], deviation));
+      return lost_text(spec, name, sums[c], deviation, own > 1 ? fmt::format(" in channel {}", c - first) : "");
     }
     first += static_cast<std::size_t>(own);
   }
   return {};
+}
+
+std::vector<bool> constant_channels(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,
+                                    const ChannelFacts& facts) {
+  constexpr double kExact = 16777216;  // 2^24: up to here float32 holds every whole number
+  std::vector<bool> constant;
+  bool doubtful = false;
+  for (std::size_t c = 0; c < facts.least.size(); ++c) {
+    constant.push_back(facts.least[c] == facts.most[c]);
+    doubtful = doubtful || (constant.back() && std::abs(facts.least[c]) >= kExact);
+  }
+  if (!doubtful) return constant;
+  std::size_t first = 0;
+  for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
+    std::vector<Sums> sums(facts.least.size());
+    first += static_cast<std::size_t>(add_rows(spec, shape, name, of, Looked::all, sums, first));
+    for (std::size_t c = 0; c < sums.size(); ++c) constant[c] = constant[c] && sums[c].same;
+  }
+  return constant;
 }
 
 std::optional<std::string> like_identifiers(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "io/dataset.hpp"
@@ -41,16 +42,33 @@ RowFacts::RowFacts(Index samples, Index per_sample)
   hashes_.resize(per_sample > 1 ? static_cast<std::size_t>((samples + step_ - 1) / step_) : 0);
 }
 
-void RowFacts::add(Index sample, ConstSpan values) {
+void RowFacts::add_constant(Index sample, bool zero) {
+  ++constant_;
+  zeros_ += zero ? 1 : 0;
+  if (first_constant_ < 0 || sample < first_constant_) first_constant_ = sample;
+}
+
+void RowFacts::add(Index sample, ConstSpan values, const StoredNumbers& stored) {
+  constexpr float kExact = 16777216;  // 2^24: up to here float32 holds every whole number
   if (hashes_.empty() || sample % step_ != 0) return;
   std::int64_t& hash = hashes_[static_cast<std::size_t>(sample / step_)];
-  if (std::ranges::all_of(values, [&](float value) { return value == values[0]; })) {
-    ++constant_;
-    zeros_ += values[0] == 0 ? 1 : 0;
-    if (first_constant_ < 0 || sample < first_constant_) first_constant_ = sample;
-    return;
+  const auto all_same = [](const auto& numbers) {
+    return std::ranges::all_of(numbers, [&](auto value) { return value == numbers[0]; });
+  };
+  if (!all_same(values)) {
+    hash = static_cast<std::int64_t>(XXH3_64bits(values.data(), values.size_bytes()));
+  } else if (std::abs(values[0]) < kExact) {
+    return add_constant(sample, values[0] == 0);
+  } else {
+    const std::vector<ExactNumber> exact = stored();
+    if (all_same(exact)) return add_constant(sample, false);
+    std::vector<double> parts;  // a long double has bytes that say nothing
+    for (const ExactNumber number : exact) {
+      parts.push_back(static_cast<double>(number));
+      parts.push_back(static_cast<double>(number - static_cast<ExactNumber>(parts.back())));
+    }
+    hash = static_cast<std::int64_t>(XXH3_64bits(parts.data(), parts.size() * sizeof(double)));
   }
-  hash = static_cast<std::int64_t>(XXH3_64bits(values.data(), values.size_bytes()));
   if (hash == 0) hash = 1;
 }
 
@@ -87,13 +105,14 @@ Index RowFacts::also_in(const RowFacts& other) const {
 std::vector<std::string> row_advice(const RowsOfPart& train, const RowsOfPart& validation) {
   std::vector<std::string> advice;
   const Index constant = train.rows.constant() + validation.rows.constant();
+  const Index zeros = train.rows.zeros() + validation.rows.zeros();
   if (constant > 0) {
     const RowsOfPart& part = train.rows.constant() > 0 ? train : validation;
     advice.push_back(fmt::format(
-        "{} of '{}' hold one number throughout, which is 0 in {} of them, such as {}: were they allocated and never "
-        "filled? leave them out",
+        "{} of '{}' hold one number throughout{}, such as {}: were they allocated and never filled? leave them out",
         parts_text(train.rows.constant(), validation.rows.constant(), train, validation), train.spec.samples,
-        train.rows.zeros() + validation.rows.zeros(), place_text(part, part.rows.first_constant())));
+        zeros == 0 ? "" : fmt::format(", which is 0 in {} of them", zeros),
+        place_text(part, part.rows.first_constant())));
   }
   const Index twice = train.rows.repeated(), again = validation.rows.repeated();
   if (twice + again > 0)

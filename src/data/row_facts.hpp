@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,18 @@
 
 namespace mrmf {
 
-/// Facts of a data set's samples, as float32. Looks at all of them, or, of very many, at one of every few.
+/// The numbers of a sample as they are stored in the files.
+using StoredNumbers = std::function<std::vector<ExactNumber>()>;
+
+/// Facts of a data set's samples, as float32, but where all of a sample is one number so large that others may be the
+/// same in float32. Looks at all of them, or, of very many, at one of every few.
 class RowFacts {
  public:
   /// For so many samples; those of a single number are always the same throughout, and are not looked at.
   RowFacts(Index samples, Index per_sample);
 
-  /// A sample that this rank has read.
-  void add(Index sample, ConstSpan values);
+  /// A sample that this rank has read; `stored` is asked where float32 does not tell enough.
+  void add(Index sample, ConstSpan values, const StoredNumbers& stored);
   /// Brings together what all ranks have seen, each sample on one of them. Collective.
   void share(Comm& comm);
 
@@ -35,6 +40,7 @@ class RowFacts {
 
  private:
   std::vector<std::int64_t> sorted() const;
+  void add_constant(Index sample, bool zero);
 
   Index samples_, step_;              // looks at one of so many
   std::vector<std::int64_t> hashes_;  // hashes of those looked at; 0: constant, or not this rank's

@@ -69,6 +69,8 @@ bool is_for_training(const std::string& name) { return has_any(name, kTrain); }
 
 bool is_held_out(const std::string& name) { return has_any(name, kHeldOut); }
 
+bool is_for_tests(const std::string& name) { return has_any(name, {"test", "testing"}); }
+
 bool is_only_held_out(const std::string& name) { return is_held_out(name) && !is_for_training(name); }
 
 bool is_like_labels(const std::string& name) {

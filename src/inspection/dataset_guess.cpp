@@ -303,6 +303,7 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   DatasetGuess guess;
   guess.rows = layout.rows;
   guess.groups = layout.groups;
+  guess.validation_groups = layout.validation_groups;
   guess.reasons = layout.reasons;
   for (const BrokenLink& link : names.broken) guess.reasons.push_back("not used: " + link.text());
   guess.packing = given.packing;
@@ -325,6 +326,7 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   for (const FileArray* array : {&samples, &labels})
     if (!array->packing.empty()) guess.reasons.push_back(fmt::format("'{}' is {}", array->name, array->packing));
   if (guess.rows == RowForm::axis) find_validation(arrays, samples, labels, guess);
+  if (!guess.validation_groups.empty()) guess.validation_samples = samples.name, guess.validation_labels = labels.name;
   if (given.labels.empty()) add_attributes(arrays, labels, guess);
   if (!guess.validation_samples.empty()) guess.split_column.clear();   // data sets of their own
   if (guess.split_column == guess.labels) guess.split_column.clear();  // as the user says

@@ -12,6 +12,7 @@
 
 #include "io/dataset.hpp"
 #include "io/edit_distance.hpp"  // in_small_letters()
+#include "io/hdf5_names.hpp"
 #include "kernels/tensor.hpp"
 #include "src/inspection/dataset_guess.hpp"
 
@@ -45,11 +46,17 @@ struct LabelValues {
   std::bitset<kMostCounted> classes;  ///< which of the whole numbers from 0 on there are
   std::set<float> others;             ///< a few of all other numbers
   bool one_hot = true;                ///< every label has a single 1, and zeros, but for rounding
-  bool marked = true;                 ///< every label has a single number that is larger than all others, which are one
+  Index labels = 0, not_one_hot = 0, first_not_one_hot = -1;  ///< of several numbers; those that are not so
+  bool marked = true;  ///< every label has a single number that is larger than all others, which are one
   std::optional<std::pair<float, float>> marks{};  ///< these: the others, and the larger one
   std::set<std::string> words;                     ///< the different ones, of labels that are words
 
   void add(float value);
+  /// Whether further labels of several numbers can tell anything: they are marks so far, or nearly all are.
+  bool may_be_marks() const {
+    constexpr Index kFew = 64;
+    return one_hot || marked || not_one_hot <= kFew + labels / 8;
+  }
   /// A label of several numbers. One that is not finite says nothing: its row is left out.
   void add_label(ConstSpan label);
   std::size_t distinct() const { return classes.count() + others.size(); }
@@ -71,7 +78,8 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
 
 struct RowLayout {
   RowForm rows = RowForm::axis;
-  std::string groups;  ///< data.groups
+  std::string groups;             ///< data.groups
+  std::string validation_groups;  ///< data.validation.groups; "": none were found
   /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
@@ -85,11 +93,41 @@ struct RowLayout {
 /// first axis. DataError when a file cannot be read.
 RowLayout find_rows(const std::vector<std::string>& paths, std::vector<FileArray> first, const GivenNames& given);
 
+// Families of groups, of which each group may be one sample.
+
+/// Groups at one depth of a file that hold arrays of the same names.
+struct GroupFamily {
+  std::size_t depth = 0;            ///< slashes in their paths
+  std::vector<std::string> groups;  ///< paths
+  std::vector<std::string> names;   ///< names of the arrays, within each
+};
+
+/// Those of a file's data sets that may be samples, a few, the most numerous ones first.
+std::vector<GroupFamily> likely_families(const std::vector<std::string>& datasets);
+
+/// The groups of a family, by what the names above them say.
+struct GroupParts {
+  std::vector<std::string> train, validation;
+};
+
+/// Where some lie in groups named like training or validation ("train/sim_3", "val/sim_7"); else all are the first.
+/// Test groups validate where no others do.
+GroupParts parts_of(const std::vector<std::string>& groups);
+
+/// What fits these groups, level by level: "train/sim_*". "" for no groups.
+std::string pattern_of(const std::vector<std::string>& groups);
+
+/// For people: groups of a file that hold an array of this name and are none of these; "" where there is none.
+std::string unused_groups(const FileNames& names, const std::string& samples, const std::set<std::string>& used);
+/// The same of the first file of which a configuration leaves out some, with its path. Opens the files.
+std::string unused_groups(const FoundDataset& train, const FoundDataset& validation);
+
 // What names of arrays say of them: words such as "train", "val" or "label".
 
 /// By the name, as one of its words.
 bool is_for_training(const std::string& name);
-bool is_held_out(const std::string& name);       ///< validation or test
+bool is_held_out(const std::string& name);  ///< validation or test
+bool is_for_tests(const std::string& name);
 bool is_only_held_out(const std::string& name);  ///< and not for training, too
 bool is_like_labels(const std::string& name);
 /// Whether both have the same name, but that one of its words is one for labels: "b_x" and "b_y", "images" and

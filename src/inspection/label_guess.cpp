@@ -22,6 +22,7 @@ namespace {
 
 constexpr Index kMostClasses = 256;
 constexpr Index kMostMarks = 200;     // classes of positions: more are rather an image of bytes
+constexpr Index kFewOdd = 10;         // at most one row of so many is odd by a slip
 constexpr double kLeastShare = 0.75;  // share of the classes, which must occur
 
 /// How labels lie beside samples.
@@ -101,7 +102,7 @@ void add_values(const RowSource& labels, const LabelLayout& layout, LabelValues&
       values.swap(moved);
     }
     const auto wide = static_cast<std::size_t>(layout.width);
-    for (std::size_t at = 0; at < values.size() && (all.one_hot || all.marked); at += wide)
+    for (std::size_t at = 0; at < values.size() && all.may_be_marks(); at += wide)
       all.add_label(ConstSpan(values).subspan(at, wide));
   }
 }
@@ -138,6 +139,10 @@ struct Classes {
 // Whole numbers from 1 on, or, where there is a 0 or no 1, from 0 on, nearly all of which occur, up to a largest that
 // is no more than allowed.
 std::optional<Classes> classes_from(const LabelValues& values, const Found& found) {
+  // Numbers of which none occurs twice, or few do, name or count the samples.
+  const auto distinct = static_cast<Index>(values.distinct());
+  if (distinct == values.count || (distinct > static_cast<Index>(kFewNumbers) && 2 * distinct > values.count))
+    return {};
   const int first = values.least == 1 ? 1 : 0;
   const Index most = std::min(found.positions() ? kMostMarks : kMostClasses, found.values.count);
   const Index count = static_cast<Index>(values.most) + 1 - first;
@@ -224,6 +229,20 @@ std::optional<Classes> classes_of(const Found& found) {
   return enumerated_classes(found);
 }
 
+// Rows that are one-hot but for a few: whether these are a slip, only the user knows. "" where they are not.
+std::string nearly_one_hot(const Found& found) {
+  const LabelValues& values = found.values;
+  if (found.layout.width < 2 || found.layout.single || found.layout.positions || values.not_one_hot == 0 ||
+      values.not_one_hot * kFewOdd > values.labels)
+    return "";
+  return fmt::format(
+      "{} of {} rows have a single 1 and else 0, as one-hot classes do, and {} such as row {} not: correct those rows "
+      "if "
+      "these are classes",
+      values.labels - values.not_one_hot, values.labels, values.not_one_hot == 1 ? "one" : "others",
+      values.first_not_one_hot);
+}
+
 // How to ask for classes where numbers may be some that were not taken for them; "" where they may not.
 std::string hint(const Found& found) {
   const LabelValues& values = found.values;
@@ -240,6 +259,14 @@ std::string hint(const Found& found) {
         "each row holds {:g} once and else {:g}; if these say which class it is, store 1 and 0 in their place, and set "
         "training.loss = \"cross_entropy\"",
         values.marks->second, values.marks->first);
+  const bool rows = values.whole && found.one() && found.integer() && values.others.empty() && values.least >= 0;
+  if (rows && static_cast<Index>(distinct) == values.count &&
+      values.most - values.least + 1 == static_cast<double>(values.count))
+    return fmt::format(
+        "these count the samples from {:g} on, and there is nothing to learn from row numbers; name "
+        "others with --labels",
+        values.least);
+  if (const std::string nearly = nearly_one_hot(found); !nearly.empty()) return nearly;
   const bool repeated = 2 * static_cast<Index>(distinct) <= values.count;
   if (!values.whole || !(values.least >= 0) || !values.others.empty() || !repeated) return "";
   const std::string in = found.integer() ? "" : " in " + found.labels.type_name;
@@ -289,6 +316,7 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
   if (found.integer() && values.from_0_to_1 && layout.width > 1) {
     guesses.kind = LabelKind::probabilities;
     say(fmt::format("'{}' holds zeros and ones: yes or no for {} outputs {}", labels.name, layout.width, per));
+    if (const std::string nearly = nearly_one_hot(found); !nearly.empty()) say(nearly);
     return;
   }
   if (found.few() && layout.positions)
@@ -329,13 +357,21 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
   spec.groups = guesses.groups;
   std::vector<std::string> names{guesses.labels};
   names.insert(names.end(), guesses.more_labels.begin(), guesses.more_labels.end());
-  if (!guesses.validation_labels.empty()) names.push_back(guesses.validation_labels);
-  const RowSources sources(spec, nullptr, names, {.words = true});
-  for (std::size_t file = 0; file < paths.size(); ++file) {
-    const auto open = sources.at(file);
-    for (const auto& rows : *open) add_values(*rows, found.layout, found.values);
-    if (file == 0)
-      for (std::size_t i = 1; i <= guesses.more_labels.size(); ++i) more += (*open)[i]->row_elements();
+  const bool in_groups = !guesses.validation_groups.empty();  // by the same names
+  if (!guesses.validation_labels.empty() && !in_groups) names.push_back(guesses.validation_labels);
+  const auto add_files = [&] {
+    const RowSources sources(spec, nullptr, names, {.words = true});
+    for (std::size_t file = 0; file < paths.size(); ++file) {
+      const auto open = sources.at(file);
+      for (const auto& rows : *open) add_values(*rows, found.layout, found.values);
+      if (more == 0)
+        for (std::size_t i = 1; i <= guesses.more_labels.size(); ++i) more += (*open)[i]->row_elements();
+    }
+  };
+  add_files();
+  if (in_groups) {
+    spec.groups = guesses.validation_groups;
+    add_files();
   }
   found.layout.width += more;
   found.values.one_hot = found.values.one_hot && more == 0;

@@ -17,7 +17,6 @@ namespace {
 
 constexpr Index kCompared = 8;            // files or groups, evenly chosen
 constexpr Index kSmall = Index{1} << 16;  // numbers of an array that are compared; larger ones differ
-constexpr std::size_t kFewestGroups = 2;
 
 /// What may be one sample: a file, or a group of it.
 struct Location {
@@ -224,51 +223,9 @@ std::vector<FileArray> of_all(const Compared& compared, Index samples, const Giv
   return arrays;
 }
 
-/// Groups beside each other that hold arrays of the same names.
-struct Siblings {
-  std::string parent;
-  std::vector<std::string> groups;  ///< paths
-  std::vector<std::string> names;   ///< names of the arrays, within each
-};
-
-bool is_split(const std::string& group) { return is_for_training(group) || is_held_out(group); }
-
-/// The most numerous ones of a file.
-Siblings find_siblings(const std::vector<std::string>& datasets) {
-  // By group: the groups in it, and the names in each of these.
-  std::map<std::string, std::map<std::string, std::vector<std::string>>> children;
-  for (const std::string& path : datasets)
-    for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-      const std::size_t above = path.rfind('/', slash - 1);
-      children[above == std::string::npos ? "" : path.substr(0, above)][path.substr(0, slash)].push_back(
-          path.substr(slash + 1));
-    }
-  Siblings best;
-  for (const auto& [parent, groups] : children) {
-    std::map<std::vector<std::string>, std::vector<std::string>> alike;  // groups by the names in them
-    for (const auto& [group, names] : groups)
-      if (!is_split(group.substr(parent.empty() ? 0 : parent.size() + 1))) alike[names].push_back(group);
-    for (const auto& [names, those] : alike)
-      if (those.size() > best.groups.size()) best = {parent, those, names};
-  }
-  return best;
-}
-
-/// "sim_*" where the names of all groups begin so, else "*".
-std::string pattern_of(const Siblings& siblings) {
-  const std::size_t start = siblings.parent.empty() ? 0 : siblings.parent.size() + 1;
-  std::string common = siblings.groups.front().substr(start);
-  for (const std::string& group : siblings.groups) {
-    const std::string name = group.substr(start);
-    common.resize(static_cast<std::size_t>(std::ranges::mismatch(common, name).in1 - common.begin()));
-  }
-  while (!common.empty() && (std::isdigit(static_cast<unsigned char>(common.back())) != 0)) common.pop_back();
-  if (common.find_first_of("*?[") != std::string::npos) common.clear();
-  return within(siblings.parent, common + "*");
-}
-
-/// How many groups of a file fit, as a run would count them; 0 where it would refuse.
-Index count_groups(const std::vector<std::string>& paths, const std::string& pattern, const std::string& samples) {
+/// The groups of all files that fit, as a run would find them. DataError where it would refuse.
+Index count_groups(const std::vector<std::string>& paths, const std::string& pattern, const std::string& samples,
+                   std::set<std::string>& first) {
   DatasetSpec spec;
   spec.packing = PackingRule::ignore;  // groups are counted, not numbers
   spec.files = paths;
@@ -281,50 +238,75 @@ Index count_groups(const std::vector<std::string>& paths, const std::string& pat
     RowGroups groups;
     sources.open(file, groups);
     count += std::ssize(*groups.names);
+    if (file == 0) first.insert(groups.names->begin(), groups.names->end());
   }
   return count;
 }
 
 /// Whether an array beside the groups has more numbers than all of them.
-bool is_outweighed(const Siblings& siblings, const FileArray& samples, const std::vector<FileArray>& all) {
-  const std::set<std::string> groups(siblings.groups.begin(), siblings.groups.end());
-  const std::size_t start = siblings.parent.empty() ? 0 : siblings.parent.size() + 1;
+bool is_outweighed(const GroupFamily& family, const FileArray& samples, const std::vector<FileArray>& all) {
+  const std::set<std::string> groups(family.groups.begin(), family.groups.end());
   const auto inside = [&](const FileArray& array) {
-    return groups.contains(array.name.substr(0, array.name.find('/', start)));
+    std::size_t end = 0;
+    for (std::size_t level = 0; level <= family.depth && end != std::string::npos; ++level)
+      end = array.name.find('/', end + (level == 0 ? 0 : 1));
+    return groups.contains(array.name.substr(0, end));
   };
   const Index most = elements(samples);  // with an axis of all samples
   return std::ranges::any_of(all, [&](const FileArray& array) { return elements(array) > most && !inside(array); });
 }
 
-bool find_groups(const std::vector<std::string>& paths, const std::vector<FileArray>& all, const GivenNames& given,
-                 RowLayout& layout) {
-  const Siblings siblings = find_siblings(names_of(paths.front()).datasets);
-  if (siblings.groups.size() < kFewestGroups) return false;
-  const Compared compared(some_of(siblings.groups,
+/// Tells of groups that fit, and of those that hold samples, too, and do not.
+void tell_of_groups(const FileNames& names, const std::set<std::string>& used, RowLayout& layout) {
+  layout.reasons.push_back(fmt::format("each of {} groups that fit \"{}\" is one sample: they hold the same arrays",
+                                       layout.arrays.front().rows(), layout.groups));
+  if (!layout.validation_groups.empty())
+    layout.reasons.push_back(fmt::format("those that fit \"{}\" validate", layout.validation_groups));
+  if (const std::string more = unused_groups(names, layout.arrays.front().name, used); !more.empty())
+    layout.reasons.push_back(more);
+}
+
+bool are_samples(const std::vector<std::string>& paths, const GroupFamily& family, const std::vector<FileArray>& all,
+                 const GivenNames& given, RowLayout& layout) {
+  const Compared compared(some_of(family.groups,
                                   [&](const std::string& group) {
                                     return Location{paths.front(), group};
                                   }),
-                          siblings.names, Types::same, given.packing);
-  if (!compared.unlike().empty()) {
+                          family.names, Types::same, given.packing);
+  if (!compared.unlike().empty() && layout.why_not.empty()) {
     layout.why_not = "the groups beside each other are no samples, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants())
-      for (const std::string& group : siblings.groups) layout.constants.insert(within(group, name));
+      for (const std::string& group : family.groups) layout.constants.insert(within(group, name));
   }
-  std::vector<FileArray> arrays = of_all(compared, std::ssize(siblings.groups), given);
-  if (arrays.empty() || is_outweighed(siblings, arrays.front(), all)) return false;
-  layout.groups = pattern_of(siblings);
+  std::vector<FileArray> arrays = of_all(compared, std::ssize(family.groups), given);
+  if (arrays.empty() || is_outweighed(family, arrays.front(), all)) return false;
+  const GroupParts parts = parts_of(family.groups);
+  const std::string groups = pattern_of(parts.train), validation = pattern_of(parts.validation);
+  std::set<std::string> used, held;
   try {
-    const Index count = count_groups(paths, layout.groups, arrays.front().name);
+    const Index count = count_groups(paths, groups, arrays.front().name, used);
     for (FileArray& array : arrays) array.shape.front() = count;
+    if (!validation.empty()) count_groups(paths, validation, arrays.front().name, held);
   } catch (const DataError&) {  // some groups are no samples
     return false;
   }
+  // A pattern may fit more than was meant.
+  if (std::ranges::any_of(parts.validation, [&](const std::string& group) { return used.contains(group); }))
+    return false;
+  used.merge(held);
   layout.rows = RowForm::groups;
+  layout.groups = groups;
+  layout.validation_groups = validation;
   layout.arrays = std::move(arrays);
-  layout.reasons.push_back(fmt::format("each of {} groups that fit \"{}\" is one sample: they hold the same arrays",
-                                       layout.arrays.front().rows(), layout.groups));
+  tell_of_groups(names_of(paths.front()), used, layout);
   for (const std::string& line : compared.dropped()) layout.reasons.push_back(line);
   return true;
+}
+
+bool find_groups(const std::vector<std::string>& paths, const std::vector<FileArray>& all, const GivenNames& given,
+                 RowLayout& layout) {
+  return std::ranges::any_of(likely_families(names_of(paths.front()).datasets),
+                             [&](const GroupFamily& family) { return are_samples(paths, family, all, given, layout); });
 }
 
 bool find_files(const std::vector<std::string>& paths, const GivenNames& given, RowLayout& layout) {

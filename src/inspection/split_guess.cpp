@@ -44,7 +44,7 @@ std::string split_hint(const FileArray& array, const std::vector<std::string>& v
     return fmt::format("{}", fmt::join(texts, ", "));
   };
   // Of three, the middle one validates and the last one tests, unless they are folds.
-  const bool roles = values.size() == 3 && in_small_letters(array.name).find("fold") == std::string::npos;
+  const bool roles = are_roles(array.name, values);
   const auto held = std::ranges::find_if(values, [&](const std::string& v) { return array.words && is_held_out(v); });
   const auto validates = held != values.end() ? held : values.end() - (roles ? 2 : 1);
   const bool first_trains = validates != values.begin();
@@ -61,7 +61,7 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
                        DatasetGuess& look) {
   const bool held_out_samples = std::ranges::any_of(
       arrays, [](const FileArray& array) { return is_only_held_out(array.name) && array.per_row() > 1; });
-  std::vector<std::string> told;
+  std::vector<std::string> told, others;
   for (const FileArray& array : arrays) {
     if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
     const bool marks = is_like_mark(array.name) && !is_like_labels(array.name);
@@ -83,14 +83,24 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
       } else if (look.split_column.empty()) {
         look.split_column = array.name;
         look.split_validation = validate;
+      } else {
+        others.push_back(array.name);
       }
     } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
       look.split_column = array.name;
     } else if (few) {
       told.push_back(split_hint(array, values));
+      others.push_back(array.name);
     }
   }
-  if (look.split_column.empty()) look.reasons.insert(look.reasons.end(), told.begin(), told.end());
+  if (look.split_column.empty()) {
+    look.reasons.insert(look.reasons.end(), told.begin(), told.end());
+  } else if (!others.empty()) {
+    look.reasons.push_back(
+        fmt::format("'{}' is taken for the split; '{}' may say what rows are for, too: name it in "
+                    "data.split.column instead if that is meant",
+                    look.split_column, fmt::join(others, "', '")));
+  }
 }
 
 void find_group_column(const std::vector<FileArray>& arrays, const FileArray& samples, const FileArray& labels,
@@ -139,7 +149,11 @@ void LabelValues::add(float value) {
 
 void LabelValues::add_label(ConstSpan label) {
   if (!std::ranges::all_of(label, [](float value) { return std::isfinite(value); })) return;
-  one_hot = one_hot && one_hot_place(label);
+  if (!one_hot_place(label)) {
+    one_hot = false;
+    if (++not_one_hot == 1) first_not_one_hot = labels;
+  }
+  ++labels;
   const auto [low, high] = std::ranges::minmax(label);
   const auto lows = std::ranges::count(label, low), highs = std::ranges::count(label, high);
   if (!marks) marks.emplace(low, high);

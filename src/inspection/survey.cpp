@@ -18,6 +18,7 @@
 #include "src/data/data.hpp"
 #include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"
+#include "src/inspection/guess_parts.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 
@@ -169,6 +170,7 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
     if (units.mean_std || units.log1p) return;
     ChannelFacts facts = *numbers.facts;
     if (which == NumbersOf::samples && config.data.train.mask) facts.drop_last();
+    if (!(std::ranges::min(facts.deviation) > 0)) return;  // mean_std would divide by nothing: told of each channel
     if (const auto odd = odd_scale(facts))
       advice.push_back(fmt::format("{} '{}' as they are will train badly: {}; set data.normalise.{} = \"mean_std\"", of,
                                    numbers.name, *odd, of));
@@ -246,11 +248,17 @@ void advise_on_constant_labels(const Config& config, const SplitFound& split, st
   const ChannelFacts& facts = *split.labels.facts;
   const bool yes_or_no = split.spec.form.kind == LabelKind::probabilities;
   if (yes_or_no && std::ranges::all_of(facts.most, [](double most) { return most < 0; })) return no_label();
+  const std::vector<bool> constant = constant_channels(split.spec, split.shape, NumbersOf::labels, facts);
+  const Normalisation& units = config.data.normalise_labels;
+  const bool divided = units.mean_std && units.std.empty() && split.part == "training";
+  const bool all = std::ranges::all_of(constant, [](bool one) { return one; });
+  const bool seen_to = units.mean_std && !units.std.empty() && !all;  // one channel of several
   for (std::size_t c = 0; c < facts.least.size(); ++c)
-    if (facts.least[c] == facts.most[c])
-      advice.push_back(fmt::format("{} are all {:g}{}: there is nothing to learn from them, and their R^2 has no value",
-                                   what, facts.least[c],
-                                   facts.least.size() > 1 ? fmt::format(" in channel {}", c) : ""));
+    if (constant[c] && !seen_to)
+      advice.push_back(
+          fmt::format("{} are all {:g}{}: there is nothing to learn from them, and their R^2 has no value{}", what,
+                      facts.least[c], facts.least.size() > 1 ? fmt::format(" in channel {}", c) : "",
+                      divided ? "; data.normalise.labels = \"mean_std\" refuses them: name other labels" : ""));
 }
 
 // What makes up for rare classes.
@@ -327,7 +335,12 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   found.advice = sample_warnings(config, train.shape.sample);
   const SplitFound& held = found.splits.back();
   for (const std::string& line : row_warnings(train.shape.samples, held.shape.samples)) found.advice.push_back(line);
-  collective_try_on_root(comm, [&] { advise(config, found); });
+  collective_try_on_root(comm, [&] {
+    advise(config, found);
+    std::string& unused = found.splits.front().shape.unused;
+    if (const std::string groups = unused_groups({train.spec, train.shape}, {held.spec, held.shape}); !groups.empty())
+      unused += (unused.empty() ? "" : "; ") + groups;
+  });
   return found;
 }
 

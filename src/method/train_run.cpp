@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "io/output_file.hpp"
+#include "src/data/normalise.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/method/preflight.hpp"
 #include "src/method/resolved_run.hpp"
@@ -186,10 +187,11 @@ struct RunData {
 
 // What people read before the first epoch.
 void tell_run(RunLog& log, const ResolvedRun& run, const TrainRun& train, RunData& input, const Backend& backend,
-              Warnings& warnings, int ranks) {
+              const std::vector<std::string>& lost, Warnings& warnings, int ranks) {
   if (!input.by_teams) warnings.add(class_warnings(run.config, input.data.class_counts(input.share.team)));
   warnings.add(batch_warnings(run.config, run.plan, ranks));
   warnings.add(row_warnings(run.shape.samples, input.data.validation().shape.samples));
+  warnings.add(lost);
   if (train.more_epochs) tell_more_epochs(run.plan, log);
   for (const std::string& line : warnings.take()) log.line("warning: " + line);
   tell_data(log, run, input.data, backend, ranks, input.by_teams);
@@ -216,6 +218,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   check_backend(run, *backend, world.size());
   RunData input(run, *backend, checkpoints, world);
   check_validation(config, input.data, world);
+  const std::vector<std::string> lost = digit_warnings(config, run.shape, world);
 
   forget_earlier(checkpoints, config, train, world);
   const TimeEstimate estimate(
@@ -226,7 +229,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
     if (folder) folder->keep();  // from here on there are records
     log = open_run_log(config, plan, settings, checkpoints, folder, train);
   });
-  tell_run(log, run, train, input, *backend, warnings, world.size());
+  tell_run(log, run, train, input, *backend, lost, warnings, world.size());
   collective_try(world, [&] { list_left_out(run, input.data, world); });
 
   Config trained = config;

@@ -70,12 +70,18 @@ void require_alike(const Shape& output, const DatasetShape& shape, const LabelFo
   const Extent first{1, 1, 1};
   throw ConfigError(fmt::format(
       "the network's output is {}{} and the labels are {}{}; give them the same positions: change the network's "
-      "strides, poolings and padding or where it is flattened, or take other labels{}",
+      "strides, poolings and padding or where it is flattened, or take other labels{}{}",
       classes ? positions(output) : to_string(output), classes && output.axes > 0 ? " classes" : "", positions(target),
       resolution == first
           ? ""
           : fmt::format(" at resolution [{}]", fmt::join(resolution.end() - axes, resolution.end(), ",")),
-      flat ? fmt::format("; if each is of a position, store them as (n, {}, 1)", width) : ""));
+      flat ? fmt::format("; if each is of a position, store them as (n, {}, 1)", width) : "",
+      classes && output.axes == 0 && shape.label.axes == 1
+          ? fmt::format(
+                "; rows of {} numbers are one class per sample where they are one-hot, with a single 1 and else "
+                "0, and these are not; where several may hold, take binary_cross_entropy",
+                shape.label.spatial[2])
+          : ""));
 }
 
 }  // namespace

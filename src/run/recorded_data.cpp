@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Which rows the sums are of, and how they are made. Records by another rule cannot be compared.
-constexpr int kRule = 1;
+constexpr int kRule = 2;
 
 std::string time_text(std::int64_t seconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(seconds)));
@@ -47,6 +47,7 @@ std::string to_json(const DataRecord& record) {
     arrays.push_back({{"file", array.file},
                       {"name", array.name},
                       {"shape", array.shape},
+                      {"type", array.type},
                       {"sum", fmt::format("{:016x}", array.sum)}});
   return Json{{"rule", kRule}, {"bytes", record.bytes}, {"modified", record.modified}, {"arrays", arrays}}.dump();
 }
@@ -64,7 +65,7 @@ DataRecord data_record_from_json(const std::string& text, const std::string& ori
     std::vector<Index> shape;
     for (const Json& size : array.at("shape")) shape.push_back(whole_number<Index>(size));
     record.arrays.push_back({whole_number<Index>(array.at("file")), array.at("name"), std::move(shape),
-                             std::stoull(array.at("sum").get<std::string>(), nullptr, 16)});
+                             std::stoull(array.at("sum").get<std::string>(), nullptr, 16), array.at("type")});
     if (record.arrays.back().file < 0 || record.arrays.back().file >= std::ssize(record.bytes))
       throw std::runtime_error("a sum is of no file");
   }
@@ -86,13 +87,14 @@ std::string changed_numbers(const RecordedData& was, const RecordedData& is) {
   for (const ArrayRecord& now : is.record.arrays) {
     const auto then = std::ranges::find_if(
         was.record.arrays, [&](const ArrayRecord& array) { return array.file == now.file && array.name == now.name; });
-    if (then == was.record.arrays.end() || *then == now || ++count > 1) continue;
+    if (then == was.record.arrays.end() || then->same_contents(now) || ++count > 1) continue;
+    const std::string types = then->type == now.type ? "" : fmt::format("{} now, {} then; ", now.type, then->type);
     const auto file = static_cast<std::size_t>(now.file);
-    first = fmt::format("data set '{}' of {} {} ({})", now.name, is.files[file].path,
+    first = fmt::format("data set '{}' of {} {} ({}{})", now.name, is.files[file].path,
                         then->shape == now.shape
                             ? "holds other numbers"
                             : fmt::format("has shape {}, and had {}", shape_text(now.shape), shape_text(then->shape)),
-                        times_text(was, is, file));
+                        types, times_text(was, is, file));
   }
   return first + more_text(count);
 }

@@ -259,7 +259,9 @@ std::string to_json(const EpochRecord& r) { return epoch_json(r).dump(-1, ' ', f
 std::string to_json(const PhaseRecord& r) { return phase_json(r).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string score_text(double score, int digits) {
-  return std::isnan(score) ? "-" : fmt::format("{:.{}f}", score, digits);
+  constexpr double kLong = 1e7;  // longer than any column that it stands in
+  if (std::isnan(score)) return "-";
+  return std::abs(score) < kLong ? fmt::format("{:.{}f}", score, digits) : fmt::format("{:.{}e}", score, digits);
 }
 
 std::string to_json(const ModelNote& note) { return note_json(note).dump(); }

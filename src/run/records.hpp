@@ -30,7 +30,7 @@ T whole_number(const Json& json) {
 /// A loss or a metric where nothing can be scored: no label counts, or a metric has no value for these labels (R^2 of
 /// labels that are all the same). NaN, so that it compares with nothing; null in JSON, and "-" for people.
 constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
-std::string score_text(double score, int digits = 5);  ///< "0.01234", or "-"
+std::string score_text(double score, int digits = 5);  ///< "0.01234", "1.23450e+09", or "-"
 
 /// Seconds, summarised over the ranks of a team.
 struct RankSeconds {

@@ -96,18 +96,18 @@ std::string epoch_line(const EpochRecord& r) {
   const std::string metric =
       r.metric ? fmt::format(" {} {}", to_string(r.metric->metric), score_text(r.metric->value)) : "";
   return fmt::format(
-      "stage {} {:<8} {:<8} epoch {:>3}  train {:<8.5f} validation {:<8}{}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
-      r.stage, to_string(r.role), resolution_text(r.resolution, r.axes), r.epoch, r.train_loss,
+      "stage {} {:<8} {:<8} epoch {:>3}  train {:<8} validation {:<8}{}  {:.2f} s  {:.0f} samples/s  rate {:.2e}",
+      r.stage, to_string(r.role), resolution_text(r.resolution, r.axes), r.epoch, score_text(r.train_loss),
       score_text(r.validation_loss), metric, r.seconds, speed, r.learning_rate);
 }
 
 std::string progress_line(const Progress& now, double samples_per_second, double seconds_left,
                           const std::optional<TimeLeft>& left) {
   const Phase& phase = *now.training;
-  return fmt::format("stage {} {} {} epoch {}/{}  step {}/{}  loss {:.5f}  {:.0f} samples/s  left: epoch {}{}",
-                     phase.stage, to_string(phase.role), resolution_text(phase.resolution, phase.axes), now.epoch + 1,
-                     phase.stop.epochs, now.step, now.steps, now.loss, samples_per_second, duration_text(seconds_left),
-                     left ? ", " + time_left_text(*left) : "");
+  return fmt::format("stage {} {} {} epoch {}/{}  step {}/{}  loss {}  {:.0f} samples/s  left: epoch {}{}", phase.stage,
+                     to_string(phase.role), resolution_text(phase.resolution, phase.axes), now.epoch + 1,
+                     phase.stop.epochs, now.step, now.steps, score_text(now.loss), samples_per_second,
+                     duration_text(seconds_left), left ? ", " + time_left_text(*left) : "");
 }
 
 std::string result_table(const RunResult& result) {

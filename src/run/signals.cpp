@@ -98,10 +98,12 @@ StopSignals::~StopSignals() { set(SIG_DFL); }
 
 int StopSignals::received() const { return first_signal; }
 
-SignalsBeforeTraining::SignalsBeforeTraining(bool tells) {
+void handle_signals_before_training(bool tells) {
   telling = tells;
   set(end_at_once);
 }
+
+SignalsBeforeTraining::SignalsBeforeTraining(bool tells) { handle_signals_before_training(tells); }
 
 SignalsBeforeTraining::~SignalsBeforeTraining() { set(SIG_DFL); }
 

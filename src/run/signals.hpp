@@ -42,6 +42,9 @@ class SignalsBeforeTraining {
   SignalsBeforeTraining& operator=(const SignalsBeforeTraining&) = delete;
 };
 
+/// The same from the start of a program on, which will train: until an object of these classes lives.
+void handle_signals_before_training(bool tells);
+
 /// "SIGINT", "SIGTERM", ...: of the signals above.
 std::string signal_name(int number);
 

@@ -68,8 +68,8 @@ void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, co
                             probe.second_gflop};
   state.stop.add_probe(outcome);
   if (!pays_no_more(state.stop.memory().probes)) record.gflop += probe.training_gflop;
-  log.line(fmt::format("probe after coarse epoch {}: at full resolution {:.5f}, then {:.5f} after {:.3g} GFLOP more",
-                       outcome.epoch, outcome.halfway, outcome.end, outcome.probe_gflop));
+  log.line(fmt::format("probe after coarse epoch {}: at full resolution {}, then {} after {:.3g} GFLOP more",
+                       outcome.epoch, score_text(outcome.halfway), score_text(outcome.end), outcome.probe_gflop));
 }
 
 }  // namespace mrmf

@@ -141,7 +141,7 @@ class Replacing(Outputs):
         before = self.contents()
         for words in ([], ["--overwrite"]):
             self.fails(2, "train", "config.toml", "--set", "run.folder=.", *words, message="is not empty and not a run's")
-        self.fails(2, "train", "config.toml", "--set", "run.folder=", message="run.folder")
+        self.fails(2, "train", "config.toml", "--set", 'run.folder=""', message="run.folder")
         self.assertEqual(self.contents(), before)
 
     def test_a_runs_own_configuration_is_never_replaced_by_itself(self):

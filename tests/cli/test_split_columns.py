@@ -99,7 +99,7 @@ class SplitColumns(InitTest):
         for split, code, message in (
                 ('column = "fold"', 3, "'fold' holds more than two different numbers, 0, 1, 2, 3, 4: name those whose "
                  "rows validate, such as data.split.validation = [4]"),
-                ('column = "role"', 3, "such as data.split.validation = [2]"),
+                ('column = "role"', 3, "such as data.split.validation = [1]"),
                 ('column = "part"', 3, "'part' holds the words test, train, val: name those whose rows validate, such as "
                  'data.split.validation = ["val"]'),
                 ('column = "fold", validation = [4]', 3, "it is not plain which of them train; name these, such as "

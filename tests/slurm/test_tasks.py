@@ -24,8 +24,8 @@ class Tasks(JobTest):
         output, errors = self.slurm(*words, code=2)
         self.assertEqual(output, "")
         self.assertEqual(len(errors), 1, errors)
-        self.assertIn("mrmf: error: srun started 2 tasks and MPI sees 1 of them, so each would do all of the work and write "
-                      "the same files; start them with srun --mpi=pmix", errors[0])
+        self.assertIn("mrmf: error: srun started 2 tasks and MPI sees 1 of them, so each would do all of the work by itself, "
+                      "on the same files; start them with srun --mpi=pmix", errors[0])
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
     def test_tasks_that_do_not_see_each_other(self):

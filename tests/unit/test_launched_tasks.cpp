@@ -114,9 +114,8 @@ TEST_CASE("launched tasks: launchers of another MPI") {
   REQUIRE(another);
   CHECK(another->first());
   CHECK(another->text("Open MPI v4.1.4") ==
-        "mpirun says that 4 ranks were started and MPI sees 1 of them, so each would do all of the work and write the "
-        "same "
-        "files; start them with the mpirun of Open MPI v4.1.4");
+        "mpirun says that 4 ranks were started and MPI sees 1 of them, so each would do all of the work by itself, on "
+        "the same files; start them with the mpirun of Open MPI v4.1.4");
   CHECK_FALSE(tasks_of(kBatch + mpirun(4, 3))->first());
   CHECK(tasks_of(pmi2(8, 0))->launcher == "PMI_SIZE");
   CHECK(tasks_of(step(2, 1) + pmi2(8, 0))->count == 8);  // by two daemons, which srun has started

@@ -97,7 +97,7 @@ TEST_CASE("rows: the values of a column say what rows are for, or it is refused"
   const auto refused = [](const RowChoice& c, const SplitColumn& column) {
     return message<DataError>([&] { roles_of(c, column); });
   };
-  CHECK(refused(choice({}), numbers({"0", "1", "2"})).find("data.split.validation = [2]") != std::string::npos);
+  CHECK(refused(choice({}), numbers({"0", "1", "2"})).find("data.split.validation = [1]") != std::string::npos);
   CHECK(refused(choice({}), words({"train", "val"})).find("data.split.validation = [\"val\"]") != std::string::npos);
   CHECK(refused(choice({"4"}), numbers({"0", "1", "2", "4"})).find("data.split.train = [0, 1, 2]") !=
         std::string::npos);
