@@ -177,9 +177,9 @@ void require_logarithms(const DataConfig& data, const DatasetSpec& spec, const D
 
 namespace {
 
-constexpr Index kFewRows = 256;
-constexpr Index kRows = 4096, kElements = Index{1} << 22;  // looked at
-constexpr double kMostError = 0.01;                        // share of the deviation
+constexpr Index kFewRows = 256, kFewBytes = Index{1} << 24;  // rows larger than that take memory that nobody foresaw
+constexpr Index kRows = 4096, kElements = Index{1} << 22;    // looked at
+constexpr double kMostError = 0.01;                          // share of the deviation
 
 /// The distance of neighbours in float32.
 double step_at(double value) {
@@ -241,7 +241,7 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
     const auto& reader = open->front();
     const Index width = reader->row_bytes() / size_of(reader->type());
     own.channels = width / product(own.spatial);
-    if (!is_wide(reader->type())) return;
+    if (!is_wide(reader->type()) || (looked == Looked::few && reader->row_bytes() > kFewBytes)) return;
     const bool moves = of == NumbersOf::samples || labels_move(reader->shape(), shape.sample, order);
     const ChannelBox box = channel_box(own, moves ? order : AxisOrder{});
     values.resize(static_cast<std::size_t>(reader->row_bytes()));
