@@ -10,6 +10,7 @@
 #include "src/run/run_log.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
 #include "src/simulators/fields/fields.hpp"
+#include "src/simulators/implosion/simulate.hpp"
 #include "src/simulators/neuron/simulate.hpp"
 #include "src/simulators/volumes/simulate.hpp"
 #include "src/system/backend_choice.hpp"
@@ -69,6 +70,19 @@ void make_volumes(VolumesSimulation settings, Comm& world) {
       "filled\n",
       live ? "\r\x1b[K" : "", settings.file, report.samples, settings.size, report.seconds, report.samples_per_second,
       100 * report.filled);
+}
+
+void make_implosion(ImplosionSimulation settings, Comm& world) {
+  check(settings);
+  settings.threads = choose_threads(settings.threads, world);
+  const bool live = world.root() && stdout_is_terminal();
+  const ImplosionReport report = simulate_implosion(settings, world, [&](Index done, Index samples) {
+    if (live) std::cout << fmt::format("\rsimulating: {} of {} samples", done, samples) << std::flush;
+  });
+  if (!world.root()) return;
+  std::cout << fmt::format("{}{}: {} implosions, four images of {} x {} pixels each, in {:.1f} s, {:.0f} samples/s\n",
+                           live ? "\r\x1b[K" : "", settings.file, report.samples, settings.size, settings.size,
+                           report.seconds, report.samples_per_second);
 }
 
 void add_shares(CLI::App& app, double& train, double& validation, double& test) {
@@ -180,6 +194,26 @@ void add_simulate_volumes(CLI::App& simulate, Subcommands& commands) {
   commands.run(*volumes, [=, &world = commands.world] { make_volumes(*options, world); });
 }
 
+void add_simulate_implosion(CLI::App& simulate, Subcommands& commands) {
+  CLI::App* implosion = simulate.add_subcommand("implosion",
+                                                "five numbers of a drive, and the 15 scalars and 4 images of the hot "
+                                                "spot that it makes: an analytic stand-in for "
+                                                "fusion simulations");
+  auto options = std::make_shared<ImplosionSimulation>();
+  implosion->add_option("--output,-o", options->file, "HDF5 file to write")->required();
+  implosion->add_option("--samples,-n", options->samples, "number of samples in all three splits")
+      ->check(above_zero())
+      ->capture_default_str();
+  implosion->add_option("--size", options->size, "pixels per axis of an image, an even number from 8 to 1024")
+      ->capture_default_str();
+  add_shares(*implosion, options->shares.train, options->shares.validation, options->shares.test);
+  implosion->add_option("--seed", options->seed, "seed; the same seed gives the same bytes")->capture_default_str();
+  add_threads(*implosion, options->threads);
+  add_overwrite(*implosion, options->replace);
+  add_example(*implosion, "mrmf simulate implosion -n 40 --size 16 -o implosions.h5");
+  commands.run(*implosion, [=, &world = commands.world] { make_implosion(*options, world); });
+}
+
 }  // namespace
 
 void add_simulate(Subcommands& commands) {
@@ -189,6 +223,7 @@ void add_simulate(Subcommands& commands) {
   add_simulate_cosmology(*simulate, commands);
   add_simulate_fields(*simulate, commands);
   add_simulate_volumes(*simulate, commands);
+  add_simulate_implosion(*simulate, commands);
   add_example(*simulate, "mrmf simulate fields -n 50 --size 32 --seed 2 -o more-fields.h5");
 }
 

@@ -67,7 +67,7 @@ class Completion(support.MrmfTest):
     def test_commands(self):
         self.assertEqual(self.offers("tr"), ["train"])
         self.assertLessEqual({"train", "compare", "simulate", "bench"}, set(self.offers("")))
-        self.assertEqual(sorted(self.offers("simulate", "")), ["cosmology", "fields", "neuron", "volumes"])
+        self.assertEqual(sorted(self.offers("simulate", "")), ["cosmology", "fields", "implosion", "neuron", "volumes"])
         self.assertEqual(self.offers("bench", "sc"), ["scaling"])
 
     def test_options(self):
