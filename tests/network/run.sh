@@ -6,7 +6,7 @@
 #
 #   tests/network/run.sh RANKS GBIT COMMAND [WORDS...]      such as: run.sh 2 1 build/mrmf bench network --gbit 1
 #
-# Needs root, ip and tc; exits 77 where it cannot have them. Namespaces and files are removed however it ends.
+# Signals end it at once, in the middle of the command, too. Needs root, ip and tc; exits 77 where it cannot have them. Namespaces and files are removed however it ends.
 set -eu
 [ $# -ge 3 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2; }
 ranks=$1 gbit=$2; shift 2
@@ -21,10 +21,16 @@ clean() {
     ip netns del "$one" 2>/dev/null || true
     rm -rf "/etc/netns/$one"
   done
+  rmdir /etc/netns 2>/dev/null || true
   rm -rf "$scratch"
 }
 trap clean EXIT
 trap 'exit 1' INT TERM HUP
+# What runs that were killed have left.
+for old in $(ip netns list | awk '{print $1}' | grep -E '^mn[0-9]+(s|-[0-9]+)$'); do
+  pid=${old#mn}; pid=${pid%%[s-]*}
+  [ -e "/proc/$pid" ] || created+=("$old")
+done
 add() { ip netns add "$1" 2>/dev/null || skip "a network namespace is not allowed here"; created+=("$1"); }
 
 add $switch
@@ -58,4 +64,5 @@ forward=(-x PATH)
 for variable in $(compgen -v MRMF_) $(compgen -e | grep -xE 'LD_LIBRARY_PATH|OMP_NUM_THREADS'); do forward+=(-x "$variable"); done
 ip netns exec $name-0 unshare --uts --pid --fork --mount-proc sh -c "hostname $name-0; exec \"\$@\"" sh \
   mpirun --mca plm_rsh_agent "$scratch/agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl tcp,self \
-  --mca btl_tcp_if_include 10.77.0.0/24 --bind-to none -n "$ranks" -H "$nodes" "${forward[@]}" --wdir "$PWD" "$@"
+  --mca btl_tcp_if_include 10.77.0.0/24 --bind-to none -n "$ranks" -H "$nodes" "${forward[@]}" --wdir "$PWD" "$@" &
+wait $!
