@@ -345,19 +345,58 @@ std::int32_t Labels::class_of(Index row) const {
                                      : read(reinterpret_cast<const std::uint16_t*>(at));
 }
 
-void Labels::write(const Extent& resolution, Index row, Span target) const {
+Foreground Labels::foreground(Index row) const {
+  constexpr Index kMost = 1024;  // of each class
   const Index width = label_.per_sample();
   const std::byte* const from = stored_.data() + row * width * size_of(type_);
-  const bool coarse = label_.axes > 0 && resolution != kOriginal;
+  const bool classes = form_.kind == LabelKind::classes;
+  Foreground found(static_cast<std::size_t>(classes ? form_.classes : label_.channels));
+  const auto each = [&](const auto& use) {  // of an index of `found` and a position
+    for (Index i = 0; i < width; ++i) {
+      if (type_ == ElementType::float32) {
+        if (reinterpret_cast<const float*>(from)[i] > 0.5F) use(i % label_.channels, i / label_.channels);
+        continue;
+      }
+      const Index c = type_ == ElementType::uint8 ? reinterpret_cast<const std::uint8_t*>(from)[i]
+                                                  : reinterpret_cast<const std::uint16_t*>(from)[i];
+      if (c > 0 && c < form_.classes) use(c, i);
+    }
+  };
+  std::vector<Index> counts(found.size()), seen(found.size());
+  each([&](Index c, Index) { ++counts[static_cast<std::size_t>(c)]; });
+  each([&](Index c, Index position) {
+    const auto of = static_cast<std::size_t>(c);
+    const Index number = seen[of]++, wanted = std::min(kMost, counts[of]);
+    if (number * wanted / counts[of] != (number + 1) * wanted / counts[of]) found[of].push_back(position);
+  });
+  return found;
+}
+
+void Labels::write(const Extent& resolution, Index row, Span target) const {
+  write(stored_.data() + row * label_.per_sample() * size_of(type_), label_, resolution, target);
+}
+
+void Labels::write(const Extent& resolution, Index row, const Box& box, Span target) const {
+  const Box fine = at_original(box, resolution);
+  Shape part = label_;
+  part.spatial = fine.count;
+  std::vector<std::byte> cut(static_cast<std::size_t>(part.per_sample() * size_of(type_)));
+  cut_box(label_, size_of(type_), stored_.data() + row * label_.per_sample() * size_of(type_), fine, cut.data());
+  write(cut.data(), part, resolution, target);
+}
+
+void Labels::write(const std::byte* from, const Shape& label, const Extent& resolution, Span target) const {
+  const Index width = label.per_sample();
+  const bool coarse = label.axes > 0 && resolution != kOriginal;
   if (type_ == ElementType::float32) {
     const auto* values = reinterpret_cast<const float*>(from);
     if (!coarse) {
       std::copy_n(values, width, target.data());
     } else if (form_.kind == LabelKind::probabilities) {
-      average_counted(values, label_, resolution, target);
+      average_counted(values, label, resolution, target);
     } else {
-      const Extent small = coarse_shape(label_, resolution).spatial;
-      coarsen_lines({type_, label_, values}, resolution, {0, small[0] * small[1]}, target.data());
+      const Extent small = coarse_shape(label, resolution).spatial;
+      coarsen_lines({type_, label, values}, resolution, {0, small[0] * small[1]}, target.data());
     }
     return;
   }
@@ -367,7 +406,7 @@ void Labels::write(const Extent& resolution, Index row, Span target) const {
         target[static_cast<std::size_t>(i)] = values[i] == kIgnored<Class> ? -1.0F : static_cast<float>(values[i]);
       return;
     }
-    const ClassBlocks<Class> blocks{values, label_.spatial, resolution, coarse_shape(label_, resolution).spatial,
+    const ClassBlocks<Class> blocks{values, label.spatial, resolution, coarse_shape(label, resolution).spatial,
                                     form_.classes};
     if (form_.coarse == CoarseLabels::shares)
       blocks.shares(target);

@@ -8,6 +8,7 @@
 #include "io/axis_order.hpp"
 #include "io/class_values.hpp"
 #include "io/dataset.hpp"
+#include "io/patches.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "kernels/tensor.hpp"
@@ -41,6 +42,11 @@ class Labels {
   Shape shape(const Extent& resolution) const { return target_shape(label_, form_, resolution); }
   /// The targets of a row, counted from the first one owned. Ignored ones are -1, or have shares of zero.
   void write(const Extent& resolution, Index row, Span target) const;
+  /// The same of the positions of a box at that resolution.
+  void write(const Extent& resolution, Index row, const Box& box, Span target) const;
+  /// Positions of a row that are of another class than the first, or whose yes it is; evenly spread where a class has
+  /// many.
+  Foreground foreground(Index row) const;
 
   /// How many of the labels here are of each class.
   const std::vector<Index>& counts() const { return counts_; }
@@ -50,6 +56,7 @@ class Labels {
   Index labelled() const { return labelled_; }
 
  private:
+  void write(const std::byte* from, const Shape& label, const Extent& resolution, Span target) const;
   /// Consecutive rows of one name in one file.
   struct Rows {
     const RowSource& source;

@@ -128,6 +128,12 @@ struct RowStream::Batch {
 StreamMemory budget_stream(const StreamBudget& budget) {
   const Index batch = budget.batch_rows * budget.row_bytes, all = budget.rows * budget.row_bytes;
   StreamMemory plan;
+  if (!budget.stay) {
+    plan.least = least_batches * batch + budget.scratch;
+    plan.batches = std::clamp(budget.bytes / std::max<Index>(batch, 1), least_batches, most_batches);
+    plan.bytes = plan.batches * batch + budget.scratch;
+    return plan;
+  }
   plan.least = std::min(all, least_batches * batch) + budget.scratch;
   if (all + budget.scratch <= budget.bytes) {
     plan.cached = budget.rows;
@@ -176,8 +182,10 @@ void RowStream::expect(const EpochOrder& order) {
   if (!pool_) return;
   std::vector<Range> steps = order.steps;
   std::erase_if(steps, [](const Range& step) { return step.count == 0; });
-  if (fetched_ == 0 && steps == order_.steps && order.ids == order_.ids) return;  // already being read
+  if (fetched_ == 0 && steps == order_.steps && order.ids == order_.ids && order.key == key_)
+    return;  // already being read
   forget();
+  key_ = order.key;
   order_.ids = order.ids;
   order_.steps = std::move(steps);
   read_ahead();
@@ -269,7 +277,7 @@ void RowStream::add_task(Range rows, std::byte* to) {
       return;
     }
   }
-  tasks_.push_back({rows, to});
+  tasks_.push_back({rows, to, key_});
 }
 
 }  // namespace mrmf

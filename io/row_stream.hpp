@@ -23,6 +23,7 @@ namespace mrmf {
 struct ReadTask {
   Range rows;
   std::byte* to = nullptr;
+  std::uint64_t key = 0;  ///< of the epoch that they are for
 };
 
 class ReaderPool {
@@ -93,6 +94,7 @@ struct StreamBudget {
   Index batch_rows = 1;           ///< most rows of one batch
   Index scratch = 0;              ///< bytes that the readers need besides the rows
   Index bytes = 0;                ///< bytes that may be used
+  bool stay = true;               ///< whether rows are the same in every epoch, and may stay in memory
 };
 struct StreamMemory {
   Index least = 0;    ///< bytes needed at least: one batch and the next
@@ -143,6 +145,7 @@ class RowStream {
   Settings settings_;
   RowCache cache_;
   EpochOrder order_;
+  std::uint64_t key_ = 0;                // of the last order
   std::size_t begun_ = 0, fetched_ = 0;  // batches of the order
   std::vector<std::unique_ptr<Batch>> ring_;
   std::vector<ReadTask> tasks_;

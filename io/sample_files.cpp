@@ -38,8 +38,7 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
       sample_(shape.read_sample()),
       whole_(shape.sample.spatial),
       block_(shape.block),
-      row_elements_(sample_.per_sample()),
-      row_bytes_(row_elements_ * size_of(shape.type)),
+      row_bytes_(sample_.per_sample() * size_of(shape.type)),
       order_(parse_axes(spec.axes)),
       stored_(shape),
       missing_(spec.missing),
@@ -76,24 +75,23 @@ std::shared_ptr<const SampleFiles::File> SampleFiles::open(std::size_t number) c
     const Index own = elements / positions;
     require(rows->shape().front() == stored_.rows_of_file(number) && own * positions == elements);
     if (missing_ == MissingRule::refuse) rows->require_written();  // as this rank sees it
-    file.sources.push_back({*rows, own, channels, box_of(*rows)});
+    file.sources.push_back({*rows, own, channels});
     channels += own;
   }
   require(channels + (mask_ ? 1 : 0) == sample_.channels);
   return std::make_shared<const File>(std::move(file));
 }
 
-// The block in the axes of the file, where the channels have a place of their own or none.
-std::optional<RowBox> SampleFiles::box_of(const RowSource& rows) const {
-  if (!block_) return {};
+// Positions in the axes of the file, where the channels have a place of their own or none.
+RowBox SampleFiles::box_of(const RowSource& rows, const Box& positions) const {
   const auto axes = rows.shape().size() - 1;
   const std::size_t channel =
       order_.given() ? (order_.channel < 0 ? axes : static_cast<std::size_t>(order_.channel)) : axes - 1;
   RowBox box;
   std::size_t spatial = 3 - static_cast<std::size_t>(sample_.axes);
   for (std::size_t a = 0; a < axes; ++a) {
-    box.first.push_back(a == channel ? 0 : block_->first.at(spatial));
-    box.count.push_back(a == channel ? rows.shape()[a + 1] : block_->count.at(spatial));
+    box.first.push_back(a == channel ? 0 : positions.first.at(spatial));
+    box.count.push_back(a == channel ? rows.shape()[a + 1] : positions.count.at(spatial));
     spatial += a == channel ? 0 : 1;
   }
   return box;
@@ -101,13 +99,20 @@ std::optional<RowBox> SampleFiles::box_of(const RowSource& rows) const {
 
 void SampleFiles::read(Range samples, std::byte* to, Scratch& scratch) const {
   stored_.for_each_run(samples, [&](const RowRun& run) {
-    read_run(*files_.at(run.file), run.rows, to, scratch);
+    read_run(*files_.at(run.file), {run.rows, sample_, block_}, to, scratch);
     to += run.rows.count * row_bytes_;
   });
 }
 
-void SampleFiles::join_sources(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
-  const Index positions = rows.count * product(sample_.spatial), bytes = size_of(type_);
+void SampleFiles::read_box(Index sample, const Box& box, std::byte* to, Scratch& scratch) const {
+  const RowRun run = stored_.at(sample);
+  Shape part = sample_;
+  part.spatial = box.count;
+  read_run(*files_.at(run.file), {run.rows, part, box}, to, scratch);
+}
+
+void SampleFiles::join_sources(const File& file, const Rows& rows, std::byte* to, Scratch& scratch) const {
+  const Index positions = rows.positions(), bytes = size_of(type_);
   for (const Source& source : file.sources) {
     const auto width = static_cast<std::size_t>(source.channels * bytes);
     scratch.source.resize(static_cast<std::size_t>(positions) * width);
@@ -118,41 +123,42 @@ void SampleFiles::join_sources(const File& file, Range rows, std::byte* to, Scra
   }
 }
 
-void SampleFiles::read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const {
+void SampleFiles::read_run(const File& file, const Rows& rows, std::byte* to, Scratch& scratch) const {
   if (file.sources.size() == 1 && !mask_)
     read_source(file.sources.front(), rows, to, scratch);
   else
     join_sources(file, rows, to, scratch);
-  if (mask_) write_mask(type_, to, rows.count * product(sample_.spatial), sample_.channels);
+  const Index width = rows.sample.per_sample(), elements = rows.range.count * width;
+  if (mask_) write_mask(type_, to, rows.positions(), sample_.channels);
   const auto first_bad = not_finite_ == NotFiniteRule::fill ? first_infinite : first_not_finite;
-  const Index bad = first_bad(type_, to, rows.count * row_elements_);
-  if (bad == rows.count * row_elements_) return;
+  const Index bad = first_bad(type_, to, elements);
+  if (bad == elements) return;
   const Index channel = bad % sample_.channels;
   const auto source =
       std::ranges::find_if(file.sources, [&](const Source& one) { return channel < one.first_channel + one.channels; });
-  throw DataError(not_finite_text(source->rows, rows.first + bad / row_elements_, not_finite_));
+  throw DataError(not_finite_text(source->rows, rows.range.first + bad / width, not_finite_));
 }
 
-void SampleFiles::read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {
+void SampleFiles::read_source(const Source& source, const Rows& rows, std::byte* to, Scratch& scratch) const {
   if (!order_.moves()) return read_converted(source, rows, to, scratch);
-  Shape own = sample_;
+  Shape own = rows.sample;
   own.channels = source.channels;
-  scratch.unordered.resize(static_cast<std::size_t>(rows.count * own.per_sample() * size_of(type_)));
+  scratch.unordered.resize(static_cast<std::size_t>(rows.positions() * own.channels * size_of(type_)));
   read_converted(source, rows, scratch.unordered.data(), scratch);
-  move_channels_last(channel_box(own, order_), rows.count, size_of(type_), scratch.unordered.data(), to);
+  move_channels_last(channel_box(own, order_), rows.range.count, size_of(type_), scratch.unordered.data(), to);
 }
 
-void SampleFiles::read_as_stored(const Source& source, Range rows, std::byte* to) const {
-  if (source.box)
-    source.rows.read(rows.first, rows.count, *source.box, to);
+void SampleFiles::read_as_stored(const Source& source, const Rows& rows, std::byte* to) const {
+  if (rows.box)
+    source.rows.read(rows.range.first, rows.range.count, box_of(source.rows, *rows.box), to);
   else
-    source.rows.read(rows.first, rows.count, to);
+    source.rows.read(rows.range.first, rows.range.count, to);
 }
 
-void SampleFiles::read_converted(const Source& source, Range rows, std::byte* to, Scratch& scratch) const {
+void SampleFiles::read_converted(const Source& source, const Rows& rows, std::byte* to, Scratch& scratch) const {
   const ElementType type = source.rows.type();
   if (type == type_) return read_as_stored(source, rows, to);
-  const Index elements = rows.count * product(sample_.spatial) * source.channels;
+  const Index elements = rows.positions() * source.channels;
   scratch.as_stored.resize(static_cast<std::size_t>(elements * size_of(type)));
   read_as_stored(source, rows, scratch.as_stored.data());
   to_float32(type, scratch.as_stored.data(), {reinterpret_cast<float*>(to), static_cast<std::size_t>(elements)});

@@ -39,31 +39,39 @@ class SampleFiles {
   /// in that file) when one cannot be read, or holds infinity, or NaN where the specification does not say that these
   /// are missing numbers. On any thread, each with its own scratch.
   void read(Range samples, std::byte* to, Scratch& scratch) const;
+  /// The same of a box of the positions of one sample.
+  void read_box(Index sample, const Box& box, std::byte* to, Scratch& scratch) const;
 
  private:
   /// A data set of a file. Its channels follow each other in a sample, or those of other data sets come between.
   struct Source {
     const RowSource& rows;
     Index channels, first_channel;
-    std::optional<RowBox> box;  // what is read of a row; none: all
   };
   struct File {
     std::shared_ptr<const OpenRows> open;
     std::vector<Source> sources;
   };
+  /// Rows of a file, and what is read of each.
+  struct Rows {
+    Range range;
+    Shape sample;            // as read
+    std::optional<Box> box;  // its positions; none: all
+    Index positions() const { return range.count * product(sample.spatial); }
+  };
   std::shared_ptr<const File> open(std::size_t number) const;
-  void join_sources(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
-  void read_run(const File& file, Range rows, std::byte* to, Scratch& scratch) const;
-  void read_source(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
-  std::optional<RowBox> box_of(const RowSource& rows) const;
-  void read_as_stored(const Source& source, Range rows, std::byte* to) const;
-  void read_converted(const Source& source, Range rows, std::byte* to, Scratch& scratch) const;
+  void join_sources(const File& file, const Rows& rows, std::byte* to, Scratch& scratch) const;
+  void read_run(const File& file, const Rows& rows, std::byte* to, Scratch& scratch) const;
+  void read_source(const Source& source, const Rows& rows, std::byte* to, Scratch& scratch) const;
+  RowBox box_of(const RowSource& rows, const Box& box) const;
+  void read_as_stored(const Source& source, const Rows& rows, std::byte* to) const;
+  void read_converted(const Source& source, const Rows& rows, std::byte* to, Scratch& scratch) const;
 
   ElementType type_;
   Shape sample_;              // as read
   Extent whole_;              // positions of a sample in the files
   std::optional<Box> block_;  // those that are read; none: all
-  Index row_elements_, row_bytes_;
+  Index row_bytes_;
   AxisOrder order_;
   StoredRows stored_;
   MissingRule missing_;

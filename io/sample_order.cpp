@@ -52,13 +52,18 @@ std::vector<std::int64_t> balanced(const std::vector<std::int64_t>& ids, const s
   return drawn;
 }
 
-/// The sample indices of each of this rank's shards, in an epoch's order.
+/// What an epoch takes of these samples: their boxes, where each has several.
+Range taken(const Range& samples, const OrderSettings& s) {
+  return {samples.first * s.repeats, samples.count * s.repeats};
+}
+
+/// The ids of each of this rank's shards, in an epoch's order.
 std::vector<std::vector<std::int64_t>> own_shards(const OrderSettings& s, std::uint64_t key) {
   const Index own = s.shards / s.ranks;
-  const auto all = indices({0, visits_all(s) ? s.samples : 0}, true, key);
+  const auto all = indices(taken({0, visits_all(s) ? s.samples : 0}, s), true, key);
   std::vector<std::vector<std::int64_t>> shards;
   for (Index shard = s.rank * own; shard < (s.rank + 1) * own; ++shard) {
-    const Range rows = piece(s.samples, shard, s.shards);
+    const Range rows = taken(piece(s.samples, shard, s.shards), s);
     if (visits_all(s))
       shards.emplace_back(all.begin() + rows.first, all.begin() + rows.first + rows.count);
     else
@@ -88,13 +93,13 @@ Range visited_rows(const OrderSettings& settings) {
 Index rows_per_shard(const OrderSettings& s) { return s.batch * s.ranks / s.shards; }
 
 Index steps_per_epoch(const OrderSettings& settings) {
-  const Index largest = piece(settings.samples, 0, settings.shards).count;
+  const Index largest = piece(settings.samples, 0, settings.shards).count * settings.repeats;
   const Index rows = rows_per_shard(settings);
   return (largest + rows - 1) / rows;
 }
 
 Index largest_batch(const OrderSettings& settings) {
-  return settings.samples / settings.shards * (settings.shards / settings.ranks);
+  return settings.samples / settings.shards * settings.repeats * (settings.shards / settings.ranks);
 }
 
 EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::uint64_t phase_key,
@@ -103,7 +108,7 @@ EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::u
   const auto shards = own_shards(settings, mix(seed, phase_key, epoch));
   EpochOrder order;
   order.key = mix(seed, phase_key, epoch);
-  order.ids.reserve(static_cast<std::size_t>(own_rows(settings).count));
+  order.ids.reserve(static_cast<std::size_t>(taken(own_rows(settings), settings).count));
   for (Index step = 0; step < steps; ++step) {
     const auto start = static_cast<Index>(order.ids.size());
     for (const auto& ids : shards) {
@@ -115,8 +120,8 @@ EpochOrder epoch_order(const OrderSettings& settings, std::uint64_t seed, std::u
 
     // Only two shard sizes occur: the first samples % shards have one row more.
     const Index larger = settings.samples % settings.shards, size = settings.samples / settings.shards;
-    order.global_rows.push_back(larger * piece(size + 1, step, steps).count +
-                                (settings.shards - larger) * piece(size, step, steps).count);
+    order.global_rows.push_back(larger * piece((size + 1) * settings.repeats, step, steps).count +
+                                (settings.shards - larger) * piece(size * settings.repeats, step, steps).count);
   }
   return order;
 }
@@ -153,7 +158,8 @@ void check(const OrderSettings& s) {
 }
 
 bool leaves_ranks_idle(const OrderSettings& s) {
-  const bool idle_shards = s.samples / s.shards < steps_per_epoch(s);           // one row per step, shards of two sizes
+  const bool idle_shards =
+      s.samples / s.shards * s.repeats < steps_per_epoch(s);                    // one row per step, shards of two sizes
   return idle_shards && s.samples % s.shards <= s.shards - s.shards / s.ranks;  // the last rank has only small shards
 }
 

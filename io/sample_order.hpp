@@ -39,6 +39,9 @@ struct OrderSettings {
   Index batch = 1;          ///< largest number of rows per rank and step; batch * ranks is a multiple of shards
   bool shuffle = true;
   bool across = false;  ///< shuffle over all samples, rather than each shard by itself
+  /// How often each sample comes in an epoch, as different boxes of it (io/patches.hpp). With more than one, ids are
+  /// numbers of boxes: sample * repeats + box.
+  Index repeats = 1;
   /// The class of every sample (below 0: none), where an epoch draws classes equally often: as many samples as there
   /// are, those of small classes several times, and some of large ones not at all. Null: each sample once.
   std::shared_ptr<const std::vector<std::int32_t>> classes{};

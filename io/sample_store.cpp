@@ -110,11 +110,25 @@ SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Ran
     way_ = "independent reads of each rank on " + (threads == 1 ? "1 thread" : std::to_string(threads) + " threads") +
            ", " + way.text;
     if (shape.label.channels > 0) labels_.emplace(spec, shape, owned);
+    if (settings.patch.any() && settings.patch.foreground > 0) find_foreground();
     if (!settings.stream) load_original();
   });
 }
 
 SampleStore::~SampleStore() = default;
+
+void SampleStore::find_foreground() {
+  foreground_.resize(static_cast<std::size_t>(owned_.count));
+#pragma omp parallel for schedule(dynamic)
+  for (Index row = 0; row < owned_.count; ++row) foreground_[static_cast<std::size_t>(row)] = labels_->foreground(row);
+}
+
+Box SampleStore::box_of(const Extent& resolution, std::uint64_t key, std::int64_t id) const {
+  const Shape sample = whole(resolution);
+  const auto row = static_cast<std::size_t>(id / patches_of(settings_.patch, sample) - owned_.first);
+  return draw_patch({settings_.patch, sample, resolution, foreground_.empty() ? nullptr : &foreground_.at(row)}, key,
+                    id);
+}
 
 void SampleStore::load_original() {
   Level level{{shape_.read_sample(), shape_.type, original, layout_}, nullptr};
@@ -133,15 +147,21 @@ void SampleStore::load_original() {
 StreamMemory SampleStore::plan(const DatasetShape& shape, Range owned, const StoreSettings& settings,
                                const Extent& resolution, Index most_rows) {
   StreamBudget budget{owned.count, row_bytes(shape), most_rows, 0, settings.budget};
-  const Index task = direct_converters * std::min(most_rows, task_rows(budget.row_bytes));
-  budget.scratch =
-      task * shape.read_sample().per_sample() * shape.converted + task * row_bytes(shape) * settings.making.copies() +
-      std::min(most_cached(settings),
-               open_files(shape, owned, settings.making.sources) * settings.making.sources * shape.chunks.cache) +
-      shape.chunks.unpacking;
+  Shape taken = shape.read_sample();  // at once
+  if (settings.patch.any()) {
+    const Extent part = patch_of(settings.patch, coarse_shape(taken, resolution)).spatial;
+    for (std::size_t a = 0; a < 3; ++a) taken.spatial[a] = part[a] * resolution[a];
+    budget.stay = false;
+    budget.row_bytes = taken.per_sample() * size_of(shape.type);
+  }
+  const Index task = direct_converters * (budget.stay ? std::min(most_rows, task_rows(budget.row_bytes)) : 1);
+  budget.scratch = task * taken.per_sample() * shape.converted + task * budget.row_bytes * settings.making.copies() +
+                   std::min(most_cached(settings), open_files(shape, owned, settings.making.sources) *
+                                                       settings.making.sources * shape.chunks.cache) +
+                   shape.chunks.unpacking;
   if (!keeps_original(settings, resolution)) {
     budget.scratch += task * budget.row_bytes;
-    budget.row_bytes = coarse_shape(shape.read_sample(), resolution).per_sample() * size_of(ElementType::float32);
+    budget.row_bytes = coarse_shape(taken, resolution).per_sample() * size_of(ElementType::float32);
   }
   return budget_stream(budget);
 }
@@ -149,11 +169,13 @@ StreamMemory SampleStore::plan(const DatasetShape& shape, Range owned, const Sto
 bool SampleStore::converts() const { return shape_.converted > 0 || settings_.making.copies() > 0; }
 
 Extent SampleStore::kept_resolution(const Extent& resolution) const {
-  return keeps_original(settings_, resolution) ? original : resolution;
+  const bool boxes = settings_.stream && settings_.patch.any();
+  return !boxes && keeps_original(settings_, resolution) ? original : resolution;
 }
 
 bool SampleStore::averages_at_use(const Extent& resolution) const {
-  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::transpose && settings_.samples.empty();
+  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::transpose && settings_.samples.empty() &&
+         !settings_.patch.any();
 }
 
 void SampleStore::require(const Extent& resolution, Index most_rows) {
@@ -170,7 +192,7 @@ void SampleStore::require(const Extent& resolution, Index most_rows) {
 
 SampleStore::Level SampleStore::make_coarse(const Extent& resolution) {
   Level& fine = level(original);
-  const Shape small = sample(resolution);
+  const Shape small = whole(resolution);
   const Index bytes = small.per_sample() * size_of(ElementType::float32);
   Level coarse{{small, ElementType::float32, original, layout_}, std::make_unique<RowStream>(owned_, bytes)};
   const Index lines = small.spatial[0] * small.spatial[1];
@@ -188,6 +210,7 @@ SampleStore::Level SampleStore::make_coarse(const Extent& resolution) {
 }
 
 SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most_rows) {
+  if (settings_.patch.any()) return make_box_stream(resolution, most_rows);
   const bool averaged = resolution != original;
   const Index fine_bytes = row_bytes(shape_);
   RowStream::Settings settings{owned_, fine_bytes, plan(shape_, owned_, settings_, resolution, most_rows),
@@ -212,14 +235,46 @@ SampleStore::Level SampleStore::make_stream(const Extent& resolution, Index most
   return level;
 }
 
+// Boxes are read for one epoch each: nothing stays. They are averaged as they come, whatever data.averaging says of
+// whole samples, so that a level's rows are the boxes of its resolution.
+SampleStore::Level SampleStore::make_box_stream(const Extent& resolution, Index most_rows) {
+  const bool averaged = resolution != original;
+  const Index each = boxes(resolution);
+  const Shape box = sample(resolution);
+  RowStream::Settings settings{{owned_.first * each, owned_.count * each},
+                               box.per_sample() * size_of(averaged ? ElementType::float32 : shape_.type),
+                               plan(shape_, owned_, settings_, resolution, most_rows),
+                               1,
+                               readers(files_->way(), averaged || converts())};
+  Level level{{box, averaged ? ElementType::float32 : shape_.type, original, layout_}, nullptr};
+  level.rows =
+      std::make_unique<RowStream>(settings, [this, resolution, averaged, each](const ReadTask& task, Scratch& scratch) {
+        const Box fine = at_original(box_of(resolution, task.key, task.rows.first), resolution);
+        if (!averaged) return files_->read_box(task.rows.first / each, fine, task.to, scratch);
+        Shape stored = shape_.read_sample();
+        stored.spatial = fine.count;
+        scratch.fine.resize(static_cast<std::size_t>(stored.per_sample() * size_of(shape_.type)));
+        files_->read_box(task.rows.first / each, fine, scratch.fine.data(), scratch);
+        const Stopwatch averaging(averaging_);
+        const Extent small = coarse_shape(stored, resolution).spatial;
+        coarsen_lines({shape_.type, stored, scratch.fine.data()}, resolution, {0, small[0] * small[1]},
+                      reinterpret_cast<float*>(task.to));
+      });
+  return level;
+}
+
 void SampleStore::release(const Extent& resolution) {
   if (kept_resolution(resolution) == resolution) levels_.erase(resolution);
 }
 
-Shape SampleStore::sample(const Extent& resolution) const { return coarse_shape(shape_.read_sample(), resolution); }
+Shape SampleStore::whole(const Extent& resolution) const { return coarse_shape(shape_.read_sample(), resolution); }
+
+Shape SampleStore::sample(const Extent& resolution) const { return patch_of(settings_.patch, whole(resolution)); }
 
 Shape SampleStore::target(const Extent& resolution) const {
-  return labels_ ? labels_->shape(resolution) : shape_.label;
+  Shape target = labels_ ? labels_->shape(resolution) : shape_.label;
+  if (settings_.patch.any()) target.spatial = sample(resolution).spatial;
+  return target;
 }
 
 SampleStore::Level& SampleStore::level(const Extent& resolution) {
@@ -229,6 +284,7 @@ SampleStore::Level& SampleStore::level(const Extent& resolution) {
 }
 
 void SampleStore::expect(const Extent& resolution, const EpochOrder& order) {
+  key_ = order.key;
   if (settings_.stream) level(kept_resolution(resolution)).rows->expect(order);
 }
 
@@ -238,10 +294,12 @@ void SampleStore::gather_samples(const Extent& resolution, std::span<const std::
   SampleForm form = from.form;
   if (kept != resolution) form.factor = resolution;
   if (!settings_.samples.empty()) form.map = &settings_.samples;
-  const Index width = sample(resolution).per_sample(), rows = std::ssize(ids);
+  const Index width = sample(resolution).per_sample(), rows = std::ssize(ids), each = boxes(resolution);
   MRMF_CHECK(static_cast<Index>(x.data.size()) == rows * width, "x does not fit the ids");
   for (const std::int64_t id : ids)
-    MRMF_CHECK(id >= owned_.first && id < owned_.first + owned_.count, "sample " + std::to_string(id) + " is not here");
+    MRMF_CHECK(id / each >= owned_.first && id / each < owned_.first + owned_.count,
+               "sample " + std::to_string(id / each) + " is not here");
+  if (settings_.patch.any() && !settings_.stream) return cut_boxes(resolution, ids, x.data);
 
   const std::vector<const std::byte*>& stored = from.rows->fetch(ids);
   const Index parts = form_parts(form);
@@ -257,14 +315,42 @@ void SampleStore::gather_samples(const Extent& resolution, std::span<const std::
   from.rows->done();
 }
 
+// Boxes of rows that are in memory.
+void SampleStore::cut_boxes(const Extent& resolution, std::span<const std::int64_t> ids, Span x) {
+  Level& from = level(kept_resolution(resolution));
+  const Index width = sample(resolution).per_sample(), each = boxes(resolution), bytes = size_of(from.form.type);
+  const Extent factor = kept_resolution(resolution) == resolution ? original : resolution;
+#pragma omp parallel
+  {
+    std::vector<std::byte> cut;
+#pragma omp for schedule(static)
+    for (Index i = 0; i < std::ssize(ids); ++i) {
+      const std::int64_t id = ids[static_cast<std::size_t>(i)];
+      const Box box = at_original(box_of(resolution, key_, id), factor);
+      SampleForm form = from.form;
+      form.factor = factor;
+      form.stored.spatial = box.count;
+      if (!settings_.samples.empty()) form.map = &settings_.samples;
+      cut.resize(static_cast<std::size_t>(form.stored.per_sample() * bytes));
+      cut_box(from.form.stored, bytes, from.rows->place(id / each), box, cut.data());
+      form_sample(form, cut.data(), {},
+                  x.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width)));
+    }
+  }
+}
+
 void SampleStore::gather_labels(const Extent& resolution, std::span<const std::int64_t> ids, Span targets) const {
-  const Index width = target(resolution).per_sample(), rows = std::ssize(ids);
+  const Index width = target(resolution).per_sample(), rows = std::ssize(ids), each = boxes(resolution);
   MRMF_CHECK(std::ssize(targets) == rows * width, "targets do not fit the ids");
   if (!labels_) return;
 #pragma omp parallel for schedule(static) if (rows * width > part_elements)
   for (Index i = 0; i < rows; ++i) {
     const Span target = targets.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width));
-    labels_->write(resolution, ids[static_cast<std::size_t>(i)] - owned_.first, target);
+    const std::int64_t id = ids[static_cast<std::size_t>(i)];
+    if (settings_.patch.any())
+      labels_->write(resolution, id / each - owned_.first, box_of(resolution, key_, id), target);
+    else
+      labels_->write(resolution, id - owned_.first, target);
     apply(settings_.labels, 0, target);
   }
 }

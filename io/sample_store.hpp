@@ -12,6 +12,7 @@
 #include "io/coarsen.hpp"
 #include "io/dataset.hpp"
 #include "io/labels.hpp"
+#include "io/patches.hpp"
 #include "io/row_stream.hpp"
 
 namespace mrmf {
@@ -55,6 +56,9 @@ struct StoreSettings {
   Index budget = 0;                ///< streaming: bytes for this data set on this rank, without labels
   ChannelMap samples{}, labels{};  ///< the units of batches; averaging comes first
   RowMaking making{};              ///< for plan(); a store has that of its data set
+  /// With a size, gather() takes boxes of samples, drawn anew in every epoch: ids are numbers of boxes, sample *
+  /// patches_of() + box.
+  PatchSettings patch{};
 };
 
 /// The samples of this rank. They keep their type (DatasetShape::type; float32 if averaged) until a batch is made.
@@ -74,8 +78,9 @@ class SampleStore {
   /// original {1, 1, 1}: release it only after all that will be needed have been required.
   void release(const Extent& resolution);
 
+  /// Shapes of what gather() takes of a sample there, and of its labels; no channels: there are none.
   Shape sample(const Extent& resolution) const;
-  Shape target(const Extent& resolution) const;  ///< shape of one sample's labels there; no channels: there are none
+  Shape target(const Extent& resolution) const;
   Range owned() const { return owned_; }
   /// Whether batches of this resolution are averaged from the original when they are made, in its own layout. A caller
   /// may then gather the original and average it later.
@@ -84,7 +89,8 @@ class SampleStore {
   bool streams() const { return settings_.stream; }
   const std::string& way() const { return way_; }  ///< how the files are read, for people
 
-  /// Streaming: announces the batches of the coming gather() calls, in order, so that they are read ahead.
+  /// Announces the batches of the coming gather() calls, in order. When streaming, they are read ahead. Boxes are drawn
+  /// for the order's key.
   void expect(const Extent& resolution, const EpochOrder& order);
 
   /// Copies samples and labels of the given global ids (all owned) into x and targets, one row per id. With
@@ -118,9 +124,15 @@ class SampleStore {
     std::unique_ptr<RowStream> rows;
   };
   void load_original();
-  bool converts() const;  // a thread that reads has buffers of its own
+  bool converts() const;                        // a thread that reads has buffers of its own
+  Shape whole(const Extent& resolution) const;  // shape of a sample there
+  Index boxes(const Extent& resolution) const { return patches_of(settings_.patch, whole(resolution)); }
+  Box box_of(const Extent& resolution, std::uint64_t key, std::int64_t id) const;
+  void find_foreground();
+  void cut_boxes(const Extent& resolution, std::span<const std::int64_t> ids, Span x);
   Level make_coarse(const Extent& resolution);
   Level make_stream(const Extent& resolution, Index most_rows);
+  Level make_box_stream(const Extent& resolution, Index most_rows);
   Extent kept_resolution(const Extent& resolution) const;
   Level& level(const Extent& resolution);
 
@@ -130,6 +142,8 @@ class SampleStore {
   StoreSettings settings_;
   std::string way_;
   std::optional<Labels> labels_;
+  std::vector<Foreground> foreground_;  // of the rows; empty: boxes are drawn anywhere
+  std::uint64_t key_ = 0;               // of the epoch whose boxes are taken
   std::atomic<double> averaging_{0};    // seconds
   std::unique_ptr<SampleFiles> files_;  // while samples are read
   std::map<Extent, Level> levels_;      // by the resolution of their rows

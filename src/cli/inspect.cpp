@@ -282,8 +282,11 @@ HeldData held_data(const Config& config, Comm& world) {
     DataPart part{headers_of(spec, world), {}};
     part.order = order_settings(config.data, part.shape.samples, world.size(), world.rank());
     if (validation) part.order.shuffle = false;
-    part.batch_rows =
-        largest_batches(config, [&](Index batch) { return validation ? validation_batch(part.order, batch) : batch; });
+    const bool windows = config.data.patch.any();
+    if (!validation) part.patch = config.data.patch;
+    part.batch_rows = largest_batches(config, [&](Index batch) {
+      return !validation ? batch : windows ? 1 : validation_batch(part.order, batch);
+    });
     held.parts.push_back(std::move(part));
   };
   add(config.data.train, false);

@@ -185,8 +185,23 @@ struct Augmentation {
   std::vector<int> flip;     ///< axes that may be mirrored
   std::vector<int> turn;     ///< axes that may change places: turns by right angles in their planes
   std::vector<Index> shift;  ///< per axis: most positions of a periodic shift either way
-  bool any() const { return !flip.empty() || !turn.empty() || !shift.empty(); }
+  double noise = 0;          ///< most deviation of normal noise that is added, in the network's units
+  double intensity = 0;      ///< most change: values are times 1 +- so much, and plus or minus so much, in those units
+  double zoom = 0;    ///< most change of size: positions are apart by 1 / (1 + zoom) to 1 + zoom of what they were
+  double rotate = 0;  ///< most degrees of a turn in each plane of axes
+  bool any() const { return moves() || noise > 0 || intensity > 0; }
+  /// Whether positions change, and labels' with them.
+  bool moves() const { return !flip.empty() || !turn.empty() || !shift.empty() || resamples(); }
+  /// Whether values are taken between positions.
+  bool resamples() const { return zoom > 0 || rotate > 0; }
   bool operator==(const Augmentation&) const = default;
+};
+
+/// Channels that are components of vectors, along the first axis, the second, and so on; several vectors follow each
+/// other. Flips and turns of axes (data.augment) turn them, too.
+struct VectorChannels {
+  std::vector<int> samples, labels;
+  bool operator==(const VectorChannels&) const = default;
 };
 
 /// Which training samples an epoch takes: each once, or as many draws so that classes are equally frequent.
@@ -208,6 +223,8 @@ struct DataConfig {
   Normalisation normalise_samples, normalise_labels;
   std::vector<double> fill;  ///< what the network sees of missing numbers: one, or one per channel; empty: unresolved
   Augmentation augment;
+  VectorChannels vectors;
+  PatchSettings patch;  ///< boxes that training takes of samples, and windows over whole ones
   Names names;
   Sampling sampling = Sampling::all;
   int shards = 0;  ///< 0: one per rank
@@ -240,6 +257,7 @@ struct TrainingConfig {
   /// Labels that stand for class 0, 1, ...: numbers as texts, or words; empty: the classes' numbers.
   std::vector<std::string> class_values;
   std::optional<Metric> metric;  ///< measured after every epoch; empty: the task's own (src/training/metrics.hpp)
+  std::string metric_class;  ///< the name of the class or output that `metric` is of, until names are known; then empty
   Monitor monitor = Monitor::loss;
   std::optional<Metric> monitored;  ///< what `monitor` has named, until the configuration is complete: then `metric`
   EarlyStopping early_stopping;

@@ -274,6 +274,35 @@ void add_augmentation(Keys& keys) {
       "training samples are shifted at random by at most so many positions along each axis; what leaves at one end "
       "comes "
       "in at the other");
+  add(keys, "augment.noise", MRMF_FIELD(augment.noise), at_least(0),
+      "normal noise is added to training samples, of a deviation up to this, in the network's units");
+  add(keys, "augment.intensity", MRMF_FIELD(augment.intensity), within(0, 0.9),
+      "training samples are multiplied by 1 - intensity to 1 + intensity, and -intensity to intensity is added, in the "
+      "network's units");
+  add(keys, "augment.zoom", MRMF_FIELD(augment.zoom), within(0, 1),
+      "training samples, and labels with positions, are shrunk or stretched by up to 1 + zoom; classes take the "
+      "nearest "
+      "position's");
+  add(keys, "augment.rotate", MRMF_FIELD(augment.rotate), within(0, 180),
+      "the same turned by up to so many degrees in each plane of axes");
+  const std::string vectors =
+      ": as many for each vector as there are axes, along axis 0 first, such as [0, 1, 2]; flips and "
+      "turns turn them, too";
+  add(keys, "vectors.samples", MRMF_FIELD(vectors.samples), at_least(0),
+      "channels of samples that are components of vectors" + vectors);
+  add(keys, "vectors.labels", MRMF_FIELD(vectors.labels), at_least(0), "the same of labels with positions");
+}
+
+void add_patches(Keys& keys) {
+  add(keys, "patch", MRMF_FIELD(patch.size), at_least(1),
+      "samples and labels with positions are trained on in random boxes of so many positions along each axis, such as "
+      "[96, 96, 96], at any resolution; an epoch draws as many as cover each sample once; validation, evaluate and "
+      "predict go over whole samples in windows of that size; whole samples unless set");
+  add(keys, "patch_foreground", MRMF_FIELD(patch.foreground), within(0, 1),
+      "the share of the boxes around a position of another class than class 0, or of a yes; its class is drawn first, "
+      "so that all are equally frequent");
+  add(keys, "patch_overlap", MRMF_FIELD(patch.overlap), within(0, 0.9),
+      "the share of a window that its neighbour sees, too; outputs count less towards a window's borders");
 }
 
 void add_reading(Keys& keys) {
@@ -486,6 +515,7 @@ std::vector<Key<DataConfig>> data_keys() {
   add_names_of_labels(keys);
   add_meaning(keys);
   add_augmentation(keys);
+  add_patches(keys);
   add_reading(keys);
   return keys;
 }
@@ -525,6 +555,10 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
                 "data.axes and data.layout = \"reinterpret\" both say how a sample is seen; keep one");
   place.require(!data.augment.any() || data.train.layout == SampleLayout::transpose, "data.layout",
                 "data.layout = \"reinterpret\" leaves no axes that data.augment could change; remove one of them");
+  place.require(!data.patch.any() || data.train.layout == SampleLayout::transpose, "data.layout",
+                "data.layout = \"reinterpret\" leaves no positions that data.patch could cut; remove one of them");
+  place.require(data.patch.any() || data.patch == PatchSettings{}, "data.patch",
+                "data.patch_foreground and data.patch_overlap are of boxes; set their size, data.patch = [64, 64, 64]");
   place.require(data.train.rows == RowForm::groups || (data.train.groups.empty() && data.validation.groups.empty()),
                 place.given("data.groups") ? "data.groups" : "data.validation.groups",
                 "data.groups says which groups are samples, which goes with data.rows = \"groups\"");

@@ -192,24 +192,30 @@ void check_class_values(const TrainingConfig& training, const Require& require) 
           fmt::format("{} has {}, which training.ignore takes for no label; keep one", key, *training.ignore));
 }
 
-}  // namespace
-
-namespace {
-
 std::string expected_metric() {
-  return metric_choices() + "; dice:2 and the like are of one class or output, counted from 0";
+  return metric_choices() +
+         "; dice:2 and the like are of one class or output, counted from 0, or by its name: dice:tumour";
 }
 
 // Of one class or output: "dice:2".
 bool of_one(const Value& value) { return value.kind == Value::Kind::text && value.text.find(':') != std::string::npos; }
 
-Metric read_metric(const Value& value, const std::string& path, const std::vector<std::string>& others = {}) {
+// `name` becomes that of the class or output that it is of, if it has one. What looks like a number is none.
+Metric read_metric(const Value& value, const std::string& path, std::string& name,
+                   const std::vector<std::string>& others = {}) {
   std::vector<std::string> words = others;
   words.insert(words.end(), metric_kind_words().begin(), metric_kind_words().end());
+  name.clear();
   const auto metric = value.kind == Value::Kind::text ? metric_from(value.text) : std::nullopt;
   if (metric) return *metric;
-  if (of_one(value))
-    refuse(value, path, "a metric of one class or output, counted from 0, such as dice:1, recall:2, auc:0 or rmse:1");
+  if (of_one(value)) {
+    const std::size_t colon = value.text.find(':');
+    const auto of_first = metric_from(value.text.substr(0, colon) + ":0");
+    name = value.text.substr(colon + 1);
+    if (of_first && name.find_first_not_of("0123456789.+-") != std::string::npos) return {of_first->kind, -1};
+    refuse(value, path,
+           "a metric of one class or output, counted from 0 or by its name, as dice:1, recall:deep, auc:0 or rmse:1");
+  }
   read_word(value, path, one_of(words));
   return {};
 }
@@ -218,9 +224,12 @@ Key<TrainingConfig> metric_key() {
   return {"metric", "one of " + expected_metric(),
           "measured beside the validation loss; the accuracy of classes, dice where they have positions unless set",
           [](TrainingConfig& training, const Value& value, const std::string& path) {
-            training.metric = read_metric(value, path);
+            training.metric = read_metric(value, path, training.metric_class);
           },
-          [](const TrainingConfig& training) { return training.metric ? quoted(to_string(*training.metric)) : ""; }};
+          [](const TrainingConfig& training) {
+            const std::string& name = training.metric_class;
+            return training.metric ? quoted(to_string(*training.metric) + (name.empty() ? "" : ":" + name)) : "";
+          }};
 }
 
 Key<TrainingConfig> weights_key() {
@@ -252,7 +261,9 @@ Key<TrainingConfig> monitor_key() {
               training.monitor = value.text == "loss" ? Monitor::loss : Monitor::metric;
               return;
             }
-            training.monitored = read_metric(value, path, {"loss", "metric"});
+            std::string name;
+            training.monitored = read_metric(value, path, name, {"loss", "metric"});
+            if (!name.empty()) training.metric_class = name;
             training.monitor = Monitor::metric;
           },
           [](const TrainingConfig& training) { return quoted(training.monitor == Monitor::loss ? "loss" : "metric"); }};

@@ -10,9 +10,9 @@
 #include "io/labels.hpp"
 #include "io/same_rows.hpp"
 #include "mpi/comm.hpp"
-#include "src/data/augment.hpp"
 #include "src/data/class_balance.hpp"
 #include "src/data/normalise.hpp"
+#include "src/data/windows.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host.hpp"
@@ -55,13 +55,15 @@ Data::Data(const Config& config, Comm& team, Reading reading, const Known* known
   validation_ =
       make_split(validation, both ? *known->validation : inspect_dataset(validation, {train, train_.shape}, team),
                  config.data, team);
+  require_patch(config, train_.shape.sample, train_.shape.label);
   resolve_labels(config_, train_.shape, make_plan(config_).resolutions());
   require_same_samples(train_.shape, validation_.shape);
   require_same_data(train, &train_.shape, team);
   if (!have_same_headers(validation, train)) require_same_data(validation, &validation_.shape, team);
   if (known == nullptr) resolve_normalisation(config_, train_.shape, team);
-  require_augmentable(config.data.augment, train_.shape.sample, train_.shape.label, make_plan(config_).resolutions());
+  require_augmentable(config.data, train_.shape.sample, train_.shape.label, make_plan(config_).resolutions());
   train_.augment = config.data.augment;
+  train_.boxes = config.data.patch.any();
   if (reading == Reading::now) read(DataShare{team});
   load_seconds_ = timer.seconds();
 }
@@ -74,16 +76,17 @@ void Data::read(const DataShare& share) {
   }
   validation_.order.shuffle = false;
   train_.batch_rows = largest_batches(config_, [](Index batch) { return batch; });
+  const bool windows = config_.data.patch.any();  // whole samples, one after the other
   validation_.batch_rows =
-      largest_batches(config_, [&](Index batch) { return validation_batch(validation_.order, batch); });
+      largest_batches(config_, [&](Index batch) { return windows ? 1 : validation_batch(validation_.order, batch); });
   for (Split* split : {&train_, &validation_})
     std::erase_if(split->batch_rows, [&](const auto& rows) {
       return !resolutions_.empty() && std::ranges::find(resolutions_, rows.first) == resolutions_.end();
     });
-  const MemoryBudget memory = budget_memory(
-      config_.data,
-      {{train_.shape, train_.order, train_.batch_rows}, {validation_.shape, validation_.order, validation_.batch_rows}},
-      all, host_ranks_, all.size() / team.size());
+  const MemoryBudget memory = budget_memory(config_.data,
+                                            {{train_.shape, train_.order, train_.batch_rows, config_.data.patch},
+                                             {validation_.shape, validation_.order, validation_.batch_rows}},
+                                            all, host_ranks_, all.size() / team.size());
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
     StoreSettings units = settings;
     units.samples = sample_map(config_, split.shape.sample);
@@ -91,6 +94,9 @@ void Data::read(const DataShare& share) {
     split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, units);
   };
   open(train_, config_.data.train, memory.stores[0]);
+  train_.kinds = {config_.data.vectors, sample_map(config_, train_.shape.sample),
+                  label_map(config_, train_.shape.label), config_.data.train.mask,
+                  config_.data.train.form.kind == LabelKind::numbers};
   open(validation_, config_.data.validation, memory.stores[1]);
   for (Split* split : {&train_, &validation_}) {
     const Index own = split->store->labelled();
@@ -104,8 +110,8 @@ void Data::read(const DataShare& share) {
 // All ranks come to the same answer here: every team is a row of neighbours in the world, and a block is told from
 // another by its grid's resolutions, not by its own positions.
 void Data::load(const DataShare& share) {
-  const bool blocks =
-      share.block && !config_.data.augment.any() && config_.data.train.layout == SampleLayout::transpose;
+  const bool blocks = share.block && !config_.data.augment.any() && !config_.data.patch.any() &&
+                      config_.data.train.layout == SampleLayout::transpose;
   const std::vector<Extent> resolutions = blocks ? share.resolutions : std::vector<Extent>{};
   const bool same = train_.order.ranks == share.team.size() && train_.order.rank == share.team.rank();
   if (loaded() && same && resolutions == resolutions_) return;
@@ -158,6 +164,10 @@ std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetSha
   }
   if (texts.size() > kLines) lines.push_back(fmt::format("data: ... and of {} more files", texts.size() - kLines));
   return lines;
+}
+
+Index boxes_of_each(const DataConfig& config, const Shape& sample, const Extent& resolution) {
+  return config.patch.any() ? patches_of(config.patch, coarse_shape(sample, resolution)) : 1;
 }
 
 OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank) {
@@ -226,6 +236,12 @@ Index whole_bytes(const DataPart& part, const DataConfig& config) {
   return bytes_in_memory(part, config.averaging, resolutions);
 }
 
+// The settings as this part's.
+StoreSettings of_part(StoreSettings settings, const DataPart& part) {
+  settings.patch = part.patch;
+  return settings;
+}
+
 Index bytes_streamed(const DataPart& part, const StoreSettings& settings, const Extent& resolution) {
   const auto rows = part.batch_rows.find(resolution);
   return SampleStore::plan(part.shape, visited_rows(part.order), settings, resolution,
@@ -237,7 +253,9 @@ Index bytes_streamed(const DataPart& part, const StoreSettings& settings, const 
 Index least_bytes(const DataPart& part, const StoreSettings& settings) {
   Index least = 0;
   for (const auto& [resolution, rows] : part.batch_rows)
-    least = std::max(least, SampleStore::plan(part.shape, visited_rows(part.order), settings, resolution, rows).least);
+    least = std::max(
+        least,
+        SampleStore::plan(part.shape, visited_rows(part.order), of_part(settings, part), resolution, rows).least);
   return least;
 }
 
@@ -272,7 +290,7 @@ std::vector<StoreSettings> share(const DataConfig& config, const std::vector<Dat
   for (const DataPart& part : parts) {
     const double fraction =
         static_cast<double>(whole_bytes(part, config)) / static_cast<double>(std::max<Index>(all, 1));
-    stores.push_back(bare);
+    stores.push_back(of_part(bare, part));
     stores.back().budget = least_bytes(part, bare) + static_cast<Index>(fraction * static_cast<double>(there - least));
   }
   return stores;
@@ -323,7 +341,7 @@ MemoryBudget budget_memory(const DataConfig& config, const std::vector<DataPart>
       if (config.memory && needed > budget.rank())
         too_little(budget, "all samples at once (data.load = \"memory\")", needed, "or let data.load be \"auto\"");
     });
-    plan.stores.assign(parts.size(), {false, config.averaging, 0});
+    for (const DataPart& part : parts) plan.stores.push_back(of_part({false, config.averaging, 0}, part));
     plan.text = fmt::format("in memory, {} of them", amount(team.sum(static_cast<double>(needed))));
   } else {
     collective_try(team, [&] { plan.stores = share(config, parts, budget); });

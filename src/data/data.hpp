@@ -12,6 +12,7 @@
 #include "io/coarsen.hpp"
 #include "io/sample_store.hpp"
 #include "src/config/config.hpp"
+#include "src/data/augment.hpp"
 
 namespace mrmf {
 
@@ -20,6 +21,7 @@ struct DataPart {
   DatasetShape shape;
   OrderSettings order;                   ///< batch does not matter
   std::map<Extent, Index> batch_rows{};  ///< by the resolutions at which it will be used
+  PatchSettings patch{};                 ///< boxes of its samples that are taken; without a size, whole ones
 };
 
 struct MemoryBudget {
@@ -55,6 +57,8 @@ struct Split {
   OrderSettings order;                 ///< batch is set per phase
   std::map<Extent, Index> batch_rows;  ///< the largest batches of the plan, by resolution
   Augmentation augment;                ///< changes of training samples
+  NumberKinds kinds{};                 ///< for them
+  bool boxes = false;                  ///< the store gives boxes of samples
   Index labelled = 0;                  ///< samples of all ranks that have a label that counts; the others have no loss
 };
 
@@ -123,6 +127,9 @@ class Data {
 
 /// How a data set of this many samples is cut for a team of `ranks`, as seen by `rank`. The batch is still to be set.
 OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank);
+/// How many boxes of each training sample of this shape an epoch at a resolution takes (OrderSettings::repeats); 1:
+/// whole samples, or as many positions.
+Index boxes_of_each(const DataConfig& config, const Shape& sample, const Extent& resolution);
 
 /// The largest batches of the plan, by resolution. `rows_of` gives a split's rows for a training batch. With
 /// data.averaging = "epoch", all resolutions come from the same stream of originals, so each gets the largest of all.

@@ -1,6 +1,7 @@
 #include "src/data/label_names.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -30,9 +31,23 @@ void share(std::vector<std::string>& names, Comm& comm) {
   }
 }
 
-}  // namespace
+// "dice:tumour" becomes "dice:1".
+void resolve_metric(Config& config) {
+  TrainingConfig& training = config.training;
+  if (training.metric_class.empty()) return;
+  const std::string asked =
+      fmt::format("training.metric = \"{}:{}\"", to_string(*training.metric), training.metric_class);
+  const std::vector<std::string>& names = names_of(config);
+  if (names.empty()) throw ConfigError(asked + ", and nothing has names; give data.names, or a number, counted from 0");
+  const auto found = std::ranges::find(names, training.metric_class);
+  if (found == names.end())
+    throw ConfigError(fmt::format("{}, and the names are {}; name one of them", asked, fmt::join(names, ", ")));
+  training.metric->of = static_cast<int>(found - names.begin());
+  training.metric_class.clear();
+}
 
-void resolve_names(Config& config, Index outputs, Comm& comm) {
+// Unless they are given or the classes' own values, what the labels' file says.
+void find_names(Config& config, Index outputs, Comm& comm) {
   const bool classes = config.training.loss.task() == Task::classes;
   Names& names = config.data.names;
   require_count(names.classes, outputs, "data.names.classes", "classes");
@@ -48,6 +63,13 @@ void resolve_names(Config& config, Index outputs, Comm& comm) {
   if (comm.root()) own = stored_names(config.data.train, static_cast<std::size_t>(outputs));
   std::ranges::for_each(own, [](std::string& name) { std::ranges::replace(name, '\n', ' '); });
   share(own, comm);
+}
+
+}  // namespace
+
+void resolve_names(Config& config, Index outputs, Comm& comm) {
+  find_names(config, outputs, comm);
+  resolve_metric(config);
 }
 
 const std::vector<std::string>& names_of(const Config& config) {

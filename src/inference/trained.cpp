@@ -21,6 +21,7 @@
 #include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
+#include "src/training/windowed_model.hpp"
 
 namespace mrmf {
 namespace {
@@ -154,13 +155,13 @@ void compare_samples(const ModelChoice& choice, const Trained& t, std::ostream& 
         fmt::format("the model takes samples of {}{}; those of {} (data set '{}') are {}, of which the last number is "
                     "channels; give it data of the kind that it was trained on",
                     trained, at, t.spec.files.front(), t.spec.samples, stored));
-  const std::string here = to_string(coarse_shape(t.shape.sample, t.resolution));
+  const std::string here = to_string(network_input(t.config, t.shape.sample, t.resolution));
   if (here != trained && world.root())
     told << fmt::format("samples are {}{}, the model was trained on {}\n", here, at, trained);
 }
 
 void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& world) {
-  const Index batch = std::max<Index>(1, t.config.training.batch);
+  const Index batch = t.windows() ? 1 : std::max<Index>(1, t.config.training.batch);
   OrderSettings order = order_settings(t.config.data, t.shape.samples, world.size(), world.rank());
   order.shards = order.ranks;
   order.shuffle = false;
@@ -187,7 +188,7 @@ TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostrea
                    .labels = {},
                    .model = nullptr};
   ModelSettings settings;
-  settings.network = network_for(one.config, t.resolution, coarse_shape(t.shape.sample, t.resolution),
+  settings.network = network_for(one.config, t.resolution, network_input(t.config, t.shape.sample, t.resolution),
                                  std::max<Index>(1, t.config.training.batch));
   one.model = std::make_unique<Model>(*t.backend, settings);
   const Checksum checksum = load_model(*t.backend, choice.file, *one.model, world);
@@ -241,9 +242,10 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
     if (!shared) t.models.back().samples = units[m];
   }
   for (const TrainedModel& one : t.models)
-    if (const Shape output = one.model->network().output(); !(output == t.output()))
+    if (const Shape output = one.model->network().output(), first = t.models.front().model->network().output();
+        !(output == first))
       refuse_together(t.models.front().name, one.name,
-                      fmt::format("the output is {} here and {} there", to_string(t.output()), to_string(output)));
+                      fmt::format("the output is {} here and {} there", to_string(first), to_string(output)));
   tell_training_rows(options, choices, t, told, world);
   if (!world.root()) return t;
   for (const std::string& line : skipped_lines(t.spec, t.shape)) told << line << "\n";
@@ -287,8 +289,13 @@ class BatchRunner {
         passes_(passes),
         sample_(t.store->sample(t.resolution)),
         target_(t.store->target(t.resolution)),
-        feed_(t.backend->feed(sample_.rows(t.models.front().model->max_rows()), target_.per_sample())),
         sum_(t.backend->allocate(1)) {
+    if (t.windows()) {
+      for (const TrainedModel& one : t.models)
+        windowed_.push_back(std::make_unique<WindowedModel>(*t.backend, *one.model, t.config, t.resolution, sample_));
+      return;
+    }
+    feed_ = t.backend->feed(sample_.rows(t.models.front().model->max_rows()), target_.per_sample());
     const Shape output = t.output().rows(t.models.front().model->max_rows());
     if (target_.channels > 0) loss_ = t.backend->loss(t.config.training.loss, output, t.target_channels());
   }
@@ -298,6 +305,7 @@ class BatchRunner {
     samples_.resize(static_cast<std::size_t>(in.count()));
     labels_.resize(static_cast<std::size_t>(target_.rows(in.n).count()));
     t_.store->gather(t_.resolution, ids, {in, samples_}, {target_.rows(in.n), labels_});
+    if (t_.windows()) return run_windows(ids, visit);
     for (std::size_t m = 0; m < t_.models.size(); ++m) {
       const Feed::HostBatch host = feed_->host(in.n);
       std::ranges::copy(samples_, host.x.begin());
@@ -314,6 +322,29 @@ class BatchRunner {
   }
 
  private:
+  // One whole sample.
+  void run_windows(std::span<const std::int64_t> ids, const std::function<void(const BatchResult&)>& visit) {
+    std::vector<float> x(samples_.size());
+    for (std::size_t m = 0; m < t_.models.size(); ++m) {
+      const TrainedModel& by = t_.models[m];
+      x = samples_;
+      apply(by.samples, 0, x);
+      require_units(t_, by, ids, {x, labels_});
+      for (int pass = 0; pass < passes_.of_each(); ++pass) {
+        const Step step{.training = false,
+                        .seed = mix(passes_.seed, m, static_cast<std::uint64_t>(ids.front())),
+                        .number = static_cast<std::uint64_t>(pass)};
+        const ConstSpan outputs = windowed_[m]->run(x, step, [&](const Step& of, ConstTensor part) {
+          return passes_.dropout > 0 ? forward_with_dropout(*by.model, of, part) : by.model->forward(of, part);
+        });
+        const double loss = target_.channels > 0 ? windowed_[m]->loss(outputs, labels_) : 0;
+        const BatchResult result{by, ids.front(), 1, samples_, outputs, labels_, loss};
+        require_finite(t_, result);
+        visit(result);
+      }
+    }
+  }
+
   BatchResult evaluated(const TrainedModel& by, const Step& step, const Feed::Batch& fed) {
     t_.backend->begin(step);
     const ConstTensor y =
@@ -336,6 +367,7 @@ class BatchRunner {
   std::unique_ptr<Feed> feed_;
   Arena sum_;
   std::unique_ptr<LossOp> loss_;
+  std::vector<std::unique_ptr<WindowedModel>> windowed_;  // of each model; none: samples are taken whole
   std::vector<float> samples_, labels_, outputs_;
 };
 
@@ -343,7 +375,7 @@ class BatchRunner {
 
 void for_each_batch(Trained& t, const Passes& passes, const std::function<void(const BatchResult&)>& visit) {
   BatchRunner runner(t, passes);
-  const EpochOrder order = in_order(t.store->owned(), t.models.front().model->max_rows());
+  const EpochOrder order = in_order(t.store->owned(), t.windows() ? 1 : t.models.front().model->max_rows());
   t.store->expect(t.resolution, order);
   for (const Range& rows : order.steps)
     runner.run(std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count)),

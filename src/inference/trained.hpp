@@ -62,7 +62,13 @@ struct Trained {
   std::vector<TrainedModel> models;    ///< at least one
 
   Task task() const { return config.training.loss.task(); }
-  Shape output() const { return models.front().model->network().output(); }
+  /// Of whole samples, which a model may take in windows.
+  Shape output() const {
+    Shape output = models.front().model->network().output();
+    if (windows()) output.spatial = store->sample(resolution).spatial;
+    return output;
+  }
+  bool windows() const { return config.data.patch.any(); }
   Index target_channels() const { return mrmf::target_channels(store->target(resolution), output()); }
 };
 

@@ -105,10 +105,10 @@ bool is_like_mark(const std::string& name) {
 }
 
 bool is_like_row_numbers(const std::string& name) {
-  return is_like_split(name) ||
-         has_any(name, {"held",     "heldout",   "id",       "index",  "indices",   "idx",       "row",
-                        "time",     "timestamp", "uid",      "uuid",   "objid",     "objectid",  "specobjid",
-                        "sourceid", "sampleid",  "galaxyid", "haloid", "subjectid", "patientid", "runid"});
+  return is_like_split(name) || has_any(name, {"held",      "heldout",   "id",        "index",    "indices",  "idx",
+                                               "row",       "time",      "timestamp", "uid",      "uuid",     "objid",
+                                               "objectid",  "specobjid", "sourceid",  "sampleid", "galaxyid", "haloid",
+                                               "subjectid", "patientid", "runid",     "number"});
 }
 
 bool is_like_group(const std::string& name) {

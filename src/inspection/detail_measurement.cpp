@@ -129,7 +129,9 @@ SomeLabels read_labels(const Config& config, const DatasetShape& all, const std:
   DatasetSpec spec = config.data.train;
   if (spec.form.kind == LabelKind::classes) {  // as many as the network has outputs, which is resolved later
     const auto backend = make_reference_backend();
-    spec.form.classes = Network(*backend, network_for(config, {1, 1, 1}, all.sample)).output().channels;
+    spec.form.classes = Network(*backend, network_for(config, {1, 1, 1}, network_input(config, all.sample, {1, 1, 1})))
+                            .output()
+                            .channels;
   }
   const DatasetShape some = of_rows(all, rows);
   const Labels labels(spec, some, {0, std::ssize(rows)});

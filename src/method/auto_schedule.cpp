@@ -219,10 +219,16 @@ Config baseline_of(Config config) {
 CoarseLevels coarse_levels(const Config& config, const Shape& sample) {
   const auto backend = make_reference_backend();
   const auto network = [&](const Extent& resolution) {
-    return Network(*backend, {coarse_shape(sample, resolution), 1, config.model.layers, config.model.bottom});
+    return Network(*backend, {network_input(config, sample, resolution), 1, config.model.layers, config.model.bottom});
   };
   const Network full = network({1, 1, 1});
   CoarseLevels levels;
+  if (config.data.patch.any()) {
+    levels.end =
+        "boxes of data.patch have as many positions at any resolution: write a schedule by hand "
+        "(method.name = \"mrmf\")";
+    return levels;
+  }
   double finer = 1;
   for (const Index factor : kFactors) {
     const Extent resolution = averaged(sample, factor);

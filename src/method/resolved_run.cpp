@@ -13,6 +13,7 @@
 #include "src/data/data.hpp"
 #include "src/data/label_names.hpp"
 #include "src/data/normalise.hpp"
+#include "src/data/windows.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/preflight.hpp"
 #include "src/plan/labels.hpp"
@@ -50,6 +51,7 @@ ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world) {
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   resolve_axes(config.model.layers, shape.sample.axes);
+  require_patch(config, shape.sample, shape.label);
   std::vector<std::string> reasons;
   if (automatic) {
     reasons = choose_method(config, shape, validation.samples, world);
@@ -59,10 +61,11 @@ ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world) {
   Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
   resolve_labels(config, shape, plan.resolutions());
-  require_augmentable(config.data.augment, shape.sample, shape.label, plan.resolutions());
+  require_augmentable(config.data, shape.sample, shape.label, plan.resolutions());
   resolve_normalisation(config, shape, world);
   resolve_class_weights(config, shape, world);
   resolve_names(config, output_channels(config, plan, shape), world);
+  plan = make_plan(config);  // a metric may have been of a class by its name
   return {std::move(config), std::move(plan), shape, std::move(reasons), automatic, std::move(validation)};
 }
 

@@ -8,6 +8,7 @@
 
 #include "layers/geometry.hpp"
 #include "src/data/data.hpp"
+#include "src/data/windows.hpp"
 #include "src/planner/cost_model.hpp"
 #include "src/training/sample_grid.hpp"
 
@@ -51,6 +52,16 @@ std::string replicas_text(int shards, int ranks) {
       shards, own < threads ? fmt::format("; {} of {} threads per rank are idle", threads - own, threads) : "");
 }
 
+// What an epoch takes of each sample at a resolution, and how whole ones are seen.
+std::string boxes_text(const Config& config, const Shape& sample, const Extent& resolution) {
+  const Shape whole = coarse_shape(sample, resolution), patch = patch_of(config.data.patch, whole);
+  const Windows windows(config.data.patch, whole, reach_of(network_for(config, resolution, patch).layers));
+  const Index boxes = patches_of(config.data.patch, whole), seen = windows.count();
+  return fmt::format("boxes at {}: {} of {} of each sample in an epoch; whole samples are seen in {} window{}{}",
+                     resolution_text(resolution, sample.axes), boxes, to_string(patch), seen, seen == 1 ? "" : "s",
+                     windows.exact() ? ", as if at once" : ", which overlap by less than the network looks");
+}
+
 }  // namespace
 
 void tell_more_epochs(const Plan& plan, RunLog& log) {
@@ -75,6 +86,9 @@ void tell_data(RunLog& log, const ResolvedRun& run, Data& data, const Backend& b
        {std::pair(&run.config.data.train, &data.train()), std::pair(&run.config.data.validation, &data.validation())})
     for (const std::string& line : skipped_lines(*spec, split->shape)) log.line(line);
   if (!by_teams) log.line("data: " + data.way());
+  if (!run.config.data.patch.any()) return;
+  for (const Extent& resolution : run.plan.resolutions())
+    log.line(boxes_text(run.config, run.shape.sample, resolution));
 }
 
 void tell_sharing(RunLog& log, const ResolvedRun& run, bool shard_replicas, int ranks) {

@@ -137,7 +137,8 @@ RunResult result_of(const ResolvedRun& run, const Outcome& outcome, const std::o
   if (run.config.method.top == TopRule::stem) {
     const EpochRecord& epoch = outcome.epochs.back();
     result.full_gflop = (epoch.gflop - epoch.statistics_gflop) * full_flop(run.config, run.plan, run.shape.sample) /
-                        outcome.model_state.model.network().flop();
+                        (outcome.model_state.model.network().flop() *
+                         static_cast<double>(boxes_of_each(run.config.data, run.shape.sample, epoch.resolution)));
   }
   result.ranks = ranks;
   result.machine = this_machine();

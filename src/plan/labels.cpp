@@ -49,8 +49,10 @@ bool alike(const Shape& output, const Shape& target, const LabelForm& form) {
   return output.spatial == target.spatial && output.channels == target.channels;
 }
 
-void require_alike(const Shape& output, const DatasetShape& shape, const LabelForm& form, const Extent& resolution) {
-  const Shape target = target_shape(shape.label, form, resolution);
+void require_alike(const Shape& output, const DatasetShape& shape, const Config& config, const Extent& resolution) {
+  const LabelForm& form = config.data.train.form;
+  Shape target = target_shape(shape.label, form, resolution);
+  if (config.data.patch.any()) target.spatial = network_input(config, shape.sample, resolution).spatial;
   if (alike(output, target, form)) return;
   if (form.kind != LabelKind::classes && output.axes == 0 && target.axes == 0)
     throw ConfigError(
@@ -90,7 +92,7 @@ void resolve_labels(Config& config, const DatasetShape& shape, const std::vector
   const auto backend = make_reference_backend();
   for (const Extent& resolution : resolutions) {
     const Shape output =
-        Network(*backend, network_for(config, resolution, coarse_shape(shape.sample, resolution))).output();
+        Network(*backend, network_for(config, resolution, network_input(config, shape.sample, resolution))).output();
     if (config.training.loss.task() == Task::classes) resolve_classes(config, output.channels, shape.one_hot);
     const std::vector<float>& weights = config.training.loss.class_weights;
     if (!weights.empty() && std::ssize(weights) != output.channels)
@@ -108,8 +110,8 @@ void resolve_labels(Config& config, const DatasetShape& shape, const std::vector
           fmt::format("training.metric = \"{}\", and the network's last layer has {} channels, counted "
                       "from 0; name one of them",
                       to_string(*metric), output.channels));
-    require_alike(output, shape, config.data.train.form, resolution);
-    if (config.data.augment.any() && output.axes > 0 && shape.label.axes == 0)
+    require_alike(output, shape, config, resolution);
+    if (config.data.augment.moves() && output.axes > 0 && shape.label.axes == 0)
       throw ConfigError(fmt::format(
           "data.augment changes samples and labels with positions alike, and the labels '{}' are {} numbers "
           "per sample for an output of {}; store them with positions, such as (n, {}, 1)",

@@ -277,6 +277,10 @@ int Plan::largest_batch(const Extent& resolution) const {
   return largest;
 }
 
+Shape network_input(const Config& config, const Shape& sample, const Extent& resolution) {
+  return patch_of(config.data.patch, coarse_shape(sample, resolution));
+}
+
 NetworkSettings network_for(const Config& config, const Extent& resolution, const Shape& input, Index rows) {
   NetworkSettings settings{input, rows, config.model.layers, config.model.bottom};
   const MethodConfig& method = config.method;
@@ -293,21 +297,31 @@ NetworkSettings network_for(const Config& config, const Extent& resolution, cons
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample,
                                  const Extent& resolution) {
   const Index rows = config.training.rows_at_once(plan.largest_batch(resolution));
-  return network_for(config, resolution, coarse_shape(sample, resolution), std::max<Index>(1, rows));
+  return network_for(config, resolution, network_input(config, sample, resolution), std::max<Index>(1, rows));
 }
+
+namespace {
+
+double boxes(const Config& config, const Shape& sample, const Extent& resolution) {
+  return static_cast<double>(patches_of(config.data.patch, coarse_shape(sample, resolution)));
+}
+
+}  // namespace
 
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample) {
   const auto backend = make_reference_backend();
   std::vector<double> flop;
   for (const Phase& phase : plan.phases())
-    flop.push_back(Network(*backend, network_settings(config, plan, sample, phase.resolution)).flop());
+    flop.push_back(Network(*backend, network_settings(config, plan, sample, phase.resolution)).flop() *
+                   boxes(config, sample, phase.resolution));
   return flop;
 }
 
 double full_flop(const Config& config, const Plan& plan, const Shape& sample) {
   const auto backend = make_reference_backend();
-  const Shape input = coarse_shape(sample, plan.last.resolution);
-  return Network(*backend, {input, 1, config.model.layers, config.model.bottom}).flop();
+  const Shape input = network_input(config, sample, plan.last.resolution);
+  return Network(*backend, {input, 1, config.model.layers, config.model.bottom}).flop() *
+         boxes(config, sample, plan.last.resolution);
 }
 
 double training_cost(const Config& config, const Plan& plan, const Shape& sample) {

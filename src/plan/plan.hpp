@@ -76,6 +76,9 @@ struct Plan {
 /// ConfigError when the method cannot be planned as asked.
 Plan make_plan(const Config& config);
 
+/// What a network takes at once of `sample`'s data at a resolution: all of it, or a box (data.patch). ConfigError when
+/// the resolution does not divide the sample.
+Shape network_input(const Config& config, const Shape& sample, const Extent& resolution);
 /// The configuration's network at one of its resolutions, for such inputs there, with room for so many rows. With
 /// method.top = "stem" the last resolution's is the configured one behind that layer, and its bottom is new_layers().
 NetworkSettings network_for(const Config& config, const Extent& resolution, const Shape& input, Index rows = 1);
@@ -83,7 +86,7 @@ NetworkSettings network_for(const Config& config, const Extent& resolution, cons
 /// ConfigError when the resolution does not divide the sample.
 NetworkSettings network_settings(const Config& config, const Plan& plan, const Shape& sample, const Extent& resolution);
 
-/// Operations of one sample's forward, for each of the plan's phases. ConfigError as above.
+/// Operations of one sample's forward, or of all its boxes, for each of the plan's phases. ConfigError as above.
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample);
 /// The same of the configured network at the last resolution, which is no phase's with method.top = "stem".
 double full_flop(const Config& config, const Plan& plan, const Shape& sample);

@@ -51,16 +51,18 @@ Range micro_batch_of(const Range& step, int part, int parts) {
   return {step.first + within.first, within.count};
 }
 
-void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks, int parts) {
+void require_batches(const DataConfig& data, const BatchSource& of, const Phase& phase, int ranks, int parts) {
+  const Index samples = of.samples;
   OrderSettings order = order_settings(data, samples, ranks, 0);
   order.batch = phase.batch;
+  order.repeats = boxes_of_each(data, of.sample, phase.resolution);
   check(order);
   if (leaves_ranks_idle(order))
     throw ConfigError(
         fmt::format("batch {} brings some ranks no sample in some steps ({} samples in {} shards); use a "
                     "batch of at least {}",
                     phase.batch, samples, order.shards, 2 * (order.shards / order.ranks)));
-  const Index least = order.shards / order.ranks * (samples / order.shards / steps_per_epoch(order));
+  const Index least = order.shards / order.ranks * (samples / order.shards * order.repeats / steps_per_epoch(order));
   if (parts > 1 && least < parts)
     throw ConfigError(
         fmt::format("training.accumulate = {}: batch {} brings a rank as few as {} samples in a step of {} "
@@ -69,11 +71,11 @@ void require_batches(const DataConfig& data, Index samples, const Phase& phase, 
 }
 
 EpochOrder BatchSampler::training(const Phase& phase, int epoch) const {
-  return epoch_order(settings(data_->train(), phase.batch), seed_, phase_key(phase), static_cast<std::uint64_t>(epoch));
+  return epoch_order(training_settings(phase), seed_, phase_key(phase), static_cast<std::uint64_t>(epoch));
 }
 
 EpochOrder BatchSampler::validation(int batch) const {
-  return in_micro_batches(epoch_order(settings(data_->validation(), batch), seed_, 0, 0));
+  return in_micro_batches(epoch_order(validation_settings(batch), seed_, 0, 0));
 }
 
 EpochOrder BatchSampler::in_micro_batches(const EpochOrder& order) const {
@@ -100,12 +102,12 @@ std::set<Index> BatchSampler::First::shard_rows() const {
 }
 
 BatchSampler::Shards BatchSampler::shards(const Phase& phase) const {
-  const OrderSettings order = settings(data_->train(), phase.batch);
+  const OrderSettings order = training_settings(phase);
   return {order.shards / order.ranks, order.shards, rows_per_shard(order)};
 }
 
 BatchSampler::First BatchSampler::first(const Phase& phase) const {
-  check(settings(data_->train(), phase.batch));
+  check(training_settings(phase));
   First first{training(phase, 0), validation(phase.batch), {}};
   first.parts = in_micro_batches(first.training);
   if (std::ranges::any_of(first.parts.steps, [](const Range& rows) { return rows.count == 0; }))
@@ -135,11 +137,18 @@ std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& parts) co
   return keys;
 }
 
-// A validation set may be smaller than the batch, or leave ranks without samples.
-OrderSettings BatchSampler::settings(const Split& split, int batch) const {
+OrderSettings BatchSampler::training_settings(const Phase& phase) const {
+  const Split& split = data_->train();
   OrderSettings settings = split.order;
-  settings.batch = batch;
-  if (&split == &data_->validation()) settings.batch = validation_batch(settings, batch);
+  settings.batch = phase.batch;
+  settings.repeats = boxes_of_each(data_->config().data, split.shape.sample, phase.resolution);
+  return settings;
+}
+
+// A validation set may be smaller than the batch, or leave ranks without samples.
+OrderSettings BatchSampler::validation_settings(int batch) const {
+  OrderSettings settings = data_->validation().order;
+  settings.batch = validation_batch(settings, batch);
   return settings;
 }
 
@@ -177,8 +186,8 @@ Batches::Batches(Backend& backend, const Split& split, const Extent& resolution,
     return;
   }
   const Range owned = store.owned();
-  // A table holds samples as they are.
-  if (!augmenter_) table_ = backend.table({sample.rows(owned.count), outputs_, owned.first, most_rows});
+  // A table holds samples as they are, whole.
+  if (!augmenter_ && !split.boxes) table_ = backend.table({sample.rows(owned.count), outputs_, owned.first, most_rows});
   if (table_)
     fill_table(most_rows);
   else
@@ -187,7 +196,8 @@ Batches::Batches(Backend& backend, const Split& split, const Extent& resolution,
 
 std::optional<Augmenter> Batches::augmenter(const Split& split, const Extent& resolution) {
   if (!split.augment.any()) return {};
-  return Augmenter(split.augment, split.store->sample(resolution), split.store->target(resolution), resolution);
+  return Augmenter(split.augment, split.store->sample(resolution), split.store->target(resolution), resolution,
+                   split.kinds);
 }
 
 void Batches::fill_table(Index most_rows) {

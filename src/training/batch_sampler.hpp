@@ -26,9 +26,15 @@ std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k);
 /// One of the micro-batches of a step, which are computed one after the other: their sizes differ by one at most.
 Range micro_batch_of(const Range& step, int part, int parts);
 
+/// Training samples: how many there are, and of which shape at full resolution.
+struct BatchSource {
+  Index samples = 0;
+  Shape sample;
+};
+
 /// ConfigError when a team of `ranks` cannot take this phase's batches from so many samples: more ranks than samples, a
 /// batch larger than a shard, ..., or steps that leave a rank, or one of its `parts`, without a sample.
-void require_batches(const DataConfig& data, Index samples, const Phase& phase, int ranks, int parts);
+void require_batches(const DataConfig& data, const BatchSource& of, const Phase& phase, int ranks, int parts);
 
 /// Sample orders over `data`, for this rank of the team. Keeps references to both.
 class BatchSampler {
@@ -67,7 +73,8 @@ class BatchSampler {
   std::vector<std::uint64_t> record_keys(const EpochOrder& parts) const;
 
  private:
-  OrderSettings settings(const Split& split, int batch) const;
+  OrderSettings training_settings(const Phase& phase) const;
+  OrderSettings validation_settings(int batch) const;
 
   Data* data_;
   Comm* team_;

@@ -142,16 +142,17 @@ EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Inde
   record.axes = phase.axes;
   record.epoch = state.stop.epochs() + 1;
   record.samples = state.samples;
-  // An epoch takes every sample once, or draws as many of those with a label.
+  // An epoch takes every sample once, or draws as many of those with a label, or boxes of them.
   const bool drawn = ctx.data.config().data.sampling == Sampling::balanced;
-  record.train_loss = state.loss / static_cast<double>(drawn ? state.samples : ctx.data.train().labelled);
+  const bool taken = drawn || ctx.data.train().boxes;
+  record.train_loss = state.loss / static_cast<double>(taken ? state.samples : ctx.data.train().labelled);
   record.validation_loss = validation.loss.value_or(kNoScore);
   record.metric = validation.metric;
   record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);
   record.batch = phase.batch;
   record.ranks = ctx.team.size();
   const double flop = run.model().network().flop();
-  const auto passes = static_cast<double>(3 * record.samples + recalibrated + ctx.data.validation().shape.samples);
+  const auto passes = static_cast<double>(3 * record.samples + recalibrated + validated_rows(run));
   record.gflop = 1e-9 * passes * flop;
   record.statistics_gflop = 1e-9 * static_cast<double>(recalibrated) * flop;
   if (state.step > 0) record.sent_bytes = state.sent / static_cast<double>(state.step);

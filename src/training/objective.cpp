@@ -18,14 +18,14 @@ ScoreSettings scored(const TrainingConfig& training, const Shape& output, Index 
 }  // namespace
 
 Objective::Objective(Backend& backend, const TrainingConfig& training, Model& model, const SampleStore& store,
-                     const Extent& resolution)
+                     const Extent& resolution, const std::optional<Shape>& whole)
     : backend_(backend),
       resolution_(resolution),
       target_channels_(mrmf::target_channels(store.target(resolution), model.network().output())),
       loss_(backend.loss(training.loss, model.output(), target_channels_)),
       cut_(model.output().spatial != model.network().output().spatial),
       metric_(metric_of(training, model.output())),
-      sums_(scored(training, model.output(), target_channels_, store)) {}
+      sums_(scored(training, whole.value_or(model.output()), target_channels_, store)) {}
 
 // Where every rank of a grid has all of the output, there is nothing to add up.
 void Objective::run(const Step& step, ConstTensor y, ConstTensor targets, Span dy, Span sum) {

@@ -19,8 +19,9 @@ PhaseBatches make_batches(TrainingSession& session, const Model& model, const Ph
     const Execution& execution = model.execution();
     const SampleBlock block{execution.input_box, execution.output_box, model.network().output().spatial};
     const SampleBlock* const own = ctx.grid(phase.resolution) != nullptr ? &block : nullptr;
-    batches.emplace(PhaseBatches{{ctx.backend, ctx.data.train(), phase.resolution, rows, own},
-                                 {ctx.backend, ctx.data.validation(), phase.resolution, rows, own}});
+    batches.emplace(PhaseBatches{{ctx.backend, ctx.data.train(), phase.resolution, rows, own}, {}});
+    if (!ctx.data.train().boxes)
+      batches->validation.emplace(ctx.backend, ctx.data.validation(), phase.resolution, rows, own);
   });
   session.clock.time().io += timer.seconds();
   return std::move(*batches);
@@ -61,6 +62,13 @@ void tell_unequal_rows(const PhaseRun& run, const EpochOrder& order) {
                   phase_text(run.phase), count.all));
 }
 
+std::unique_ptr<WindowedModel> make_windowed(TrainingSession& session, Model& model, const Phase& phase) {
+  Data& data = session.ctx.data;
+  if (!data.train().boxes) return nullptr;
+  return std::make_unique<WindowedModel>(session.ctx.backend, model, data.config(), phase.resolution,
+                                         data.validation().store->sample(phase.resolution));
+}
+
 }  // namespace
 
 Index EpochSteps::rows(std::size_t first, std::size_t last) const {
@@ -76,7 +84,9 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
       phase(its_phase),
       grid(session.ctx.grid(phase.resolution)),
       batches(make_batches(session, model(), phase)),
-      objective(backend(), session.config, model(), *session.ctx.data.train().store, phase.resolution),
+      windowed(make_windowed(session, model(), phase)),
+      objective(backend(), session.config, model(), *session.ctx.data.train().store, phase.resolution,
+                windowed ? std::optional(windowed->output()) : std::nullopt),
       record_keys(session.sampler.record_keys(order.parts)),
       losses(backend().allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps))),
       summed(session.config.accumulate > 1 ? backend().allocate(std::ssize(model().reduced())) : Arena()),
@@ -125,7 +135,17 @@ void PhaseRun::read_ahead(const EpochSteps& epoch, std::size_t first) {
   EpochOrder left = epoch.order;
   left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
   batches.training.expect(session.sampler.in_micro_batches(left));
-  batches.validation.expect(session.sampler.validation(phase.batch));
+  if (batches.validation)
+    batches.validation->expect(session.sampler.validation(phase.batch));
+  else
+    expect_whole();
+}
+
+EpochOrder PhaseRun::expect_whole() {
+  SampleStore& store = *session.ctx.data.validation().store;
+  EpochOrder order = in_order(store.owned(), 1);
+  store.expect(phase.resolution, order);
+  return order;
 }
 
 void PhaseRun::read_ahead(int epoch) {

@@ -20,6 +20,7 @@
 #include "src/training/model_state.hpp"
 #include "src/training/run_context.hpp"
 #include "src/training/shard_replicas.hpp"
+#include "src/training/windowed_model.hpp"
 #include "src/training/worker_sums.hpp"
 
 namespace mrmf {
@@ -60,9 +61,10 @@ class EpochClock {
 
 class Objective {
  public:
-  /// For the model's outputs and the store's targets at this resolution.
+  /// For the model's outputs and the store's targets at this resolution; validations are of outputs of the shape
+  /// `whole`, where they are other than the model's.
   Objective(Backend& backend, const TrainingConfig& training, Model& model, const SampleStore& store,
-            const Extent& resolution);
+            const Extent& resolution, const std::optional<Shape>& whole = {});
 
   /// LossOp::run() for the model's last outputs.
   void run(const Step& step, ConstTensor y, ConstTensor targets, Span dy, Span sum);
@@ -73,6 +75,10 @@ class Objective {
   /// A validation's metric: the sums begin anew, then come batches, whose outputs are the model's last...
   void begin() { sums_.clear(); }
   void add(Model& model, const SampleStore& store, std::span<const std::int64_t> ids);
+  /// ...or whole outputs, in the host's memory...
+  void add(ConstSpan outputs, ConstSpan targets) {
+    if (metric_) sums_.add(outputs, targets);
+  }
   /// ...and the team's sums of them are made of these. None where nothing is measured.
   MetricSums& sums() { return sums_; }
   std::optional<MetricValue> metric() const;
@@ -109,7 +115,8 @@ struct EpochSteps {
 };
 
 struct PhaseBatches {
-  Batches training, validation;
+  Batches training;
+  std::optional<Batches> validation;  ///< none: whole samples are validated, window by window
 };
 
 struct PhaseRun;
@@ -127,6 +134,7 @@ struct PhaseRun {
   const Phase& phase;
   SampleGrid* grid;  ///< null: each rank has whole samples
   PhaseBatches batches;
+  std::unique_ptr<WindowedModel> windowed;  ///< the model over whole samples; null: it takes them whole
   Objective objective;
   std::vector<std::uint64_t>
       record_keys;               ///< a key for each of the micro-batches of an epoch's steps, one step after the other
@@ -147,6 +155,8 @@ struct PhaseRun {
   void read_ahead(const EpochSteps& epoch, std::size_t first);
   /// The same of an epoch that begins after the validation, so that reading continues beside it.
   void read_ahead(int epoch);
+  /// The order in which whole samples are validated, which are read ahead.
+  EpochOrder expect_whole();
   /// Brings samples. Where they are streamed, DataError on all ranks when one of them cannot read its own.
   void load(Batches& of, std::span<const std::int64_t> ids);
   /// Writes into a step what a rank with blocks of samples needs more.

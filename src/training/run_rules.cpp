@@ -52,17 +52,18 @@ NormRows norm_rows(const Config& config, bool on_cpu) {
 // change at one step each, so three steps stand for all.
 Index least_rows(const OrderSettings& order, NormRows of, int parts) {
   const Index steps = steps_per_epoch(order), own = order.shards / order.ranks;
-  Index least = order.samples;
+  Index least = order.samples * order.repeats;
   const auto take = [&](Index rows) {
     if (rows > 0) least = std::min(least, rows);
   };
-  const Index size = order.samples / order.shards;
-  for (const Index step : {Index{0}, size % steps, (size + 1) % steps}) {
+  const Index size = order.samples / order.shards * order.repeats;
+  for (const Index step : {Index{0}, size % steps, (size + order.repeats) % steps}) {
     std::vector<Index> team(static_cast<std::size_t>(parts));
     for (Index rank = 0; rank < order.ranks; ++rank) {
       Index rows = 0;
       for (Index shard = rank * own; shard < (rank + 1) * own; ++shard) {
-        const Index here = piece(piece(order.samples, shard, order.shards).count, step, steps).count;
+        const Index all = piece(order.samples, shard, order.shards).count * order.repeats;
+        const Index here = piece(all, step, steps).count;
         if (of == NormRows::shard) take(here);
         rows += here;
       }
@@ -80,6 +81,7 @@ Index least_rows(const OrderSettings& order, NormRows of, int parts) {
 void require_norms(const Config& config, const Plan& plan, const Phase& phase, const BatchShares& shares) {
   OrderSettings order = order_settings(config.data, shares.samples, shares.groups, 0);
   order.batch = phase.batch;
+  order.repeats = boxes_of_each(config.data, shares.sample, phase.resolution);
   const NormRows of = norm_rows(config, shares.on_cpu);
   if (least_rows(order, of, config.training.accumulate) > 1) return;
   const auto backend = make_reference_backend();
@@ -98,7 +100,7 @@ void require_norms(const Config& config, const Plan& plan, const Phase& phase, c
 }  // namespace
 
 void require_rows(const Config& config, const Plan& plan, const Phase& phase, const BatchShares& shares) {
-  require_batches(config.data, shares.samples, phase, shares.groups, config.training.accumulate);
+  require_batches(config.data, {shares.samples, shares.sample}, phase, shares.groups, config.training.accumulate);
   require_norms(config, plan, phase, shares);
 }
 

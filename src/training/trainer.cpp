@@ -155,6 +155,7 @@ std::set<Index> Trainer::rows_at_once(const DataConfig& data, const Phase& phase
   const Comm& sharing = ctx.sharing(phase.resolution);
   const auto parts = [&](const Split& split, const auto& batch_of) {
     OrderSettings order = order_settings(data, split.shape.samples, sharing.size(), sharing.rank());
+    if (split.boxes) order.repeats = boxes_of_each(data, split.shape.sample, phase.resolution);
     order.batch = batch_of(order);
     return sampler.in_micro_batches(epoch_order(order, session_.config.seed, phase_key(phase), 0));
   };

@@ -13,6 +13,9 @@ struct Validation {
   std::optional<MetricValue> metric{};  ///< where the phase measures one
 };
 
+/// How many of what the model takes a validation sees: samples, or windows of them.
+Index validated_rows(const PhaseRun& run);
+
 /// The phase's model as it is; the same result on every rank. Collective.
 Validation validate(PhaseRun& run);
 

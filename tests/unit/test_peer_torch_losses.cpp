@@ -32,6 +32,7 @@ LossSettings settings_of(const Json& with) {
     settings.weights[static_cast<std::size_t>(kind_of(term.at("kind")))] = term.value("weight", 1.0F);
     settings.delta = term.value("delta", settings.delta);
     settings.smooth = term.value("smooth", settings.smooth);
+    settings.gamma = term.value("gamma", settings.gamma);
   }
   settings.class_weights = with.value("class_weights", std::vector<float>{});
   return settings;
@@ -41,7 +42,7 @@ LossSettings settings_of(const Json& with) {
 
 TEST_CASE("losses agree with PyTorch") {
   const Json golden = read_golden("golden_losses.json");
-  REQUIRE(golden.at("cases").size() == 8);
+  REQUIRE(golden.at("cases").size() == 10);
   for (const auto& backend : backends())
     for (const Json& with : golden.at("cases")) {
       const auto name = with.at("name").get<std::string>();

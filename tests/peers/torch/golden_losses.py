@@ -28,6 +28,10 @@ CASES = [
     {"name": "huber", "loss": [{"kind": "huber", "delta": 0.75}], "shape": [4, 1, 6], "mean": True},
     {"name": "mse and mae of positions", "loss": [{"kind": "mse"}, {"kind": "mae", "weight": 0.25}], "shape": [2, 5, 3],
      "mean": True},
+    {"name": "focal of classes", "loss": [{"kind": "cross_entropy", "gamma": 2}], "shape": [3, 6, 4],
+     "class_weights": [1, 2, 0.25, 4], "ignore": True},
+    {"name": "focal of yes or no", "loss": [{"kind": "binary_cross_entropy", "gamma": 1.5}], "shape": [2, 8, 2],
+     "ignore": True},
 ]
 
 
@@ -61,11 +65,16 @@ def of_sample(case, term, y, target, weights):
         labels = torch.where(counted > 0, target, 0.0).long()[:, 0]
         if kind == "cross_entropy":
             losses = F.cross_entropy(y, labels, weight=weights, reduction="none") * counted[:, 0]
+            right = torch.exp(-F.cross_entropy(y, labels, reduction="none"))
+            losses = losses * (1 - right) ** term.get("gamma", 0)
             return losses.sum() / counted.sum()
         one_hot = F.one_hot(labels, y.shape[1]) * counted
         return dice(torch.softmax(y, 1), one_hot, counted, term, weights)
     if kind == "binary_cross_entropy":
         losses = F.binary_cross_entropy_with_logits(y, target, weight=weights, reduction="none") * counted
+        if term.get("gamma"):  # labels are shares: each side has its own probability
+            p, yes, no = torch.sigmoid(y), -F.logsigmoid(y), -F.logsigmoid(-y)
+            losses = weights * counted * (target * (1 - p) ** term["gamma"] * yes + (1 - target) * p ** term["gamma"] * no)
         return losses.sum() / counted.sum()
     if kind == "dice":
         return dice(torch.sigmoid(y), target * counted, counted, term, weights)
