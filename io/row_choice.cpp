@@ -36,8 +36,7 @@ std::vector<RowPart> by_roles(const RowChoice& choice, const SplitColumn& column
       case RowRole::test: parts.push_back(RowPart::test); break;
       // Without a choice, rows of the word "test" test, if that is asked for; all others are of no part.
       case RowRole::neither:
-        parts.push_back(choice.test_roles.empty() && column.words &&
-                                is_test_word(column.values[static_cast<std::size_t>(value)])
+        parts.push_back(tests(choice.test_roles, column, column.values[static_cast<std::size_t>(value)])
                             ? RowPart::test
                             : RowPart::all);
         break;

@@ -147,7 +147,7 @@ std::vector<RowPart> by_fold_column(const RowChoice& choice, const SplitColumn& 
   std::vector<RowPart> part(column.values.size(), RowPart::train);
   int folds = 0;
   for (std::size_t v = 0; v < part.size(); ++v) {
-    if (is_named(column, column.values[v], choice.test_roles))
+    if (tests(choice.test_roles, column, column.values[v]))
       part[v] = RowPart::test;
     else if (folds++ == choice.fold)
       part[v] = RowPart::validation;
@@ -202,7 +202,7 @@ std::string parts_text(const RowChoice& choice, const SplitColumn& column, const
   if (choice.rule == SplitRule::folds) {
     std::size_t folds = static_cast<std::size_t>(choice.folds);
     if (folds == 0)
-      for (const std::string& value : column.values) folds += is_named(column, value, choice.test_roles) ? 0 : 1;
+      for (const std::string& value : column.values) folds += tests(choice.test_roles, column, value) ? 0 : 1;
     text = "fold " + std::to_string(choice.fold) + " (from 0) of " + std::to_string(folds) + " validates";
   }
   if (!choice.by_groups()) return text;

@@ -45,6 +45,31 @@ class Balance {
   std::vector<double> totals_, has_;
 };
 
+// Moves groups, in their order, to parts that they suit better, until none does. A group that came early met empty
+// parts.
+void move_to_balance(const std::vector<RowGroup>& groups, const std::vector<std::size_t>& order, Balance& balance,
+                     std::vector<std::size_t>& members, std::vector<std::size_t>& part) {
+  constexpr int most_rounds = 20;
+  if (std::ranges::all_of(groups, [](const RowGroup& group) { return group.rows == 1; })) return;
+  bool moved = true;
+  for (int round = 0; moved && round < most_rounds; ++round) {
+    moved = false;
+    for (const std::size_t g : order) {
+      if (members[part[g]] == 1) continue;
+      balance.add(groups[g], part[g], -1);
+      std::size_t best = part[g];
+      for (std::size_t p = 0; p < members.size(); ++p)
+        if (balance.cost(groups[g], p) < balance.cost(groups[g], best)) best = p;
+      balance.add(groups[g], best);
+      if (best == part[g]) continue;
+      --members[part[g]];
+      ++members[best];
+      part[g] = best;
+      moved = true;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const std::vector<double>& shares) {
@@ -53,7 +78,7 @@ std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const st
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
     const RowGroup &x = groups[a], &y = groups[b];
-    return x.rows != y.rows ? x.rows > y.rows : x.place != y.place ? x.place < y.place : a < b;
+    return x.place != y.place ? x.place < y.place : a < b;
   });
   Balance balance(groups, shares);
   std::size_t left = groups.size(), without = shares.size();
@@ -71,6 +96,7 @@ std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const st
     without -= members[best]++ == 0 ? 1 : 0;
     balance.add(groups[g], best);
   }
+  move_to_balance(groups, order, balance, members, part);
   return part;
 }
 

@@ -17,8 +17,9 @@ struct RowGroup {
 };
 
 /// Which part each group goes to. Shares (above 0, with a sum of 1) are of rows, and of the rows of every class, as
-/// near as whole groups allow: large groups come first, in random order among equals, each to the part that lacks most.
-/// Every part gets a group. requires: as many groups as parts. A function of its arguments alone.
+/// near as moves of single groups bring them: groups come in random order, whatever their size, each to the part that
+/// lacks most, and then go to others that they suit better. Every part gets a group. requires: as many groups as parts.
+/// A function of its arguments alone.
 std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const std::vector<double>& shares);
 
 }  // namespace mrmf

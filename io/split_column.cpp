@@ -131,6 +131,11 @@ bool is_validation_word(const std::string& word) {
 
 bool is_test_word(const std::string& word) { return is_one_of(word, {"test", "testing", "tst"}); }
 
+bool tests(const std::vector<std::string>& test_roles, const SplitColumn& column, const std::string& value) {
+  if (test_roles.empty()) return column.words && is_test_word(value);
+  return std::ranges::any_of(test_roles, [&](const std::string& one) { return same_value(one, value, column.words); });
+}
+
 bool same_value(const std::string& named, const std::string& value, bool words) {
   if (words) return named == value;
   const std::optional<double> a = number_of(named), b = number_of(value);
@@ -228,7 +233,9 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
 
 std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
   const std::vector<RowRole> roles = roles_of(choice, column);
-  const auto neither = [&](std::size_t i) { return roles[i] == RowRole::neither; };
+  const auto neither = [&](std::size_t i) {
+    return roles[i] == RowRole::neither && !tests(choice.test_roles, column, column.values[i]);
+  };
   std::vector<std::string> unused;
   for (std::size_t i = 0; i < roles.size(); ++i)
     if (neither(i)) unused.push_back(key_text(column.values[i], column.words));

@@ -43,6 +43,9 @@ bool are_roles(const std::string& name, const std::vector<std::string>& values);
 bool is_training_word(const std::string& word);
 bool is_validation_word(const std::string& word);
 bool is_test_word(const std::string& word);
+/// Whether rows of a column's value test: it is named by `test_roles`, or, where these are empty, it is a word such as
+/// "test".
+bool tests(const std::vector<std::string>& test_roles, const SplitColumn& column, const std::string& value);
 
 /// "20 rows of 'role' = 2 neither train nor validate"; empty: all rows do.
 std::string unused_text(const RowChoice& choice, const SplitColumn& column);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <sstream>
+#include <string_view>
 
 #include "io/hdf5_library.hpp"
 #include "io/row_source.hpp"
@@ -101,9 +102,44 @@ Names listed(hid_t dataset, std::size_t count) {
   return {};
 }
 
-}  // namespace
+// The bytes of the UTF-8 character that begins here; 0: none does.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xC2 ? 0
+                             : first < 0xE0 ? 2
+                             : first < 0xF0 ? 3
+                             : first < 0xF5 ? 4
+                                            : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
+  const bool outside = (first == 0xED && byte(1) > 0x9F) || (first == 0xF4 && byte(1) > 0x8F);
+  return overlong || outside ? 0 : length;
+}
 
-Names stored_names(const DatasetSpec& spec, std::size_t count) {
+// A run's configuration is UTF-8. What is not was written in Latin-1, whose numbers are Unicode's.
+std::string as_utf8(const std::string& text) {
+  bool valid = true;
+  for (std::size_t at = 0, length = 0; valid && at < text.size(); at += length) {
+    length = utf8_length(std::string_view(text).substr(at));
+    valid = length > 0;
+  }
+  if (valid) return text;
+  std::string made;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80)
+      made += c;
+    else
+      made += {static_cast<char>(0xC0 | byte >> 6), static_cast<char>(0x80 | (byte & 0x3F))};
+  }
+  return made;
+}
+
+Names find_names(const DatasetSpec& spec, std::size_t count) {
   const Names labels = spec.label_names();
   if (labels.size() == count && count > 1) return labels;
   if (labels.size() != 1 || spec.rows != RowForm::axis || !RowName::of(labels.front()).attribute.empty()) return {};
@@ -120,6 +156,14 @@ Names stored_names(const DatasetSpec& spec, std::size_t count) {
       if (Names names = names_of(known, numbers); !names.empty()) return names;
   }
   return listed(dataset.get(), count);
+}
+
+}  // namespace
+
+Names stored_names(const DatasetSpec& spec, std::size_t count) {
+  Names names = find_names(spec, count);
+  for (std::string& name : names) name = as_utf8(name);
+  return names;
 }
 
 }  // namespace mrmf

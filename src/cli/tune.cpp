@@ -15,9 +15,11 @@
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
+#include "src/data/class_balance.hpp"
 #include "src/data/data.hpp"
 #include "src/data/normalise.hpp"
 #include "src/method/tune.hpp"
+#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/run_cost.hpp"
 
@@ -112,7 +114,11 @@ void print_price(const TuneOptions& options, const Config& config, const std::ve
 
 // Threads and epochs that were set for the trials alone are not the best configuration's: it has the file's.
 Config handed_over(Config best, int batch, const TuneOptions& options) {
-  const Config file = read_config(options.config, {});
+  std::vector<std::string> others = options.overrides;  // the file alone may lack what --set gives
+  std::erase_if(others, [](const std::string& set) {
+    return set.starts_with("run.threads") || set.starts_with("training.epochs");
+  });
+  const Config file = read_config(options.config, others);
   best.run.threads = file.run.threads;
   best.training.epochs = file.training.epochs;
   best.training.optimizer.tuned_batch = batch;
@@ -149,8 +155,10 @@ void run_tuning(TuneOptions options, Comm& world) {
   const std::vector<Rung> rungs = make_rungs(resolved, data.sample, static_cast<int>(all.size()));
   if (world.root()) print_price(options, config, rungs, axes);
   if (options.dry_run) return;
-  resolve_normalisation(config, data, world);
-  resolved.data = config.data;
+  // The best configuration measures anew: its folds, or its seed, may be others.
+  resolve_normalisation(resolved, data, world);
+  if (resolved.method.name != MethodName::automatic) resolve_labels(resolved, data, make_plan(resolved).resolutions());
+  resolve_class_weights(resolved, data, world);
   const TuneSettings settings{resolved, all, options.folder.empty() ? config.run.folder + "-tune" : options.folder};
   const std::string best = options.output.empty() ? settings.folder + "/best.toml" : options.output;
   const std::vector<Trial> trials = train_trials(options, settings, rungs, best, world);

@@ -130,7 +130,8 @@ std::vector<KeyDifference> differences(const Config& was, const Config& is) {
   std::vector<KeyDifference> found;
   for (const Key<Config>& key : config_keys()) {
     if (key.path.starts_with("run.") || key.path == "data.load" || key.path == "data.memory" ||
-        key.path == "data.channels" || key.path == "data.duplicates" || key.path == "method.detail")
+        key.path == "data.channels" || key.path == "data.duplicates" || key.path == "method.detail" ||
+        key.path.starts_with("data.names.") || key.path == "training.optimizer.tuned_batch")
       continue;
     KeyDifference difference{key.path, key.write(was), key.write(is)};
     if (difference.was != difference.is) found.push_back(std::move(difference));

@@ -448,12 +448,16 @@ void complete_split(DataConfig& data, const KeyOrigin& place) {
   }
   check_split(split, place);
   if (split.by == SplitBy::given) return;
-  const bool tests = split.test > 0 || split.by == SplitBy::column || !split.test_roles.empty();
+  const bool by_words = split.by == SplitBy::column || (split.by == SplitBy::folds && split.folds == 0);
+  const bool tests = split.test > 0 || by_words || !split.test_roles.empty();
   share_names(data.validation, data.train, "data.validation", place);
   if (tests) share_names(data.test, data.train, "data.test", place);
   place.require(tests || data.test.samples.empty(), "data.test.samples",
                 "data.test.samples names data of its own, and data.split.by takes samples from data.train; set "
                 "data.split.test in its place");
+  place.require(split.by != SplitBy::files || split.test == 0 || data.validation.files.empty(), "data.split.test",
+                "data.split.test shares out files, and data.validation.files are given; remove one of the two, or name "
+                "data.test.files");
   if (split.by == SplitBy::files && data.validation.files.empty()) split_files(data, place);
   if (split.by == SplitBy::files) return;
   place.require(data.validation.groups.empty() || data.validation.groups == data.train.groups, "data.validation.groups",

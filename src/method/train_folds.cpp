@@ -36,10 +36,8 @@ int count_folds(const Config& config, Comm& world) {
     if (!world.root()) return;
     const RowSources sources(all, &shape, {split.column}, {.words = true});
     const SplitColumn column = read_split_column(sources, shape.file_samples, kMostRoles);
-    folds = static_cast<double>(std::ranges::count_if(column.values, [&](const std::string& value) {
-      return std::ranges::none_of(split.test_roles,
-                                  [&](const std::string& named) { return same_value(named, value, column.words); });
-    }));
+    folds = static_cast<double>(std::ranges::count_if(
+        column.values, [&](const std::string& value) { return !tests(split.test_roles, column, value); }));
   });
   return static_cast<int>(world.max(folds));
 }

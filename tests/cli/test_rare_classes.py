@@ -106,7 +106,10 @@ class RareClasses(support.MrmfTest):
             file["flags"].attrs["flag_meanings"] = "deep wake light_sleep"
             file["listed"] = self.labels
             file["listed"].attrs["class_names"] = names
+            file["latin"] = self.labels
+            file["latin"].attrs["class_names"] = np.array([b"Wald", "Übergang".encode("latin-1"), b"See"])
         for labels, expected, more in (("enum", names, ()), ("listed", names, ()),
+                                       ("latin", ["Wald", "Übergang", "See"], ()),
                                        ("flags", ["wake", "light_sleep", "deep"], ()),
                                        ("y", ["a", "b", "c"], ("--set", 'data.names.classes=["a", "b", "c"]'))):
             self.mrmf("train", "c.toml", "--overwrite", "--set", f"data.train.labels={labels}", *more)

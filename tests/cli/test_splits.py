@@ -121,7 +121,7 @@ class Splits(support.MrmfTest):
         with h5py.File(self.path("data.h5"), "a") as file:
             for name in "x", "y":
                 file["test_" + name] = file[name][:10]
-        config = self.config('by = "rows"').replace("c.toml", "c.toml")
+        config = self.config('by = "rows"')
         self.write(config, self.read(config).replace(
             'split = { by = "rows" }', 'validation = { samples = "x", labels = "y" }\nduplicates = "allow"\n'
             'test = { samples = "test_x", labels = "test_y" }'))
@@ -148,6 +148,25 @@ class Splits(support.MrmfTest):
             self.assertEqual(len(validated), len(set(validated)), split)
             self.assertEqual(sorted(validated + (tests[0] if tests else [])), list(range(N)), split)
             self.assertTrue(all(test == tests[0] for test in tests))
+
+    def test_rows_that_a_word_marks_for_tests_are_in_no_fold(self):
+        parts = self.parts('by = "folds", column = "name"')
+        self.assertEqual(parts["test"], list(range(3, N, 4)))
+        self.require_apart(parts)
+        self.assertIn("fold 0 (from 0) of 3 validates", self.mrmf("data", "c.toml"))
+
+    def test_tuning_takes_the_weights_and_what_the_file_alone_lacks(self):
+        text = self.read(self.config('by = "rows"')).replace('files = ["data.h5"]\n', "")
+        self.write("c.toml", text)
+        tune = ("tune", "c.toml", "--rates", "1e-3,2e-3", "--batches", "8", "--rules", "constant",
+                "--set", 'data.files=["data.h5"]')
+        plain = self.mrmf(*tune, "--folder", "plain")
+        self.assertNotIn("sample_mean", self.read("plain/best.toml"))
+        weighted = self.mrmf(*tune, "--set", 'training.class_weights="balanced"', "--folder", "weighted")
+        loss = [line.split()[-1] for out in (plain, weighted) for line in out.splitlines()
+                if line.split()[:1] == ["0.001"]]
+        self.assertEqual(len(loss), 2)
+        self.assertNotEqual(*loss)
 
     def test_all_folds_in_one_command(self):
         config = self.config('by = "folds", folds = 3, column = "subject", test = 0.2')
@@ -190,6 +209,8 @@ class Splits(support.MrmfTest):
             file["two"] = np.arange(N) % 2
         self.fails(3, "train", self.config('by = "groups", column = "two", test = 0.2'),
                    message="'two' has 2 groups, and the split has 3 sides")
+        self.fails(2, "train", self.config('by = "files", test = 0.3'), "--set", 'data.validation.files=["data.h5"]',
+                   message="data.split.test shares out files, and data.validation.files are given")
         self.fails(2, "train", self.config('by = "rows"'), "--folds", message="data.split.by is not \"folds\"")
 
     def test_a_fold_of_one_class_is_told(self):
