@@ -233,9 +233,7 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
 
 std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
   const std::vector<RowRole> roles = roles_of(choice, column);
-  const auto neither = [&](std::size_t i) {
-    return roles[i] == RowRole::neither && !tests(choice.test_roles, column, column.values[i]);
-  };
+  const auto neither = [&](std::size_t i) { return roles[i] == RowRole::neither; };
   std::vector<std::string> unused;
   for (std::size_t i = 0; i < roles.size(); ++i)
     if (neither(i)) unused.push_back(key_text(column.values[i], column.words));
