@@ -133,11 +133,11 @@ TEST_CASE("continuation: a record of the data reads back, and one by another rul
   const DataRecord record{{100, 1}, {5, -6}, {{1, "x", {48, 3}, 0xfedcba9876543210}}};
   CHECK(data_record_from_json(to_json(record), "here") == record);
   std::string text = to_json(record);
-  text.replace(text.find("\"rule\":1"), 8, "\"rule\":0");
+  text.replace(text.find("\"rule\":2"), 8, "\"rule\":1");
   CHECK(data_record_from_json(text, "here") == DataRecord{});
   for (const std::string bad :
-       {"{}", "[", R"({"rule":1,"bytes":[1],"modified":[],"arrays":[]})",
-        R"({"rule":1,"bytes":[],"modified":[],"arrays":[{"file":0,"name":"x","shape":[],"sum":"0"}]})"})
+       {"{}", "[", R"({"rule":2,"bytes":[1],"modified":[],"arrays":[]})",
+        R"({"rule":2,"bytes":[],"modified":[],"arrays":[{"file":0,"name":"x","shape":[],"sum":"0"}]})"})
     CHECK(message<DataError>([&] { data_record_from_json(bad, "here"); }).find("here: ") == 0);
 }
 
