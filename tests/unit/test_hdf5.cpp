@@ -258,8 +258,7 @@ TEST_CASE("hdf5: data sets that are not there, or not of a kind that can be read
   CHECK(message<DataError>([&] { file.read_rows("zzz", 0, 1, out); }) ==
         path + ": no data set 'zzz'; there are longs, train_frames, val_frames");
   CHECK(message<DataError>([&] { file.read_rows("longs", 0, 3, Span(out).first(3)); }) ==
-        path +
-            ": data set 'longs' holds opaque elements; numbers and complex numbers of any size can be read");
+        path + ": data set 'longs' holds opaque elements; numbers and complex numbers of any size can be read");
   CHECK(message<DataError>([&] { file.read_rows("train_frames", 2, 3, Span(out).first(9)); }) ==
         path + ": data set 'train_frames' has 4 rows; rows 2 to 4 were asked for");
   CHECK(message<DataError>([&] { file.read_text("longs"); }) == path + ": data set 'longs' is not one string");

@@ -272,9 +272,8 @@ TEST_CASE("inspect: every file is checked, and the message names file and data s
     const std::vector<int> labels(8, 1);
     const hid_t opaque = H5Tcreate(H5T_OPAQUE, sizeof(int));
     NewDataset{b, "y", {4, 2}, opaque, opaque}.write(labels.data());
-    CHECK(files.refusal() ==
-          b + ": data set 'y' holds opaque elements; numbers and complex numbers of any size "
-              "can be read");
+    CHECK(files.refusal() == b + ": data set 'y' holds opaque elements; numbers and complex numbers of any size "
+                                 "can be read");
   }
   SUBCASE("another sample shape") {
     files.spec.files[1] = files.folder.file("c.h5");
