@@ -133,14 +133,10 @@ std::vector<RowPart> by_shared_folds(const RowChoice& choice, Groups all, const 
   return of_row;
 }
 
-bool is_named(const SplitColumn& column, const std::string& value, const std::vector<std::string>& named) {
-  return std::ranges::any_of(named, [&](const std::string& one) { return same_value(one, value, column.words); });
-}
-
 // Each value of the column is a fold, but for those that are named to test.
 std::vector<RowPart> by_fold_column(const RowChoice& choice, const SplitColumn& column) {
   for (const std::string& one : choice.test_roles)
-    if (!is_named(column, one, column.values))
+    if (!is_any_of(one, column.values, column.words))
       throw DataError("'" + column.name + "' does not hold " + one +
                       ", which data.split.test names; name one of its "
                       "values");

@@ -85,16 +85,12 @@ void add_words(const RowSource& column, Distinct<std::string>& distinct) {
       distinct.add(word, column.where());
 }
 
-bool is_any_of(const std::string& value, const std::vector<std::string>& named, bool words) {
-  return std::ranges::any_of(named, [&](const std::string& one) { return same_value(one, value, words); });
-}
-
 // What to write for a value in a configuration.
 std::string key_text(const std::string& value, bool words) { return words ? "\"" + value + "\"" : value; }
 
 void require_there(const SplitColumn& column, const std::vector<std::string>& named, const std::string& key) {
   for (const std::string& one : named)
-    if (std::ranges::none_of(column.values, [&](const std::string& v) { return same_value(one, v, column.words); }))
+    if (!is_any_of(one, column.values, column.words))
       throw DataError("'" + column.name + "' holds " + list_text(column.values) + ", and not " + one + ", which " +
                       key + " names; name one of them");
 }
@@ -129,17 +125,17 @@ bool is_validation_word(const std::string& word) {
   return is_one_of(word, {"val", "valid", "validation", "validate", "dev"});
 }
 
-bool is_test_word(const std::string& word) { return is_one_of(word, {"test", "testing", "tst"}); }
-
 bool tests(const std::vector<std::string>& test_roles, const SplitColumn& column, const std::string& value) {
-  if (test_roles.empty()) return column.words && is_test_word(value);
-  return std::ranges::any_of(test_roles, [&](const std::string& one) { return same_value(one, value, column.words); });
+  if (test_roles.empty()) return column.words && is_one_of(value, {"test", "testing", "tst"});
+  return is_any_of(value, test_roles, column.words);
 }
 
-bool same_value(const std::string& named, const std::string& value, bool words) {
-  if (words) return named == value;
-  const std::optional<double> a = number_of(named), b = number_of(value);
-  return a && b && *a == *b;
+bool is_any_of(const std::string& value, const std::vector<std::string>& named, bool words) {
+  return std::ranges::any_of(named, [&](const std::string& one) {
+    if (words) return one == value;
+    const std::optional<double> a = number_of(one), b = number_of(value);
+    return a && b && *a == *b;
+  });
 }
 
 SplitColumn read_split_column(const RowSources& sources, const std::vector<Index>& rows_of_file, std::size_t most) {

@@ -24,8 +24,8 @@ struct SplitColumn {
 SplitColumn read_split_column(const RowSources& column, const std::vector<Index>& rows_of_file, std::size_t most);
 constexpr std::size_t kMostRoles = 4096;
 
-/// Whether a value that a user has named is this one of a column of words, or of numbers.
-bool same_value(const std::string& named, const std::string& value, bool words);
+/// Whether a value of a column of words, or of numbers, is one of those that a user has named.
+bool is_any_of(const std::string& value, const std::vector<std::string>& named, bool words);
 
 enum class RowRole { train, validation, test, neither };
 
@@ -37,12 +37,11 @@ enum class RowRole { train, validation, test, neither };
 /// row has, several values of which none is known to train.
 std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column);
 
-/// The words that usually stand for training and validation; in small letters.
 /// Whether these values of a column of that name may be training, validation and test: three, that are no folds.
 bool are_roles(const std::string& name, const std::vector<std::string>& values);
+/// The words that usually stand for training and validation; in small letters.
 bool is_training_word(const std::string& word);
 bool is_validation_word(const std::string& word);
-bool is_test_word(const std::string& word);
 /// Whether rows of a column's value test: it is named by `test_roles`, or, where these are empty, it is a word such as
 /// "test".
 bool tests(const std::vector<std::string>& test_roles, const SplitColumn& column, const std::string& value);

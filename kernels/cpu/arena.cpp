@@ -55,7 +55,7 @@ Arena make_arena(Index count) {
 
 bool exceeds_caches(ConstSpan values) {
   constexpr long usual = 32L << 20;
-  const long last = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  static const long last = ::sysconf(_SC_LEVEL3_CACHE_SIZE);  // in every step of every layer
   const auto address = reinterpret_cast<std::uintptr_t>(values.data());
   return address % 64 == 0 && std::ssize(values) > (last > 0 ? last : usual) / static_cast<long>(sizeof(float));
 }

@@ -139,12 +139,12 @@ const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
   using Form = DirectKernels::Form;
   if (kernels.set == InstructionSet::generic || kernels.set > instruction_set()) return nullptr;
   if (kernels.form != Form::plain && !winograd_serves(kernels.form, c)) return nullptr;
-  const bool wide = kernels.set == InstructionSet::avx512;
+  const direct::KernelSet& of =
+      kernels.set == InstructionSet::avx512 ? direct::avx512_kernels() : direct::avx2_kernels();
   switch (kernels.form) {
-    case Form::plain: return wide ? direct::avx512_kernels() : direct::avx2_kernels();
-    case Form::winograd: return wide ? direct::avx512_winograd_kernels() : direct::avx2_winograd_kernels();
-    case Form::winograd_planes:
-      return wide ? direct::avx512_winograd_planes_kernels() : direct::avx2_winograd_planes_kernels();
+    case Form::plain: return &of.plain;
+    case Form::winograd: return &of.winograd;
+    case Form::winograd_planes: return &of.winograd_planes;
   }
   return nullptr;
 }

@@ -128,16 +128,18 @@ struct Kernels {
   void (*unpack)(const Geometry&, const float* gradient, long first, float* dw, float* db);
 };
 
-const Kernels* avx2_kernels();
-const Kernels* avx512_kernels();
-/// For three taps along the third axis, and less padding than taps along the second and third. Half the arithmetic,
-/// about twice the rounding error.
-const Kernels* avx2_winograd_kernels();
-const Kernels* avx512_winograd_kernels();
-/// The same for three by three taps along the second and third axis. A third of the arithmetic; what it gains over one
-/// axis is lost again where depth and channels are small.
-const Kernels* avx2_winograd_planes_kernels();
-const Kernels* avx512_winograd_planes_kernels();
+/// The kernels of one instruction set.
+struct KernelSet {
+  const Kernels& plain;
+  /// For three taps along the third axis, and less padding than taps along the second and third. Half the arithmetic,
+  /// about twice the rounding error.
+  const Kernels& winograd;
+  /// The same for three by three taps along the second and third axis. A third of the arithmetic; what it gains over
+  /// one axis is lost again where depth and channels are small.
+  const Kernels& winograd_planes;
+};
+const KernelSet& avx2_kernels();
+const KernelSet& avx512_kernels();
 
 }  // namespace mrmf::cpu::direct
 

@@ -22,6 +22,17 @@ struct Strip {
 };
 constexpr long most_rows = 32;  // rows of a strip, so few that their products stay in the L1 cache
 
+// A tile's row of outputs, for a vector of channels, as far as positions and channels are there.
+inline void store_row(const Geometry& g, const Vector v[outputs], float* to, long there, long channels) {
+  for (long k = 0; k < there; ++k, to += g.out_channels)
+    if (g.stream)
+      stream(to, v[k]);
+    else if (channels >= lanes)
+      store(to, v[k]);
+    else
+      for (long c = 0; c < channels; ++c) to[c] = v[k][c];
+}
+
 template <long Block>
 void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
   constexpr long channels = Block * lanes;
@@ -31,15 +42,8 @@ void store_outputs(const Geometry& g, const Strip& s, const float* products, lon
       Vector v[outputs], m[transforms];
       for (long t = 0; t < transforms; ++t) m[t] = load(products + (t * most_rows + r) * channels + n);
       column_outputs(m, v);
-      float* to = y + ((s.first + r) * g.width + column) * g.out_channels + channel + n;
-      const long left = g.out_channels - channel - n;
-      for (long k = 0; k < there; ++k, to += g.out_channels)
-        if (g.stream)
-          stream(to, v[k]);
-        else if (left >= lanes)
-          store(to, v[k]);
-        else
-          for (long c = 0; c < left; ++c) to[c] = v[k][c];
+      store_row(g, v, y + ((s.first + r) * g.width + column) * g.out_channels + channel + n, there,
+                g.out_channels - channel - n);
     }
 }
 

@@ -15,6 +15,7 @@ using winograd::column_outputs;
 using winograd::column_taps;
 using winograd::get;
 using winograd::put;
+using winograd::store_row;
 using winograd::transform_row;
 using winograd::transform_taps;
 
@@ -139,17 +140,6 @@ struct TileRange {
   long first, count;
 };
 constexpr long most_tiles = 24;  // of a strip, so few that their products stay in the L2 cache
-
-// One row of a tile's outputs of a vector of channels, as far as they are there.
-inline void store_row(const Geometry& g, const Vector v[wide], float* to, long there, long channels) {
-  for (long k = 0; k < there; ++k, to += g.out_channels)
-    if (g.stream)
-      stream(to, v[k]);
-    else if (channels >= lanes)
-      store(to, v[k]);
-    else
-      for (long c = 0; c < channels; ++c) to[c] = v[k][c];
-}
 
 template <long Block>
 void store_outputs(const Geometry& g, const TileRange& s, const float* products, long channel, float* y) {
