@@ -18,13 +18,18 @@
 namespace mrmf {
 namespace {
 
+// On a terminal, how many there are so far.
+ProgressFunction progress_line(const char* what, bool live) {
+  return [what, live](Index done, Index samples) {
+    if (live) std::cout << fmt::format("\rsimulating: {} of {} {}", done, samples, what) << std::flush;
+  };
+}
+
 void make_neuron(NeuronSimulation settings, Comm& world) {
   check(settings);
   settings.threads = choose_threads(settings.threads, world);
   const bool live = world.root() && stdout_is_terminal();
-  const NeuronReport report = simulate_neuron(settings, world, [&](Index done, Index samples) {
-    if (live) std::cout << fmt::format("\rsimulating: {} of {} samples", done, samples) << std::flush;
-  });
+  const NeuronReport report = simulate_neuron(settings, world, progress_line("samples", live));
   if (!world.root()) return;
   std::cout << fmt::format("{}{}: {} samples of {} cells in {:.1f} s, {:.0f} samples/s; {:.0f} % of them spike\n",
                            live ? "\r\x1b[K" : "", settings.file, report.samples, settings.cells, report.seconds,
@@ -35,9 +40,7 @@ void make_cosmology(CosmologySimulation settings, Comm& world) {
   check(settings);
   if (settings.ranks_per_cube == 1) settings.threads = choose_threads(settings.threads, world);
   const bool live = world.root() && stdout_is_terminal();
-  const CosmologyReport report = simulate_cosmology(settings, world, [&](Index done, Index samples) {
-    if (live) std::cout << fmt::format("\rsimulating: {} of {} cubes", done, samples) << std::flush;
-  });
+  const CosmologyReport report = simulate_cosmology(settings, world, progress_line("cubes", live));
   if (!world.root()) return;
   std::cout << fmt::format("{}{}: {} cubes of {}^3 voxels in {} files in {:.1f} s, {:.3g} cubes/s\n",
                            live ? "\r\x1b[K" : "", settings.folder, report.samples, settings.size, report.files,
@@ -48,9 +51,7 @@ void make_fields(FieldsSimulation settings, Comm& world) {
   check(settings);
   settings.threads = choose_threads(settings.threads, world);
   const bool live = world.root() && stdout_is_terminal();
-  const FieldsReport report = simulate_fields(settings, world, [&](Index done, Index samples) {
-    if (live) std::cout << fmt::format("\rsimulating: {} of {} samples", done, samples) << std::flush;
-  });
+  const SimulationReport report = simulate_fields(settings, world, progress_line("samples", live));
   if (!world.root()) return;
   std::cout << fmt::format("{}{}: {} samples of {}, {} x {} pixels, in {:.1f} s, {:.0f} samples/s\n",
                            live ? "\r\x1b[K" : "", settings.file, report.samples, to_string(settings.kind),
@@ -61,9 +62,7 @@ void make_volumes(VolumesSimulation settings, Comm& world) {
   check(settings);
   settings.threads = choose_threads(settings.threads, world);
   const bool live = world.root() && stdout_is_terminal();
-  const VolumesReport report = simulate_volumes(settings, world, [&](Index done, Index samples) {
-    if (live) std::cout << fmt::format("\rsimulating: {} of {} volumes", done, samples) << std::flush;
-  });
+  const VolumesReport report = simulate_volumes(settings, world, progress_line("volumes", live));
   if (!world.root()) return;
   std::cout << fmt::format(
       "{}{}: {} volumes of {}^3 voxels in {:.1f} s, {:.3g} volumes/s; {:.0f} % of the voxels are "
@@ -76,9 +75,7 @@ void make_implosion(ImplosionSimulation settings, Comm& world) {
   check(settings);
   settings.threads = choose_threads(settings.threads, world);
   const bool live = world.root() && stdout_is_terminal();
-  const ImplosionReport report = simulate_implosion(settings, world, [&](Index done, Index samples) {
-    if (live) std::cout << fmt::format("\rsimulating: {} of {} samples", done, samples) << std::flush;
-  });
+  const SimulationReport report = simulate_implosion(settings, world, progress_line("samples", live));
   if (!world.root()) return;
   std::cout << fmt::format("{}{}: {} implosions, four images of {} x {} pixels each, in {:.1f} s, {:.0f} samples/s\n",
                            live ? "\r\x1b[K" : "", settings.file, report.samples, settings.size, settings.size,

@@ -28,6 +28,23 @@ void check_splits(const std::string& command, Index samples, const SplitShares& 
                                     samples, split.name));
 }
 
+void check_planes(const std::string& command, const PlaneSimulation& s, int least) {
+  constexpr int most = 1024;
+  const auto refuse = [&](const std::string& what) { throw ConfigError(command + ": " + what); };
+  if (s.file.empty()) refuse("no file to write is named; give --output FILE");
+  if (s.size < least || s.size > most || s.size % 2 != 0)
+    refuse(fmt::format("{} pixels per axis asked for; an even number from {} to {} is needed", s.size, least, most));
+  if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
+  check_splits(command, s.samples, s.shares);
+}
+
+SimulationReport report_since(std::chrono::steady_clock::time_point start, Index samples, Comm& comm) {
+  SimulationReport report{samples};
+  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.samples_per_second = static_cast<double>(samples) / report.seconds;
+  return report;
+}
+
 void create_datasets(Hdf5Output& file, const FileSplits& splits, const std::vector<SplitDataset>& datasets) {
   for (const FileSplit& split : splits)
     for (const SplitDataset& dataset : datasets) {

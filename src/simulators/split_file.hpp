@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -23,6 +24,25 @@ struct SplitShares {
   double train = 0.8, validation = 0.1, test = 0.1;
 };
 
+/// What simulators of images are asked for.
+struct PlaneSimulation {
+  std::string file;
+  Replace replace = Replace::nothing;
+  Index samples = 5000;  ///< in all splits together
+  int size = 64;         ///< pixels per axis, even
+  std::uint64_t seed = 1;
+  SplitShares shares;
+  int threads = 0;  ///< per rank; 0: OpenMP's number
+};
+
+struct SimulationReport {
+  Index samples = 0;
+  double seconds = 0;             ///< including writing
+  double samples_per_second = 0;  ///< of all ranks together
+};
+/// Collective: of a simulation that began at `start` and is written; the slowest rank's time.
+SimulationReport report_since(std::chrono::steady_clock::time_point start, Index samples, Comm& comm);
+
 struct FileSplit {
   const char* name;  ///< its name in data sets: train, val, test
   Range rows;        ///< which of all rows, where the three splits follow one another
@@ -34,6 +54,9 @@ FileSplits file_splits(Index samples, const SplitShares& shares);
 
 /// ConfigError that begins with `command` when the shares do not add up to 1 or a split has no row.
 void check_splits(const std::string& command, Index samples, const SplitShares& shares);
+
+/// ConfigError that begins with `command` when no such images can be made; at least `least` pixels per axis.
+void check_planes(const std::string& command, const PlaneSimulation& settings, int least);
 
 /// A data set of every split: train_<what>, val_<what>, test_<what>.
 struct SplitDataset {

@@ -22,7 +22,7 @@ namespace {
 using namespace fields;
 
 constexpr const char *kImages = "fields", *kParameters = "parameters";
-constexpr int kLeastSize = 16, kMostSize = 1024;
+constexpr int kLeastSize = 16;
 constexpr Index kBlockValues = Index{1} << 24;  // made, then written: 64 MiB, or more where that is too few for threads
 
 /// Makes samples with all threads of a rank.
@@ -83,17 +83,9 @@ std::string metadata(const FieldsSimulation& settings, const FieldProblem& probl
 
 std::string to_string(FieldKind kind) { return kind == FieldKind::heat ? "heat" : "texture"; }
 
-void check(const FieldsSimulation& s) {
-  const auto refuse = [](const std::string& what) { throw ConfigError("simulate fields: " + what); };
-  if (s.file.empty()) refuse("no file to write is named; give --output FILE");
-  if (s.size < kLeastSize || s.size > kMostSize || s.size % 2 != 0)
-    refuse(fmt::format("{} pixels per axis asked for; an even number from {} to {} is needed", s.size, kLeastSize,
-                       kMostSize));
-  if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
-  check_splits("simulate fields", s.samples, s.shares);
-}
+void check(const FieldsSimulation& settings) { check_planes("simulate fields", settings, kLeastSize); }
 
-FieldsReport simulate_fields(const FieldsSimulation& settings, Comm& comm, const ProgressFunction& progress) {
+SimulationReport simulate_fields(const FieldsSimulation& settings, Comm& comm, const ProgressFunction& progress) {
   check(settings);
   const auto start = std::chrono::steady_clock::now();
   Workers workers(settings);
@@ -110,12 +102,7 @@ FieldsReport simulate_fields(const FieldsSimulation& settings, Comm& comm, const
   for_each_block(comm, settings.samples, workers.most(), make_and_write, progress);
   file.write_text("meta.JSON", metadata(settings, workers.problem()));
   file.commit();
-
-  FieldsReport report;
-  report.samples = settings.samples;
-  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  report.samples_per_second = static_cast<double>(settings.samples) / report.seconds;
-  return report;
+  return report_since(start, settings.samples, comm);
 }
 
 }  // namespace mrmf

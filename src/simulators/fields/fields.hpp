@@ -25,21 +25,8 @@ namespace mrmf {
 enum class FieldKind { heat, texture };
 std::string to_string(FieldKind kind);
 
-struct FieldsSimulation {
-  std::string file;
-  Replace replace = Replace::nothing;
+struct FieldsSimulation : PlaneSimulation {
   FieldKind kind = FieldKind::heat;
-  Index samples = 5000;  ///< in all splits together
-  int size = 64;         ///< pixels per axis, even
-  std::uint64_t seed = 1;
-  SplitShares shares;
-  int threads = 0;  ///< per rank; 0: OpenMP's number
-};
-
-struct FieldsReport {
-  Index samples = 0;
-  double seconds = 0;             ///< including writing
-  double samples_per_second = 0;  ///< samples per second of all ranks together
 };
 
 /// ConfigError when the settings are impossible.
@@ -50,7 +37,7 @@ void check(const FieldsSimulation& settings);
 ///   train_parameters, val_..., test_...  (n, 3)                     labels in [-1, 1]
 ///   meta.JSON                            (1,)                       kind, labels, numbers behind samples, seed, ...
 /// Sample i is row i of all splits, which follow one another.
-FieldsReport simulate_fields(const FieldsSimulation& settings, Comm& comm, const ProgressFunction& progress = {});
+SimulationReport simulate_fields(const FieldsSimulation& settings, Comm& comm, const ProgressFunction& progress = {});
 
 }  // namespace mrmf
 

@@ -19,7 +19,7 @@ namespace {
 using namespace implosion;
 
 constexpr const char *kInputRows = "inputs", *kScalarRows = "scalars", *kImages = "images";
-constexpr int kLeastSize = 8, kMostSize = 1024;
+constexpr int kLeastSize = 8;
 constexpr Index kBlockValues = Index{1} << 24;  // made, then written: 64 MiB
 constexpr std::uint64_t kSample = 0x696d706c6f6465;
 
@@ -70,17 +70,9 @@ std::string metadata(const ImplosionSimulation& settings) {
 
 }  // namespace
 
-void check(const ImplosionSimulation& s) {
-  const auto refuse = [](const std::string& what) { throw ConfigError("simulate implosion: " + what); };
-  if (s.file.empty()) refuse("no file to write is named; give --output FILE");
-  if (s.size < kLeastSize || s.size > kMostSize || s.size % 2 != 0)
-    refuse(fmt::format("{} pixels per axis asked for; an even number from {} to {} is needed", s.size, kLeastSize,
-                       kMostSize));
-  if (s.threads < 0) refuse(fmt::format("{} threads asked for; 0 means as many as OpenMP has", s.threads));
-  check_splits("simulate implosion", s.samples, s.shares);
-}
+void check(const ImplosionSimulation& settings) { check_planes("simulate implosion", settings, kLeastSize); }
 
-ImplosionReport simulate_implosion(const ImplosionSimulation& settings, Comm& comm, const ProgressFunction& progress) {
+SimulationReport simulate_implosion(const ImplosionSimulation& settings, Comm& comm, const ProgressFunction& progress) {
   check(settings);
   const auto start = std::chrono::steady_clock::now();
   Hdf5Output file(settings.file, settings.replace, comm);
@@ -99,12 +91,7 @@ ImplosionReport simulate_implosion(const ImplosionSimulation& settings, Comm& co
   for_each_block(comm, settings.samples, most, make_and_write, progress);
   file.write_text("meta.JSON", metadata(settings));
   file.commit();
-
-  ImplosionReport report;
-  report.samples = settings.samples;
-  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  report.samples_per_second = static_cast<double>(settings.samples) / report.seconds;
-  return report;
+  return report_since(start, settings.samples, comm);
 }
 
 }  // namespace mrmf

@@ -12,21 +12,7 @@
 
 namespace mrmf {
 
-struct ImplosionSimulation {
-  std::string file;
-  Replace replace = Replace::nothing;
-  Index samples = 5000;  ///< in all splits together
-  int size = 64;         ///< pixels per axis of an image, even
-  std::uint64_t seed = 1;
-  SplitShares shares;
-  int threads = 0;  ///< per rank; 0: OpenMP's number
-};
-
-struct ImplosionReport {
-  Index samples = 0;
-  double seconds = 0;             ///< including writing
-  double samples_per_second = 0;  ///< samples per second of all ranks together
-};
+struct ImplosionSimulation : PlaneSimulation {};
 
 /// ConfigError when the settings are impossible.
 void check(const ImplosionSimulation& settings);
@@ -37,7 +23,7 @@ void check(const ImplosionSimulation& settings);
 ///   train_images, val_..., test_...   (n, size, size, 4)    emission in four bands, from the side
 ///   meta.JSON                         (1,)                  what inputs and scalars are, seed, ...
 /// Sample i is row i of all splits, which follow one another.
-ImplosionReport simulate_implosion(const ImplosionSimulation& settings, Comm& comm,
-                                   const ProgressFunction& progress = {});
+SimulationReport simulate_implosion(const ImplosionSimulation& settings, Comm& comm,
+                                    const ProgressFunction& progress = {});
 
 }  // namespace mrmf

@@ -246,11 +246,8 @@ VolumesReport simulate_volumes(const VolumesSimulation& settings, Comm& comm, co
   file.write_text("meta.JSON", metadata(settings));
   file.commit();
 
-  VolumesReport report;
-  report.samples = settings.samples;
+  VolumesReport report{report_since(start, settings.samples, comm)};
   report.filled = made > 0 ? static_cast<double>(filled) / static_cast<double>(made) : 0;
-  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  report.samples_per_second = static_cast<double>(settings.samples) / report.seconds;
   return report;
 }
 

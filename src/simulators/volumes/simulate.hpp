@@ -72,10 +72,7 @@ struct VolumesSimulation {
   int threads = 0;  ///< per rank; 0: OpenMP's number
 };
 
-struct VolumesReport {
-  Index samples = 0;
-  double seconds = 0;  ///< including writing
-  double samples_per_second = 0;
+struct VolumesReport : SimulationReport {
   double filled = 0;  ///< share of the voxels that are not background, in this rank's samples
 };
 
