@@ -1,7 +1,7 @@
 // Stopped and continued on several ranks, where one of them got the signal: the same bits as without.
 #include <doctest/doctest.h>
 
-#include "tests/mpi/shared_folder.hpp"
+#include "tests/mpi/shared_training.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/support/small_model.hpp"
 
@@ -10,26 +10,12 @@ using namespace mrmf::test;
 
 namespace {
 
-/// A data set that all ranks see, and a run on it, in one start and stopped after every step.
-struct Runs {
-  Comm world = Comm::world();
-  SharedFolder folder{world};
-  std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  Config config;
-
-  explicit Runs(std::vector<LayerSpec> layers) {
-    const std::string file = folder.file("data.h5");
-    if (world.root()) {
-      write_floats(file, "x", {41, 40, 2}, random_values(41 * 40 * 2, 1));
-      write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
-    }
-    world.barrier();
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
-    config.model.layers = std::move(layers);
+/// A run in one start, and one that is stopped after every step.
+struct Runs : SharedTraining {
+  explicit Runs(std::vector<LayerSpec> layers) : SharedTraining(std::move(layers)) {
     config.method.name = MethodName::mrmf;
     config.method.resolutions = {{1, 1, 2}, {1, 1, 1}};
     config.method.axes = 1;
-    config.training.batch = 4;
     config.training.epochs = 1;
   }
 

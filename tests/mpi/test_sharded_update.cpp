@@ -9,7 +9,7 @@
 #include <string>
 
 #include "src/training/trainer.hpp"
-#include "tests/mpi/shared_folder.hpp"
+#include "tests/mpi/shared_training.hpp"
 #include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;
@@ -17,27 +17,8 @@ using namespace mrmf::test;
 
 namespace {
 
-constexpr Index kLength = 40;
-
-/// A data set that all ranks see, and training on it.
-struct Training {
-  Comm world = Comm::world();
-  SharedFolder folder{world};
-  std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  Config config;
-
-  Training() {
-    const std::string file = folder.file("data.h5");
-    if (world.root()) {
-      write_floats(file, "x", {41, kLength, 2}, random_values(41 * kLength * 2, 1));
-      write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
-    }
-    world.barrier();
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
-    config.model.layers = long_layers();
-    config.training.batch = 4;
-    config.training.epochs = 3;
-  }
+struct Training : SharedTraining {
+  Training() : SharedTraining(long_layers()) { config.training.epochs = 3; }
 
   /// This rank's parameters and moments after training; whether all ranks that should have the same do, then and in
   /// the probes on the way; how much of other ranks' memory was mapped while it trained, and after.

@@ -7,7 +7,7 @@
 #include "src/training/momenta.hpp"
 #include "src/training/sum_coding.hpp"
 #include "src/training/trainer.hpp"
-#include "tests/mpi/shared_folder.hpp"
+#include "tests/mpi/shared_training.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/support/small_model.hpp"
 
@@ -16,7 +16,6 @@ using namespace mrmf::test;
 
 namespace {
 
-constexpr Index kLength = 40;
 using enum Communication;
 
 /// What a training leaves on this rank, and whether all ranks have the same parameters.
@@ -26,22 +25,8 @@ struct Numbers {
   bool same = false;
 };
 
-struct Training {
-  Comm world = Comm::world();
-  SharedFolder folder{world};
-  std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  Config config;
-
-  Training() {
-    const std::string file = folder.file("data.h5");
-    if (world.root()) {
-      write_floats(file, "x", {41, kLength, 2}, random_values(41 * kLength * 2, 1));
-      write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
-    }
-    world.barrier();
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
-    config.model.layers = small_layers();
-    config.training.batch = 4;
+struct Training : SharedTraining {
+  Training() : SharedTraining(small_layers()) {
     config.training.epochs = 3;
     config.training.optimizer.name = OptimizerKind::lion;
     config.training.optimizer.beta2 = kLionBeta2;
