@@ -27,21 +27,20 @@ bool with_background(MetricKind kind) {
   return kind == MetricKind::iou_with_background || kind == MetricKind::dice_with_background;
 }
 
+// Squared distances of the labels from their mean; not defined where float32 does not tell them apart.
+double spread_of_labels(const ErrorSum& sum) {
+  constexpr double same = 3e-15;  // share of the squares
+  const double all = sum.label_squares + sum.label_squares_rest, spread = all - sum.labels * sum.labels / sum.count;
+  return spread > same * all ? spread : kUndefined;
+}
+
 }  // namespace
 
 double ErrorSum::rmse() const { return std::sqrt(mse()); }
 
-double ErrorSum::deviation() const {
-  constexpr double same = 3e-15;  // share of the squares: labels that float32 does not tell apart
-  const double all = label_squares + label_squares_rest, spread = all - labels * labels / count;
-  return spread > same * all ? std::sqrt(spread / count) : kUndefined;
-}
+double ErrorSum::deviation() const { return std::sqrt(spread_of_labels(*this) / count); }
 
-double ErrorSum::r2() const {
-  constexpr double same = 3e-15;
-  const double all = label_squares + label_squares_rest, spread = all - labels * labels / count;
-  return spread > same * all ? 1.0 - squares / spread : kUndefined;
-}
+double ErrorSum::r2() const { return 1.0 - squares / spread_of_labels(*this); }
 
 ScoreSettings score_settings(const TrainingConfig& training, const Shape& output, Index target_channels,
                              const std::optional<Metric>& metric) {
