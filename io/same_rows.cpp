@@ -176,7 +176,7 @@ namespace {
 struct Listed {
   const FoundDataset& found;
   std::size_t file;
-  bool validates;
+  RowUse use;
   const DatasetSpec& spec() const { return found.spec; }
   const std::string& path() const { return spec().files[file]; }
   bool elsewhere() const { return std::ranges::binary_search(found.shape.elsewhere, static_cast<Index>(file)); }
@@ -240,23 +240,28 @@ std::string place_text(const Listed& listed, const RowLocation& place) {
 
 [[noreturn]] void refuse(const Listed& once, const RowLocation& place, const Listed& again, const RowLocation& other) {
   const std::string instead = ", or set data.duplicates = \"allow\"";
-  if (once.validates != again.validates)
-    throw DataError(place_text(again, other) + " validate, and are trained on as " + place_text(once, place) +
-                    ": these are the same rows, so the loss will not show how the model does on data it has not seen; "
-                    "name others for validation, or let data.split choose" +
-                    instead);
-  throw DataError(place_text(again, other) + " are the same as " + place_text(once, place) + ", and both " +
-                  (again.validates ? "validate" : "are trained on") + "; name them once" + instead);
+  const auto use_text = [](RowUse use) -> std::string {
+    return use == RowUse::train ? "are trained on" : use == RowUse::validate ? "validate" : "test";
+  };
+  if (once.use == again.use)
+    throw DataError(place_text(again, other) + " are the same as " + place_text(once, place) + ", and both " +
+                    use_text(again.use) + "; name them once" + instead);
+  throw DataError(place_text(again, other) + " " + use_text(again.use) + ", and " + use_text(once.use) + " as " +
+                  place_text(once, place) + ": these are the same rows, so the " +
+                  (again.use == RowUse::test ? "scores" : "loss") +
+                  " will not show how the model does on data it has not seen; name others for " +
+                  (again.use == RowUse::test ? "the test" : "validation") + ", or let data.split choose" + instead);
 }
 
 }  // namespace
 
-void require_distinct_rows(const FoundDataset& train, const FoundDataset& validation, Comm& comm) {
+void require_distinct_rows(const std::vector<UsedDataset>& datasets, Comm& comm) {
   collective_try_on_root(comm, [&] {
     std::vector<Listed> all;
-    for (std::size_t i = 0; i < train.spec.files.size(); ++i) all.push_back({train, i, false});
-    if (!are_parts(train.spec, validation.spec))
-      for (std::size_t i = 0; i < validation.spec.files.size(); ++i) all.push_back({validation, i, true});
+    for (std::size_t d = 0; d < datasets.size(); ++d)
+      if (d == 0 || !are_parts(datasets.front().found.spec, datasets[d].found.spec))
+        for (std::size_t i = 0; i < datasets[d].found.spec.files.size(); ++i)
+          all.push_back({datasets[d].found, i, datasets[d].use});
     const std::optional<SameRows> same = find_same_rows(rows_of(all));
     if (same) refuse(all[same->once.file], same->once, all[same->again.file], same->again);
   });
@@ -286,7 +291,7 @@ std::vector<std::vector<bool>> samples_in_files(const DatasetShape& shape) {
 std::pair<std::vector<FileRows>, std::vector<FileRows>> rows_of(const FoundDataset& here, const FoundDataset& there) {
   std::vector<Listed> all;
   for (const FoundDataset* found : {&here, &there})
-    for (std::size_t i = 0; i < found->spec.files.size(); ++i) all.push_back({*found, i, false});
+    for (std::size_t i = 0; i < found->spec.files.size(); ++i) all.push_back({*found, i, RowUse::train});
   std::vector<FileRows> rows = rows_of(all);
   const auto middle = rows.begin() + std::ssize(here.spec.files);
   return {{rows.begin(), middle}, {middle, rows.end()}};

@@ -1,11 +1,11 @@
 #include "io/sample_order.hpp"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
 
+#include "io/balanced_draws.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf {
@@ -29,29 +29,6 @@ std::vector<std::int64_t> indices(const Range& rows, bool shuffle, std::uint64_t
   return ids;
 }
 
-// As many samples, with classes equally often, up to one: those of a class are taken in their order, again from the
-// start where they are too few. Samples of no class stay where there is no other.
-std::vector<std::int64_t> balanced(const std::vector<std::int64_t>& ids, const std::vector<std::int32_t>& classes,
-                                   std::uint64_t key) {
-  std::map<std::int32_t, std::vector<std::int64_t>> of;
-  for (const std::int64_t id : ids)
-    if (const std::int32_t c = classes[static_cast<std::size_t>(id)]; c >= 0) of[c].push_back(id);
-  if (of.size() < 2) return ids;
-  std::vector<std::int32_t> names;
-  for (const auto& [c, members] : of) names.push_back(c);
-  Rng rng(mix(key, 0x62616c616e6365));  // "balance"
-  // Which classes have one more is a matter of chance, too.
-  for (std::size_t i = names.size(); i > 1; --i) std::swap(names[i - 1], names[rng.below(i)]);
-  std::vector<std::int64_t> drawn;
-  drawn.reserve(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto& members = of[names[i % names.size()]];
-    drawn.push_back(members[i / names.size() % members.size()]);
-  }
-  for (std::size_t i = drawn.size(); i > 1; --i) std::swap(drawn[i - 1], drawn[rng.below(i)]);
-  return drawn;
-}
-
 /// What an epoch takes of these samples: their boxes, where each has several.
 Range taken(const Range& samples, const OrderSettings& s) {
   return {samples.first * s.repeats, samples.count * s.repeats};
@@ -60,15 +37,20 @@ Range taken(const Range& samples, const OrderSettings& s) {
 /// The ids of each of this rank's shards, in an epoch's order.
 std::vector<std::vector<std::int64_t>> own_shards(const OrderSettings& s, std::uint64_t key) {
   const Index own = s.shards / s.ranks;
-  const auto all = indices(taken({0, visits_all(s) ? s.samples : 0}, s), true, key);
+  auto all = indices(taken({0, visits_all(s) ? s.samples : 0}, s), true, key);
+  if (s.balance && visits_all(s)) all = draw_classes(all, s.balance->classes, s.balance->quotas.front(), key);
   std::vector<std::vector<std::int64_t>> shards;
   for (Index shard = s.rank * own; shard < (s.rank + 1) * own; ++shard) {
     const Range rows = taken(piece(s.samples, shard, s.shards), s);
-    if (visits_all(s))
+    const std::uint64_t shard_key = mix(key, static_cast<std::uint64_t>(shard));
+    if (visits_all(s)) {
       shards.emplace_back(all.begin() + rows.first, all.begin() + rows.first + rows.count);
-    else
-      shards.push_back(indices(rows, s.shuffle, mix(key, static_cast<std::uint64_t>(shard))));
-    if (s.classes) shards.back() = balanced(shards.back(), *s.classes, mix(key, static_cast<std::uint64_t>(shard)));
+      continue;
+    }
+    shards.push_back(indices(rows, s.shuffle, shard_key));
+    if (s.balance)
+      shards.back() = draw_classes(shards.back(), s.balance->classes,
+                                   s.balance->quotas[static_cast<std::size_t>(shard)], shard_key);
   }
   return shards;
 }

@@ -16,6 +16,8 @@
 
 namespace mrmf {
 
+struct ClassBalance;  // io/balanced_draws.hpp
+
 struct Range {
   Index first = 0, count = 0;
   bool operator==(const Range&) const = default;
@@ -42,9 +44,9 @@ struct OrderSettings {
   /// How often each sample comes in an epoch, as different boxes of it (io/patches.hpp). With more than one, ids are
   /// numbers of boxes: sample * repeats + box.
   Index repeats = 1;
-  /// The class of every sample (below 0: none), where an epoch draws classes equally often: as many samples as there
-  /// are, those of small classes several times, and some of large ones not at all. Null: each sample once.
-  std::shared_ptr<const std::vector<std::int32_t>> classes{};
+  /// Where an epoch draws classes equally often: as many samples as there are, those of small classes several times,
+  /// and some of large ones not at all. Null: each sample once.
+  std::shared_ptr<const ClassBalance> balance{};
 };
 
 /// Whether every rank eventually visits every sample.

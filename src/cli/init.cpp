@@ -228,7 +228,8 @@ std::string missing_text(std::vector<DraftSplit>& parts, Comm& world) {
 void require_once(const std::vector<DraftSplit>& parts, Comm& world) {
   DatasetSpec train = parts.front().spec, validation = parts.back().spec;
   if (parts.size() == 1) train.choice.part = RowPart::train, validation.choice.part = RowPart::validation;
-  require_distinct_rows({train, parts.front().shape}, {validation, parts.back().shape}, world);
+  require_distinct_rows(
+      {{{train, parts.front().shape}, RowUse::train}, {{validation, parts.back().shape}, RowUse::validate}}, world);
 }
 
 // Channels that could be taken for positions are named, so that nobody asks about them again.

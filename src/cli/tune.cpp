@@ -147,6 +147,7 @@ void run_tuning(TuneOptions options, Comm& world) {
   const DatasetShape data = inspect_dataset(config.data.train, world);
   const DatasetShape validation = inspect_dataset(config.data.validation, {config.data.train, data}, world);
   require_distinct_rows(config.data, data, validation, world);
+  check_test_split(config.data, data, validation, world);
   const int axes = data.sample.axes, ranks = config.run.ranks > 0 ? config.run.ranks : 1;
   fill_in(options, config, ranks, data.samples);
   Config resolved = config;

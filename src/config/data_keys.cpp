@@ -210,6 +210,7 @@ void add_files(Keys& keys) {
   keys.back().write = [](const DataConfig& data) {
     return data.test.files == data.train.files ? "" : write(fold_numbers(data.test.files), {});
   };
+  add(keys, "test.groups", MRMF_FIELD(test.groups), {}, "rows = \"groups\": the groups that test");
   add_split(keys, "test", MRMF_FIELD(test));
   add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column", "groups", "folds"}),
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
@@ -545,8 +546,9 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
   require("data.validation.labels", !data.validation.labels.empty(), split);
   if (data.validation.files.empty()) data.validation.files = data.train.files;
   require("data.test.labels", data.test.samples.empty() || !data.test.labels.empty(), hint);
-  place.require(!data.test.samples.empty() || (data.test.files.empty() && data.test.labels.empty()),
-                "data.test.samples", "data.test.samples is missing; " + hint);
+  place.require(
+      !data.test.samples.empty() || (data.test.files.empty() && data.test.labels.empty() && data.test.groups.empty()),
+      "data.test.samples", "data.test.samples is missing; " + hint);
   if (!data.test.samples.empty() && data.test.files.empty()) data.test.files = data.train.files;
   if (data.train.rows != RowForm::axis) data.train.axes = axes_with_rows(data.train.axes);
   AxisOrder order;
@@ -563,8 +565,11 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
                 "data.layout = \"reinterpret\" leaves no positions that data.patch could cut; remove one of them");
   place.require(data.patch.any() || data.patch == PatchSettings{}, "data.patch",
                 "data.patch_foreground and data.patch_overlap are of boxes; set their size, data.patch = [64, 64, 64]");
-  place.require(data.train.rows == RowForm::groups || (data.train.groups.empty() && data.validation.groups.empty()),
-                place.given("data.groups") ? "data.groups" : "data.validation.groups",
+  const bool names_groups = !data.train.groups.empty() || !data.validation.groups.empty() || !data.test.groups.empty();
+  place.require(data.train.rows == RowForm::groups || !names_groups,
+                place.given("data.groups")              ? "data.groups"
+                : place.given("data.validation.groups") ? "data.validation.groups"
+                                                        : "data.test.groups",
                 "data.groups says which groups are samples, which goes with data.rows = \"groups\"");
   share_layout(data.validation, data.train);
   if (!data.test.samples.empty()) share_layout(data.test, data.train);

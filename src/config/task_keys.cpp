@@ -352,6 +352,10 @@ void complete_task(Config& config, const KeyLocations& places, const std::string
   require(config.data.sampling == Sampling::all || task == Task::classes, "data.sampling",
           "data.sampling = \"balanced\" draws classes equally often, and training.loss is of " + task_text(task) +
               "; remove it");
+  require(
+      config.data.sampling == Sampling::all || config.data.shuffle, "data.shuffle",
+      "data.shuffle = false with data.sampling = \"balanced\" would draw the first samples of large classes alone, in "
+      "every epoch; remove either");
   needs("training.ignore", training.ignore.has_value(), task != Task::regression, "cross-entropies and dice");
   require(weights.empty() || std::accumulate(weights.begin(), weights.end(), 0.0F) > 0, "training.class_weights",
           "training.class_weights are all 0: nothing would be learnt");

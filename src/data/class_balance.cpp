@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/balanced_draws.hpp"
 #include "io/labels.hpp"
 #include "kernels/check.hpp"
 
@@ -39,8 +40,7 @@ void resolve_class_weights(Config& config, const DatasetShape& train, Comm& comm
                    : static_cast<float>(all / (static_cast<double>(counts.size()) * static_cast<double>(count))));
 }
 
-std::shared_ptr<const std::vector<std::int32_t>> classes_to_balance(const DataConfig& data, const Split& train,
-                                                                    Comm& team) {
+std::shared_ptr<const ClassBalance> class_balance(const DataConfig& data, const Split& train, Comm& team) {
   if (data.sampling != Sampling::balanced) return nullptr;
   std::vector<std::int64_t> found(static_cast<std::size_t>(train.shape.samples));
   const Range own = visited_rows(train.order);
@@ -48,10 +48,15 @@ std::shared_ptr<const std::vector<std::int32_t>> classes_to_balance(const DataCo
   for (Index id = own.first; id < own.first + own.count; ++id)
     found[static_cast<std::size_t>(id)] = train.store->class_of(id) + 1;
   if (!visits_all(train.order)) team.sum(std::span(found));
-  auto classes = std::make_shared<std::vector<std::int32_t>>();
-  classes->reserve(found.size());
-  for (const std::int64_t one : found) classes->push_back(static_cast<std::int32_t>(one - 1));
-  return classes;
+  std::vector<std::int32_t> classes;
+  classes.reserve(found.size());
+  for (const std::int64_t one : found) classes.push_back(static_cast<std::int32_t>(one - 1));
+  auto balance = std::make_shared<ClassBalance>(balance_classes(std::move(classes), train.order));
+  if (const std::string text = unbalanced_text(balance->quotas); !text.empty())
+    throw ConfigError(
+        "data.sampling = \"balanced\": " + text +
+        "; set data.shuffle_over = \"all\", or mix the rows, or use training.class_weights = \"balanced\"");
+  return balance;
 }
 
 }  // namespace mrmf

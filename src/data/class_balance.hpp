@@ -20,9 +20,8 @@ bool some_are_rare(const std::vector<Index>& counts);
 /// the training labels, as scikit-learn does; 1 where a class never occurs. Collective; reads the training labels.
 void resolve_class_weights(Config& config, const DatasetShape& train, Comm& comm);
 
-/// data.sampling = "balanced": the class of every training sample, -1 where it has no label that counts. Null
-/// otherwise. Collective over `team`.
-std::shared_ptr<const std::vector<std::int32_t>> classes_to_balance(const DataConfig& data, const Split& train,
-                                                                    Comm& team);
+/// data.sampling = "balanced": what the epochs of the training samples draw; null otherwise. ConfigError where the
+/// shards do not let classes come equally often. Collective over `team`.
+std::shared_ptr<const ClassBalance> class_balance(const DataConfig& data, const Split& train, Comm& team);
 
 }  // namespace mrmf

@@ -29,12 +29,12 @@ Split make_split(const DatasetSpec& spec, DatasetShape shape, const DataConfig& 
   return split;
 }
 
-void require_same_samples(const DatasetShape& train, const DatasetShape& validation) {
-  if (train.sample == validation.sample && train.label == validation.label) return;
+// part: "validation" or "test".
+void require_same_samples(const DatasetShape& train, const DatasetShape& other, const std::string& part) {
+  if (train.sample == other.sample && train.label == other.label) return;
   throw DataError(fmt::format(
-      "training and validation data differ: samples {} and {}, labels {} and {}; check "
-      "data.train and data.validation",
-      to_string(train.sample), to_string(validation.sample), to_string(train.label), to_string(validation.label)));
+      "training and {0} data differ: samples {1} and {2}, labels {3} and {4}; check data.train and data.{0}", part,
+      to_string(train.sample), to_string(other.sample), to_string(train.label), to_string(other.label)));
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ Data::Data(const Config& config, Comm& team, Reading reading, const Known* known
                  config.data, team);
   require_patch(config, train_.shape.sample, train_.shape.label);
   resolve_labels(config_, train_.shape, make_plan(config_).resolutions());
-  require_same_samples(train_.shape, validation_.shape);
+  require_same_samples(train_.shape, validation_.shape, "validation");
   require_same_data(train, &train_.shape, team);
   if (!have_same_headers(validation, train)) require_same_data(validation, &validation_.shape, team);
   if (known == nullptr) resolve_normalisation(config_, train_.shape, team);
@@ -102,7 +102,7 @@ void Data::read(const DataShare& share) {
     const Index own = split->store->labelled();
     split->labelled = visits_all(split->order) ? own : static_cast<Index>(team.sum(static_cast<double>(own)));
   }
-  train_.order.classes = classes_to_balance(config_.data, train_, team);
+  train_.order.balance = class_balance(config_.data, train_, team);
   if (train_.labelled == 0) throw DataError(no_label_text(config_.data.train, config_.training, "training"));
   way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
 }
@@ -147,7 +147,24 @@ std::vector<Index> Data::class_counts(Comm& team) const {
 void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,
                            Comm& comm) {
   if (data.duplicates == DuplicateRule::refuse)
-    require_distinct_rows({data.train, train}, {data.validation, validation}, comm);
+    require_distinct_rows({{{data.train, train}, RowUse::train}, {{data.validation, validation}, RowUse::validate}},
+                          comm);
+}
+
+bool has_test_split(const DataConfig& data) {
+  const bool of_its_own = data.test.choice.part == RowPart::all;
+  return !data.test.samples.empty() && (of_its_own || data.split.test > 0 || !data.split.test_roles.empty());
+}
+
+void check_test_split(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation, Comm& comm) {
+  if (!has_test_split(data) || data.test.choice.part != RowPart::all) return;
+  const DatasetShape test = inspect_dataset(data.test, {data.train, train}, comm);
+  require_same_samples(train, test, "test");
+  if (data.duplicates == DuplicateRule::refuse)
+    require_distinct_rows({{{data.train, train}, RowUse::train},
+                           {{data.validation, validation}, RowUse::validate},
+                           {{data.test, test}, RowUse::test}},
+                          comm);
 }
 
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape) {

@@ -44,6 +44,13 @@ MemoryBudget budget_memory(const DataConfig& config, const std::vector<DataPart>
 void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,
                            Comm& comm);
 
+/// Whether the configuration says which rows test: data sets of their own, a share, or values of a column.
+bool has_test_split(const DataConfig& data);
+
+/// Looks at the headers of a test split of data sets of its own before anything is trained: DataError where they cannot
+/// be read, differ from the training data, or share rows with it or the validation data. Collective.
+void check_test_split(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation, Comm& comm);
+
 /// A line for each file with rows that were left out; none where nothing was.
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape);
 

@@ -15,6 +15,7 @@
 #include "layers/model.hpp"
 #include "src/data/data.hpp"
 #include "src/data/normalise.hpp"
+#include "src/inference/models_together.hpp"
 #include "src/inference/training_rows.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -72,48 +73,6 @@ void require_free(const ModelOptions& options, const DatasetSpec& spec, const st
   require_output(options.output, options.replace, inputs);
 }
 
-/// What has to be the same for models to predict together, in words.
-struct Trait {
-  std::string what, value;
-};
-
-std::vector<Trait> traits(const ModelChoice& choice, const std::string& sample) {
-  const DataConfig& data = choice.config.data;
-  constexpr const char* rows[] = {"axis", "files", "groups"};
-  constexpr const char* tasks[] = {"numbers", "yes or no", "classes"};
-  const auto text = [](const auto& words) { return words.empty() ? std::string("not given") : words; };
-  return {{"the task", tasks[static_cast<std::size_t>(choice.config.training.loss.task())]},
-          {"the resolution", fmt::format("{}", fmt::join(choice.resolution, "x"))},
-          {"the shape of a sample", sample},
-          {"data.rows", rows[static_cast<std::size_t>(data.train.rows)]},
-          {"data.axes", text(data.train.axes)},
-          {"data.mask", data.train.mask ? "true" : "false"},
-          {"data.layout", data.train.layout == SampleLayout::transpose ? "transpose" : "reinterpret"}};
-}
-
-[[noreturn]] void refuse_together(const std::string& a, const std::string& b, const std::string& why) {
-  throw ConfigError("predict: " + a + " and " + b + " cannot predict together: " + why);
-}
-
-// All models are of one kind. Runs before any data are read. Collective.
-void require_one_kind(const ModelOptions& options, const std::vector<ModelChoice>& choices, Comm& world) {
-  if (choices.size() < 2) return;
-  std::vector<Trait> first;
-  for (std::size_t m = 0; m < choices.size(); ++m) {
-    const std::vector<Trait> here = traits(choices[m], read_model_facts(choices[m].file, world).sample);
-    if (m == 0) first = here;
-    for (std::size_t i = 0; i < here.size(); ++i)
-      if (here[i].value != first[i].value && !here[i].value.empty() && !first[i].value.empty())
-        refuse_together(options.models.front(), options.models[m],
-                        here[i].what + " is " + first[i].value + " here and " + here[i].value + " there");
-    std::error_code none;
-    for (std::size_t other = 0; other < m; ++other)
-      if (std::filesystem::equivalent(choices[other].file, choices[m].file, none))
-        refuse_together(options.models[other], options.models[m],
-                        "they are one model, which would look surer than it is; give runs of other seeds");
-  }
-}
-
 // A mean over runs is for samples that none of them was trained on.
 void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>& choices, std::ostream& told) {
   if (!options.files.empty() || !options.samples.empty() || !options.groups.empty()) return;
@@ -121,8 +80,11 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
   for (std::size_t m = 1; m < choices.size(); ++m) {
     const DatasetSpec here = dataset(options, choices[m].config.data, LabelUse::unread);
     if (here.files == first.files && here.samples == first.samples && here.more_samples == first.more_samples &&
-        here.groups == first.groups && here.choice == first.choice)
-      continue;
+        here.groups == first.groups) {
+      RowChoice choice = here.choice;
+      if (options.split == SplitName::test) choice.fold = first.choice.fold;  // all folds have one test split
+      if (choice == first.choice) continue;
+    }
     told << fmt::format(
         "{}: its own data are others than those of {}, which are used for all; it may have been "
         "trained on some of them\n",
@@ -205,7 +167,7 @@ TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostrea
 Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) {
   std::vector<ModelChoice> choices;
   for (const std::string& model : options.models) choices.push_back(choose_model(model, options.wanted, world));
-  require_one_kind(options, choices, world);
+  require_together(options, choices, world);
   const ModelChoice& choice = choices.front();
   Trained t;
   t.config = choice.config;

@@ -104,9 +104,9 @@ void leave_out(SplitFound& split, Comm& comm) {
 }
 
 // The headers alone: rows that are not finite are looked for later. `first` is the other part, if it is known.
-SplitFound inspect(const DatasetSpec& spec, const SplitFound* first, Comm& comm) {
+SplitFound inspect(const std::string& part, const DatasetSpec& spec, const SplitFound* first, Comm& comm) {
   SplitFound split;
-  split.part = first == nullptr ? "training" : "validation";
+  split.part = part;
   split.spec = spec;
   DatasetSpec headers = spec;
   headers.not_finite = NotFiniteRule::refuse;
@@ -306,7 +306,7 @@ void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice
 
 // What is advised after a look at the numbers, on one rank: it may open files again.
 void advise(const Config& config, DataFound& found) {
-  const SplitFound &train = found.splits.front(), &held = found.splits.back();
+  const SplitFound &train = found.splits[0], &held = found.splits[1];
   if (train.rows && held.rows)
     for (const std::string& line :
          row_advice({train.spec, train.shape, *train.rows}, {held.spec, held.shape, *held.rows}))
@@ -327,13 +327,16 @@ void advise(const Config& config, DataFound& found) {
 
 DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   DataFound found;
-  found.splits.push_back(inspect(config.data.train, nullptr, comm));
-  found.splits.push_back(inspect(config.data.validation, &found.splits.front(), comm));
-  require_distinct_rows(config.data, found.splits.front().shape, found.splits.back().shape, comm);
+  found.splits.push_back(inspect("training", config.data.train, nullptr, comm));
+  found.splits.push_back(inspect("validation", config.data.validation, &found.splits.front(), comm));
+  require_distinct_rows(config.data, found.splits[0].shape, found.splits[1].shape, comm);
+  check_test_split(config.data, found.splits[0].shape, found.splits[1].shape, comm);
+  if (has_test_split(config.data))
+    found.splits.push_back(inspect("test", config.data.test, &found.splits.front(), comm));
   for (SplitFound& split : found.splits) inspect_split(split, config, headers_only, comm);
-  const SplitFound& train = found.splits.front();
+  const SplitFound& train = found.splits[0];
   found.advice = sample_warnings(config, train.shape.sample);
-  const SplitFound& held = found.splits.back();
+  const SplitFound& held = found.splits[1];
   for (const std::string& line : row_warnings(train.shape.samples, held.shape.samples)) found.advice.push_back(line);
   collective_try_on_root(comm, [&] {
     advise(config, found);

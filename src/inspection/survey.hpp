@@ -28,7 +28,7 @@ struct NumbersFound {
 };
 
 struct SplitFound {
-  std::string part;  ///< "training" or "validation"
+  std::string part;  ///< "training", "validation" or "test"
   DatasetShape shape;
   DatasetSpec spec;
   std::vector<Index> not_finite;  ///< rows whose samples or labels hold NaN or infinity, over all files
@@ -40,7 +40,7 @@ struct SplitFound {
 };
 
 struct DataFound {
-  std::vector<SplitFound> splits;
+  std::vector<SplitFound> splits;  ///< training, validation and, where there is one, test
   /// What will be slow or go wrong, each with what to do about it; the root knows all.
   std::vector<std::string> advice;
 };

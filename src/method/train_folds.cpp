@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "io/dataset.hpp"
+#include "io/output_file.hpp"
 #include "io/row_source.hpp"
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
@@ -42,9 +43,35 @@ int count_folds(const Config& config, Comm& world) {
   return static_cast<int>(world.max(folds));
 }
 
-bool is_done(const std::string& folder) {
+// The same on all ranks of the team.
+bool is_done(const std::string& folder, Comm& team) {
   std::error_code none;
-  return std::filesystem::exists(folder + "/result.json", none);
+  return team.max(team.root() && std::filesystem::exists(folder + "/result.json", none) ? 1 : 0) > 0;
+}
+
+// The folds of a folder are of one configuration: a fold that another one has trained is not what this one asks for.
+void require_same_folds(const Config& config, int folds, bool overwrite) {
+  const std::string &folder = config.run.folder, kept = folds_config(folder);
+  if (const int more = first_fold_from(folder, folds); more >= 0)
+    throw ConfigError(
+        fmt::format("train --folds: {} is there, of a split with more than {} folds; remove it, or give "
+                    "another folder, --set run.folder=...",
+                    fold_folder(folder, more), folds));
+  std::error_code none;
+  if (overwrite || !std::filesystem::exists(kept, none)) return;
+  const std::vector<KeyDifference> found = differences(read_config(kept, {}, Writer::run), config);
+  if (!found.empty())
+    throw ConfigError(
+        fmt::format("train --folds: {} has folds that were trained where {} was {}, and now it is {}; set "
+                    "it back, give --overwrite, or another folder, --set run.folder=...",
+                    folder, found.front().key, found.front().was.empty() ? "not set" : found.front().was,
+                    found.front().is.empty() ? "not set" : found.front().is));
+}
+
+// What the next command of the same folder is held against.
+void keep_folds_config(const Config& config) {
+  make_folders(config.run.folder);
+  write_file(folds_config(config.run.folder), to_toml(config), Replace::file);
 }
 
 /// The ranks as teams that train folds side by side.
@@ -91,6 +118,10 @@ std::vector<std::string> train_folds(const Config& config, const TrainRun& train
   share_node(own, teams, world);
   std::vector<std::string> folders;
   for (int fold = 0; fold < folds; ++fold) folders.push_back(fold_folder(config.run.folder, fold));
+  collective_try_on_root(world, [&] {
+    require_same_folds(config, folds, train.overwrite);
+    keep_folds_config(config);
+  });
   world.limit(0);  // teams wait for each other's runs, however long they take
   int signal = 0;
   for (int fold = teams.own; fold < folds && signal == 0; fold += teams.count) {
@@ -98,16 +129,18 @@ std::vector<std::string> train_folds(const Config& config, const TrainRun& train
     own.run.folder = folders[static_cast<std::size_t>(fold)];
     for (DatasetSpec* part : {&own.data.train, &own.data.validation, &own.data.test})
       if (part->choice.part != RowPart::all) part->choice.fold = fold;
-    if (is_done(own.run.folder) && !train.overwrite) {
-      if (teams.count == 1 && world.root()) tell(own.run.folder + ": done before");
+    const bool tells = teams.team.root();
+    if (!train.overwrite && is_done(own.run.folder, teams.team)) {
+      if (tells) tell(own.run.folder + ": done before");
       continue;
     }
     TrainRun one = train;
     one.config_file = "";
     if (teams.count > 1) one.out = nullptr;
-    if (teams.count == 1 && world.root()) tell(fmt::format("fold {} of {}: {}", fold, folds, own.run.folder));
+    if (tells) tell(fmt::format("fold {} of {}: {}", fold, folds, own.run.folder));
     try {
       train_run(own, one, teams.team);
+      if (tells && teams.count > 1) tell(fmt::format("fold {} of {}: done", fold, folds));
     } catch (const Stopped& stopped) {
       signal = stopped.signal;
     }

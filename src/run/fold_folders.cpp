@@ -10,6 +10,16 @@ namespace fs = std::filesystem;
 
 std::string fold_folder(const std::string& folder, int fold) { return fmt::format("{}/fold-{}", folder, fold); }
 
+int first_fold_from(const std::string& folder, int fold) {
+  constexpr int kMost = 1000;
+  std::error_code none;
+  for (int k = fold; k < fold + kMost; ++k)
+    if (fs::is_directory(fold_folder(folder, k), none)) return k;
+  return -1;
+}
+
+std::string folds_config(const std::string& folder) { return folder + "/folds.toml"; }
+
 std::vector<std::string> with_folds(const std::vector<std::string>& folders) {
   std::vector<std::string> all;
   std::error_code none;

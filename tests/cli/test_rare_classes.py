@@ -1,5 +1,6 @@
 """What makes up for rare classes: balanced weights and draws, focal loss, advice, and what init writes; names of classes."""
 import json
+import os
 
 import h5py
 import numpy as np
@@ -63,6 +64,20 @@ class RareClasses(support.MrmfTest):
                   "training.optimizer.learning_rate=0.01")
         recall = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "run", "--split", "train", "--json"))[0]["recall"]
         self.assertGreater(recall, 0.6)
+
+    def test_balanced_draws_of_rows_that_are_sorted_by_class(self):
+        with h5py.File(self.path("data.h5"), "a") as file:
+            order = np.argsort(self.labels, kind="stable")
+            file["x"][...], file["y"][...] = file["x"][:][order], file["y"][:][order]
+        sorted_rows = ("train", "c.toml", "--overwrite", "--set", "data.sampling=balanced", "--set", "data.shards=6")
+        self.fails(2, *sorted_rows, message="of 6 shards of the rows, so an epoch can draw it")
+        self.assertFalse(os.path.exists(self.path("run/result.json")))
+        losses = []
+        for ranks, batch in (0, 6), (2, 3):
+            self.mrmf(*sorted_rows, "--set", "data.shuffle_over=all", "--set", f"training.batch={batch}", ranks=ranks)
+            losses.append(self.lines("run/epochs.jsonl")[0]["train_loss"])
+        self.assertAlmostEqual(*losses, delta=1e-5)
+        self.fails(2, *sorted_rows, "--set", "data.shuffle=false", message="data.shuffle = false with data.sampling")
 
     def test_focal_loss(self):
         self.mrmf("train", "c.toml", "--set", "training.loss=focal")

@@ -186,6 +186,69 @@ class Splits(support.MrmfTest):
             np.testing.assert_array_equal(a["probability"][:], b["probability"][:])
             self.assertIn("deviation", a)
 
+    def test_folds_of_one_folder_are_of_one_configuration(self):
+        config = self.config('by = "folds", folds = 3')
+        self.mrmf("train", config, "--folds")
+        self.fails(2, "train", config, "--folds", "--set", "training.optimizer.learning_rate=0.5",
+                   message="training.optimizer.learning_rate was")
+        self.fails(2, "train", config, "--folds", "--set", "data.split.folds=2", "--overwrite",
+                   message="run/fold-2 is there, of a split with more than 2 folds")
+        before = self.read("run/fold-1/epochs.jsonl")
+        self.mrmf("train", config, "--folds", "--overwrite", "--set", "training.optimizer.learning_rate=0.5")
+        self.assertNotEqual(before, self.read("run/fold-1/epochs.jsonl"))
+        # Rows that validate one fold have trained the others.
+        self.fails(2, "predict", "run", "--ensemble", "-o", "p.h5", message="they are folds of one split")
+        said = self.mrmf("predict", "run", "--ensemble", "-o", "p.h5", "--files", "data.h5")
+        self.assertIn("120", said)
+
+    def test_a_test_split_of_its_own_is_looked_at_before_training(self):
+        rng = np.random.default_rng(1)
+        with h5py.File(self.path("test.h5"), "w") as file:
+            file["x"], file["y"] = rng.normal(0, 1, (20, 8, 1)).astype("f4"), (np.arange(20) % 3).astype("u1")
+            file["short"] = np.zeros((20, 7, 1), "f4")
+        self.config('by = "rows"')
+
+        def with_test(test, validation='"x"'):
+            text = self.read("c.toml").replace('split = { by = "rows" }',
+                                               f'validation = {{ samples = {validation}, labels = "y", files = ["v.h5"] }}\ntest = {{ {test} }}')
+            self.write("t.toml", text)
+            return "t.toml"
+
+        with h5py.File(self.path("v.h5"), "w") as file:
+            file["x"], file["y"] = rng.normal(0, 1, (20, 8, 1)).astype("f4"), (np.arange(20) % 3).astype("u1")
+        for test, code, message in (
+                ('samples = "nope", labels = "y", files = ["test.h5"]', 3, "nope"),
+                ('samples = "x", labels = "y", files = ["gone.h5"]', 3, "gone.h5"),
+                ('samples = "short", labels = "y", files = ["test.h5"]', 3, "training and test data differ"),
+                ('samples = "x", labels = "y"', 3, "test, and are trained on as"),
+                ('samples = "x", labels = "y", files = ["v.h5"]', 3, "test, and validate as"),
+                ('samples = "x", labels = "y", files = ["test.h5"], groups = "g*"', 2, "data.groups says which")):
+            for command in "train", "data":
+                self.fails(code, command, with_test(test), message=message)
+            self.assertFalse(os.path.exists(self.path("run")), test)
+        config = with_test('samples = "x", labels = "y", files = ["test.h5"]')
+        found = json.loads(self.mrmf("data", config, "--json"))
+        self.assertEqual((found["test"]["samples"], found["test"]["class_counts"]), (20, [7, 7, 6]))
+        self.mrmf("train", config)
+        self.assertIn("20 samples of x", self.mrmf("evaluate", "run", "--split", "test"))
+
+    def test_groups_of_their_own_test(self):
+        rng = np.random.default_rng(1)
+        with h5py.File(self.path("g.h5"), "w") as file:
+            for part, count in ("train", 12), ("val", 4), ("test", 5):
+                for i in range(count):
+                    group = file.create_group(f"{part}/s{i:02}")
+                    group["x"], group.attrs["y"] = rng.normal(0, 1, (8, 1)).astype("f4"), rng.normal()
+        text = CLASSES.replace('"data.h5"', '"g.h5"').replace("split = { SPLIT }", """rows = "groups"
+groups = "train/*"
+validation = { samples = "x", labels = "@y", groups = "val/*" }
+test = { samples = "x", labels = "@y", TEST }""").replace('labels = "y"', 'labels = "@y"').replace("cross_entropy", "mse").replace("units = 3", "units = 1")
+        self.write("g.toml", text.replace(", TEST", ""))
+        self.fails(3, "train", "g.toml", message="test, and are trained on as")
+        self.write("g.toml", text.replace("TEST", 'groups = "test/*"'))
+        self.mrmf("train", "g.toml")
+        self.assertIn("5 samples", self.mrmf("evaluate", "run", "--split", "test"))
+
     def test_bad_input_has_one_clear_line(self):
         for split, code, message in (
                 ('by = "groups"', 2, "needs data.split.column"),

@@ -1,10 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <string>
 
+#include "io/balanced_draws.hpp"
 #include "io/sample_order.hpp"
+#include "kernels/random.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;
@@ -230,4 +233,85 @@ TEST_CASE("order: ranks are idle in a step only with one row per shard and step 
   CHECK_FALSE(leaves_ranks_idle(settings));
   settings = {.samples = 7, .ranks = 1, .rank = 0, .shards = 3, .batch = 3};  // the one rank has the large shard too
   CHECK_FALSE(leaves_ranks_idle(settings));
+}
+
+namespace {
+
+/// The settings with epochs that draw the classes equally often.
+OrderSettings balanced(OrderSettings settings, const std::vector<std::int32_t>& classes) {
+  settings.balance = std::make_shared<ClassBalance>(balance_classes(classes, settings));
+  return settings;
+}
+
+/// How often an epoch of the whole team draws each class; every sample lies in its rank's rows.
+std::vector<Index> class_draws(OrderSettings settings) {
+  std::vector<Index> draws;
+  for (settings.rank = 0; settings.rank < settings.ranks; ++settings.rank) {
+    const Range rows = visited_rows(settings);
+    for (const std::int64_t id : epoch_order(settings, 3, 1, 2).ids) {
+      CHECK((id >= rows.first && id < rows.first + rows.count));
+      const auto c = static_cast<std::size_t>(settings.balance->classes[static_cast<std::size_t>(id)]);
+      if (draws.size() <= c) draws.resize(c + 1);
+      ++draws[c];
+    }
+  }
+  return draws;
+}
+
+/// 108 samples of class 0 and 12 of class 1: one class after the other, or every tenth of class 1.
+std::vector<std::int32_t> rare_classes(bool sorted) {
+  std::vector<std::int32_t> classes;
+  for (int i = 0; i < 120; ++i) classes.push_back(sorted ? i >= 108 : i % 10 == 9);
+  return classes;
+}
+
+}  // namespace
+
+TEST_CASE("balanced draws: classes come equally often over all shards together") {
+  for (const bool across : {false, true})
+    for (const int ranks : {1, 2, 3})
+      CHECK(class_draws(balanced({120, ranks, 0, 6, 24 / ranks, true, across}, rare_classes(false))) ==
+            std::vector<Index>{60, 60});
+  // Shards that lack a class: 0 of the first, 2 of the second.
+  const std::vector<std::int32_t> classes = {1, 1, 2, 2, 2, 2, 1, 0, 0, 1, 0, 0, 0, 0, 1, 2, 0, 1};
+  const OrderSettings settings{18, 3, 0, 3, 2, true};
+  CHECK(class_draws(balanced(settings, classes)) == std::vector<Index>{6, 6, 6});
+  CHECK(unbalanced_text(balance_classes(classes, settings).quotas).empty());
+}
+
+TEST_CASE("balanced draws: sorted rows are balanced on one shard and over all of them, and refused on several") {
+  const auto classes = rare_classes(true);
+  const auto text = [&](int shards, bool across) {
+    return unbalanced_text(balance_classes(classes, {120, 1, 0, shards, 24, true, across}).quotas);
+  };
+  CHECK(text(1, false).empty());
+  CHECK(text(6, true).empty());
+  CHECK(text(2, false).empty());  // all that the second one draws is of class 1
+  CHECK(text(3, false).find("class 1 has samples in 1 of 3 shards") == 0);
+  CHECK(text(6, false).find("so an epoch can draw it 20 times instead of 60") != std::string::npos);
+  CHECK(class_draws(balanced({120, 2, 0, 6, 12, true, true}, classes)) == std::vector<Index>{60, 60});
+}
+
+TEST_CASE("balanced draws: random classes and shards keep a shard's size and come near an equal share") {
+  Rng rng(11);
+  for (int trial = 0; trial < 100; ++trial) {
+    const int shards = 1 + static_cast<int>(rng.below(7)), count = 2 + static_cast<int>(rng.below(5));
+    const auto samples = static_cast<Index>(shards * (20 + rng.below(30)));
+    std::vector<std::int32_t> classes;
+    for (Index i = 0; i < samples; ++i)
+      classes.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(count) + 1)) - 1);
+    OrderSettings order{samples, 1, 0, shards, 20, true};
+    const ClassBalance made = balance_classes(classes, order);
+    std::vector<Index> sums(static_cast<std::size_t>(count));
+    for (int s = 0; s < shards; ++s) {
+      Index all = 0;
+      for (std::size_t c = 0; c < made.quotas[static_cast<std::size_t>(s)].size(); ++c) {
+        all += made.quotas[static_cast<std::size_t>(s)][c];
+        sums[c] += made.quotas[static_cast<std::size_t>(s)][c];
+      }
+      CHECK(all == piece(samples, s, shards).count);
+    }
+    if (unbalanced_text(made.quotas).empty())
+      for (const Index sum : sums) CHECK(std::abs(sum - samples / count) <= shards + samples / count / 10);
+  }
 }
