@@ -299,6 +299,32 @@ std::vector<std::string> all_inputs(const std::string& target, std::vector<std::
   return files;
 }
 
+DatasetNumbers read_stored_numbers(const std::string& path, const std::string& name) {
+  constexpr hssize_t most = hssize_t{1} << 29;
+  const h5::Lock lock;
+  h5::silence();
+  const InputFile plain(path);  // a FIFO would keep the library waiting
+  const h5::File file = h5::open_to_read(path);
+  const std::string what = path + ": data set '" + name + "'";
+  const h5::Dataset dataset = h5::open_dataset(path, file.get(), name);
+  const h5::Type type(H5Dget_type(dataset.get()));
+  const H5T_class_t kind = H5Tget_class(type.get());
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT) throw DataError(what + " holds no numbers");
+  const h5::Space space(H5Dget_space(dataset.get()));
+  DatasetNumbers numbers;
+  std::vector<hsize_t> sizes(static_cast<std::size_t>(std::max(H5Sget_simple_extent_ndims(space.get()), 0)));
+  H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
+  numbers.shape.assign(sizes.begin(), sizes.end());
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  h5::require(count >= 0, what + " cannot be read");
+  if (count > most) throw DataError(what + " has " + std::to_string(count) + " numbers, too many to be read at once");
+  numbers.values.resize(static_cast<std::size_t>(count));
+  if (count > 0)
+    h5::require(H5Dread(dataset.get(), H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.values.data()) >= 0,
+                what + " cannot be read");
+  return numbers;
+}
+
 std::string Hdf5File::read_text(const std::string& name) const {
   const h5::Lock lock;
   const std::string what = state_->at(name);

@@ -78,6 +78,14 @@ std::vector<std::string> all_inputs(const std::string& target, std::vector<std::
 
 std::string hdf5_version();
 
+/// All numbers of a data set as they are stored, row-major.
+struct DatasetNumbers {
+  std::vector<Index> shape;
+  std::vector<double> values;
+};
+/// On any thread. DataError where the file cannot be opened, or the data set holds no numbers or more than 2^29.
+DatasetNumbers read_stored_numbers(const std::string& path, const std::string& dataset);
+
 /// Name and kind of every attribute, by name. `object` is a path; "": the file's root. None where it is not there.
 /// DataError when the file cannot be opened.
 std::vector<std::pair<std::string, DatasetInfo>> attributes_of(const std::string& path, const std::string& object);

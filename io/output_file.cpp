@@ -451,6 +451,40 @@ void LineFile::replace(const std::vector<std::string>& lines) {
   file_.replace(text);
 }
 
+WorkFolder::WorkFolder(std::string path) : path_(std::move(path)) {
+  std::error_code none;
+  fs::remove_all(path_, none);
+  make_folders(path_);
+}
+
+WorkFolder::~WorkFolder() {
+  std::error_code none;
+  fs::remove_all(path_, none);
+}
+
+RowFile::RowFile(std::string path, std::uint64_t row_bytes) : path_(std::move(path)), row_bytes_(row_bytes) {
+  file_ = FileDescriptor(open_file(path_, O_RDWR | O_CREAT));
+  struct stat facts {};
+  if (!file_ || ::fstat(file_.number(), &facts) != 0) fail(path_, "cannot be written", errno);
+  if (!S_ISREG(facts.st_mode)) throw DataError(path_ + ": is no plain file; remove it");
+}
+
+void RowFile::write(std::uint64_t row, std::span<const std::byte> bytes) const {
+  const int reason = write_all(file_.number(), bytes, row * row_bytes_);
+  if (reason != 0) fail(path_, "cannot be written", reason);
+}
+
+bool RowFile::read(std::uint64_t row, std::span<std::byte> bytes) const {
+  const ssize_t got = read_all(file_.number(), row * row_bytes_, bytes);
+  if (got < 0) fail(path_, "cannot be read", errno);
+  return static_cast<std::size_t>(got) == bytes.size();
+}
+
+void RowFile::sync() const {
+  const int reason = mrmf::sync(file_.number());
+  if (reason != 0) fail(path_, "cannot be put on disk", reason);
+}
+
 std::vector<std::string> make_folders(const std::string& folder) {
   require_plain_name(folder);
   std::vector<std::string> made;

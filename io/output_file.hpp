@@ -1,9 +1,10 @@
 // Output files: every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh).
-// Three modes:
+// Four modes:
 //
 //   create    OutputFile, Replace::nothing   a new file; one that is there already, or appears meanwhile, stays
 //   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
 //   append    RecordFile, LineFile           records and logs, one by one
+//   in place  RowFile                        rows of one size in any order, kept from one start to the next
 //
 // Every system call is checked, including the last write, the close and the rename.
 #pragma once
@@ -165,6 +166,39 @@ class LineFile {
 
  private:
   RecordFile file_;
+};
+
+/// Rows of one size in a file of our own, which any number of processes write in any order. What was never written is
+/// zeros, or behind its end.
+class RowFile {
+ public:
+  /// Opens the file, or makes it. DataError when it cannot, or is not a plain file.
+  RowFile(std::string path, std::uint64_t row_bytes);
+  /// DataError when it cannot be written. On any thread.
+  void write(std::uint64_t row, std::span<const std::byte> bytes) const;
+  /// False where the file ends before the row does. DataError when it cannot be read. On any thread.
+  bool read(std::uint64_t row, std::span<std::byte> bytes) const;
+  /// Returns when all rows are on disk.
+  void sync() const;
+
+ private:
+  std::string path_;
+  std::uint64_t row_bytes_;
+  FileDescriptor file_;
+};
+
+/// A folder for files of which none is kept: the destructor removes it with all that is in it. On any thread.
+class WorkFolder {
+ public:
+  /// DataError when it cannot be made. What a killed process left there is removed first.
+  explicit WorkFolder(std::string path);
+  ~WorkFolder();
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
 };
 
 /// The folder of an output. The destructor removes those of its folders that it made and that are still empty, as they

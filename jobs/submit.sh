@@ -24,6 +24,7 @@ What the experiment and the site say, each as --name VALUE, or MRMF_NAME in the 
   --ranks N              ranks of a run; or --nodes N with ranks per node
   --time T               time limit, as Slurm writes it: 90, 1:30:00, 2-12:00:00
   --seeds "1 2 3"        array: one run each
+  --parts N              ensemble: tasks that share its members, which the last of them collects
   --rank-counts "1 2 4"  scaling: one job each; bench: all in one
   --account, --partition, --qos, --constraint, --mail-user     as for sbatch
   --ranks-per-node, --cpus-per-rank, --gpus-per-rank           as the nodes are
@@ -40,7 +41,7 @@ sites() { (cd "$jobs/submission/sites" && set -- *.sh && echo "${@%.sh}"); }
 
 fail() { echo "submit: $*" >&2; exit 2; }
 
-readonly names="folder program ranks nodes time seeds rank_counts account partition qos constraint mail_user ranks_per_node
+readonly names="folder program ranks nodes time seeds parts rank_counts account partition qos constraint mail_user ranks_per_node
   cpus_per_rank gpus_per_rank mpi margin max_requeues"
 
 # Options into `given`, words into `words`.
@@ -151,7 +152,7 @@ experiment=$(find_experiment "${words[0]}")
 site=$(find_site "${words[1]}")
 
 # What neither file needs to say. A file may leave the rest empty.
-kind=train config="" folder="" program="" ranks="" nodes="" time="" seeds="" rank_counts="" global_batch="" weak=0
+kind=train config="" folder="" program="" ranks="" nodes="" time="" seeds="" parts="" rank_counts="" global_batch="" weak=0
 account="" partition="" qos="" constraint="" mail_user="" ranks_per_node="" cpus_per_rank=1 gpus_per_rank=0 mpi=pmix
 margin=300 max_requeues=20 needs_account=0 check_at_submission=1 scheduler=slurm overrides=() sbatch_options=()
 prepare() { :; }

@@ -130,6 +130,7 @@ check_overrides() {
   local pair
   for pair in "${overrides[@]}"; do
     [[ $pair != run.folder=* ]] || fail "$pair: this key does not set a job's run folder; give --folder ${pair#*=}"
+    [[ $pair != ensemble.folder=* ]] || fail "$pair: this key does not set a job's folder; give --folder ${pair#*=}"
     [[ $pair != run=*folder* ]] || fail "$pair: this table does not set a job's run folder; give --folder in its place"
   done
 }
@@ -139,11 +140,14 @@ check_settings() {
   check_overrides
   case $kind in
     train) ;;
+    ensemble)
+      [ -n "$parts" ] || fail "an ensemble needs --parts, such as --parts 20: how many tasks share its members"
+      whole_number parts "$parts" 1 ;;
     array)
       [ -n "$seeds" ] || fail "an array needs --seeds, such as --seeds \"1 2 3\""
       whole_numbers seeds 0 ;;
     scaling | bench) check_rank_counts ;;
-    *) fail "$experiment: kind = '$kind' is none of train, array, scaling, bench" ;;
+    *) fail "$experiment: kind = '$kind' is none of train, array, ensemble, scaling, bench" ;;
   esac
   [ -f "$config" ] || fail "$experiment: no configuration $config"
   [ -n "$program" ] || program=$(find_program)
@@ -157,6 +161,11 @@ check_settings() {
 check_config() {
   local said options
   [ "$check_at_submission" = 1 ] || return 0
+  if [ "$kind" = ensemble ]; then
+    as_options "ensemble.folder=$folder" "${overrides[@]}"
+    said=$( (prepare && "$program" ensemble "$config" --dry-run "${options[@]}") 2>&1) || fail "$said"
+    return
+  fi
   as_options "run.folder=$folder" "${overrides[@]}"
   said=$( (prepare && "$program" plan "$config" "${options[@]}") 2>&1) || fail "$said"
 }

@@ -47,6 +47,16 @@ train() {
   say "done: $run"
 }
 
+# A task's share of the members. The last task collects what all have made.
+ensemble() {
+  local code=0 options=(--set "ensemble.folder=$folder" "${overrides[@]}")
+  [ "$parts" = 1 ] || options+=(--part "$part/$parts")
+  "${launch[@]}" "$program" ensemble "$config" "${options[@]}" || code=$?
+  if was_stopped "$code"; then requeue; fi
+  [ "$code" = 0 ] || fail "mrmf ensemble ended with exit code $code; its message is above"
+  say "done: $folder${parts:+, part $part of $parts}"
+}
+
 # All rank counts in this one job, on the first ranks of it. Nothing is kept of a part, so a stopped one is not requeued.
 bench() {
   local code=0 options=(--ranks "$(xargs <<<"$rank_counts" | tr ' ' ',')" --csv "$run/scaling.csv" --overwrite)
@@ -64,8 +74,17 @@ if [ "$kind" = array ]; then
   run=$folder/seed-$seed
   overrides+=(--set "training.seed=$seed")
 fi
+part=0
+if [ "$kind" = ensemble ]; then
+  part=${1:-}
+  [ "$scheduler" != slurm ] || part=$SLURM_ARRAY_TASK_ID
+fi
 cd "$directory" || fail "no folder $directory on this node; the run needs a shared file system"
 if [ -e "$run/result.json" ] || [ -e "$run/scaling.csv" ]; then say "$run is finished already"; exit 0; fi
 prepare
 check_ranks
-if [ "$kind" = bench ]; then bench; else train; fi
+case $kind in
+  bench) bench ;;
+  ensemble) ensemble ;;
+  *) train ;;
+esac

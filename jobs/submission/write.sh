@@ -24,6 +24,9 @@ slurm_head() {
   if [ "$kind" = array ]; then
     directive array "$(comma_list "$seeds")"
     log=job-%A_%a.log
+  elif [ "$kind" = ensemble ]; then
+    directive array "0-$((parts - 1))"
+    log=job-%A_%a.log
   fi
   directive output "$(realpath -m "$folder")/$log"
   directive signal "USR1@$margin"
@@ -61,7 +64,7 @@ as_options() {
 }
 
 script() {
-  local launch options settings=(scheduler kind ranks folder config program directory max_requeues rank_counts weak) name_of
+  local launch options settings=(scheduler kind ranks folder config program directory max_requeues parts rank_counts weak) name_of
   launch_command
   local config=$folder/job.toml directory=$PWD
   echo "#!/usr/bin/env bash"
@@ -93,6 +96,10 @@ if its Slurm is down, or take the site workstation, which needs none"
 
 run_here() {
   local seed
+  if [ "$kind" = ensemble ]; then
+    for ((part = 0; part < parts; ++part)); do bash "$folder/job.sh" "$part"; done
+    return
+  fi
   [ "$kind" = array ] || { bash "$folder/job.sh"; return; }
   for seed in $seeds; do bash "$folder/job.sh" "$seed"; done
 }

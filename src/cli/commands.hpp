@@ -38,6 +38,7 @@ void add_data(Subcommands& commands);
 void add_inspect(Subcommands& commands);
 void add_plan(Subcommands& commands);
 void add_tune(Subcommands& commands);
+void add_ensemble(Subcommands& commands);
 void add_train(Subcommands& commands);
 void add_compare(Subcommands& commands);
 void add_plot(Subcommands& commands);
@@ -54,10 +55,10 @@ void add_manual(Subcommands& commands);
 
 /// All subcommands in the order of --help.
 using AddCommand = void (*)(Subcommands&);
-inline constexpr AddCommand kSubcommands[] = {add_simulate, add_coarsen,  add_init,    add_data,       add_inspect,
-                                              add_plan,     add_tune,     add_train,   add_compare,    add_plot,
-                                              add_report,   add_evaluate, add_predict, add_export,     add_import,
-                                              add_bench,    add_presets,  add_doctor,  add_completion, add_manual};
+inline constexpr AddCommand kSubcommands[] = {
+    add_simulate, add_coarsen, add_init,    add_data,    add_inspect, add_plan,       add_tune,
+    add_ensemble, add_train,   add_compare, add_plot,    add_report,  add_evaluate,   add_predict,
+    add_export,   add_import,  add_bench,   add_presets, add_doctor,  add_completion, add_manual};
 
 /// Ends the command's --help with lines that a user can copy, one command each. Every command has some, and
 /// tests/cli/test_examples.py runs them all, in a folder whose files it describes. A command with subcommands gets its

@@ -42,6 +42,17 @@ class Jobs(JobTest):
         self.assertEqual(self.result("run/seed-5")["seed"], 5)
         self.was_continued("run/seed-5", self.log(f"{job}_5"))
 
+    def test_array_of_an_ensemble_collects_once_all_tasks_are_done(self):
+        self.write("spec.toml", 'ensemble.folder = "ignored"\nsimulate = { simulator = "heat", size = 16 }\n'
+                   'design = { kind = "sobol", members = 30, keys.velocity_x = [-0.1, 0.1] }\n')
+        self.write("tiny.job", "kind=ensemble\nconfig=spec.toml\nranks=2\ntime=10\nparts=3\n")
+        job = self.start()
+        for part in range(3):
+            self.wait_for_state(f"{job}_{part}", "COMPLETED")
+        self.assertEqual(self.result("run")["done"], 30)
+        self.assertTrue((self.folder / "run/data.h5").exists())
+        self.assertIn("is finished already", self.submit("tiny.job", "./here.sh", "--folder=run", code=2))
+
     def test_preempted_job_continues(self):
         # It takes six of the eight cores, so the urgent job can only run in its place.
         job = self.start("--partition=batch", "--cpus-per-rank=3")

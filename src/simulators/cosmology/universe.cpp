@@ -144,10 +144,15 @@ UniverseMaker::Memory::Memory(const UniverseMaker& maker)
 
 std::array<float, kLabels> UniverseMaker::make(Index sample, Memory& memory, std::span<std::uint16_t> counts) const {
   const std::array<float, kLabels> labels = draw_labels(settings_.seed, sample);
-  const Cosmology cosmology = cosmology_of(labels);
-  const double side = settings_.box * cosmology.hubble / 70;
   const std::uint64_t key = mix(settings_.seed, static_cast<std::uint64_t>(sample), kFieldStream);
-  draw_modes(LinearPower(cosmology), side, key, lattice_fft_.slab(), memory.contrast_);
+  make({cosmology_of(labels), settings_.box, key}, memory, counts);
+  return labels;
+}
+
+void UniverseMaker::make(const Universe& universe, Memory& memory, std::span<std::uint16_t> counts) const {
+  const Cosmology& cosmology = universe.cosmology;
+  const double side = universe.box * cosmology.hubble / 70;
+  draw_modes(LinearPower(cosmology), side, universe.key, lattice_fft_.slab(), memory.contrast_);
   // The contrast at a lattice point has no unit; displacements come out in cells of the lattice.
   displace(lattice_fft_, memory.contrast_, memory.scratch_, memory.moved_);
 
@@ -163,7 +168,6 @@ std::array<float, kLabels> UniverseMaker::make(Index sample, Memory& memory, std
     evolution.cola(scale_factors, settings_.steps, *memory.mesh_, snapshot);
   else
     evolution.displaced(scale_factors, snapshot);
-  return labels;
 }
 
 void UniverseMaker::count(const Vectors& position, std::span<std::uint16_t> counts) const {

@@ -62,6 +62,13 @@ struct Voxels {
 constexpr std::size_t kRedshifts = 4;
 constexpr std::array<double, kRedshifts> kRedshift = {0, 0.5, 1.5, 3};  ///< the channels of a sample
 
+/// What tells one sample from another.
+struct Universe {
+  Cosmology cosmology;
+  double box = 512;       ///< side in Mpc/h at H_0 = 70, as CosmologySimulation's
+  std::uint64_t key = 1;  ///< draws the initial conditions
+};
+
 /// Makes samples of one data set. It holds the transforms' plans. Any number of threads may use it, each with its own
 /// memory.
 class UniverseMaker {
@@ -87,6 +94,8 @@ class UniverseMaker {
   /// Writes the counts, (slab().planes(), size, size, 4), and returns the labels. A pure function of settings and
   /// sample. FaultError, on all ranks of the group, when more particles meet in one place than its number can hold.
   std::array<float, kLabels> make(Index sample, Memory& memory, std::span<std::uint16_t> counts) const;
+  /// The same of a universe with given parameters.
+  void make(const Universe& universe, Memory& memory, std::span<std::uint16_t> counts) const;
 
  private:
   void count(const Vectors& position, std::span<std::uint16_t> counts) const;

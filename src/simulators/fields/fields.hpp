@@ -153,6 +153,8 @@ class Heat final : public FieldProblem {
   std::array<Parameter, kLabels> parameters() const override;
   nlohmann::ordered_json describe() const override;
   Labels make(std::uint64_t key, PlaneMemory& memory, std::span<float> image) const override;
+  /// The sample of a given flow; `key` draws its first field and its noise.
+  void make(const HeatFlow& flow, std::uint64_t key, PlaneMemory& memory, std::span<float> image) const;
 
  private:
   int size_;
@@ -188,6 +190,8 @@ class Texture final : public FieldProblem {
   std::array<Parameter, kLabels> parameters() const override;
   nlohmann::ordered_json describe() const override;
   Labels make(std::uint64_t key, PlaneMemory& memory, std::span<float> image) const override;
+  /// The sample of given stripes; `key` draws its background and its noise.
+  void make(const Stripes& stripes, std::uint64_t key, PlaneMemory& memory, std::span<float> image) const;
 
  private:
   int size_;

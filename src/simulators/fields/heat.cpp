@@ -44,8 +44,13 @@ Labels Heat::make(std::uint64_t key, PlaneMemory& memory, std::span<float> image
   Rng rng(key);
   Labels labels;
   for (float& label : labels) label = static_cast<float>(rng.uniform(-1, 1));
-  const HeatFlow flow{std::pow(10, kParameters[0].value(labels[0])), kParameters[1].value(labels[1]),
-                      kParameters[2].value(labels[2])};
+  make(HeatFlow{std::pow(10, kParameters[0].value(labels[0])), kParameters[1].value(labels[1]),
+                kParameters[2].value(labels[2])},
+       key, memory, image);
+  return labels;
+}
+
+void Heat::make(const HeatFlow& flow, std::uint64_t key, PlaneMemory& memory, std::span<float> image) const {
   initial_.draw(field_key(key), memory.start);
   for (std::size_t channel = 0; channel < kTimes.size(); ++channel) {
     evolve(size_, flow, kTimes[channel], memory.start, memory.modes);
@@ -53,7 +58,6 @@ Labels Heat::make(std::uint64_t key, PlaneMemory& memory, std::span<float> image
     for (std::size_t p = 0; p < memory.field.size(); ++p) image[p * kTimes.size() + channel] = memory.field[p];
   }
   add_noise(noise_key(key), kNoise, image);
-  return labels;
 }
 
 }  // namespace mrmf::fields

@@ -54,12 +54,16 @@ Labels Texture::make(std::uint64_t key, PlaneMemory& memory, std::span<float> im
   labels[2] = static_cast<float>(std::sin(2 * orientation));
   // Contrasts differ, or what an average keeps of them would tell the wavelength.
   const double contrast = rng.uniform(kLeastContrast, kMostContrast);
+  make(Stripes{kParameters[0].value(labels[0]), orientation, phase, contrast}, key, memory, image);
+  return labels;
+}
+
+void Texture::make(const Stripes& stripes, std::uint64_t key, PlaneMemory& memory, std::span<float> image) const {
   background_.draw(field_key(key), memory.modes);
   fft_.to_field(memory.modes, memory.field);
-  add_stripes(size_, {kParameters[0].value(labels[0]), orientation, phase, contrast}, memory.field);
+  add_stripes(size_, stripes, memory.field);
   std::ranges::copy(memory.field, image.begin());
   add_noise(noise_key(key), kNoise, image);
-  return labels;
 }
 
 }  // namespace mrmf::fields

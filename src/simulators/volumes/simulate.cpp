@@ -128,59 +128,53 @@ using namespace volumes;
 constexpr const char *kVolumes = "volumes", *kMasks = "masks";
 constexpr int kLeastSize = 8, kMostSize = 256, kMostClasses = 1000, kMostFractals = 64;
 constexpr Index kBlockValues = Index{1} << 24;  // made, then written: 64 MiB, or more where that is too few for threads
+constexpr std::uint64_t kClassStream = 0x636C617373, kSampleStream = 0x766F6C756D65, kNoiseStream = 0x6E6F697365;
 constexpr double kLeastExtent = 0.35, kMostExtent = 0.6;  // sizes of a fractal, relative to the volume
 constexpr double kLeastBrightness = 0.8, kMostBrightness = 1.2;
 constexpr double kPointsPerCell = 2;  // for each cell of the box that a fractal lies in
 
-/// Draws volumes and masks. Immutable, so threads share it.
-class Painter {
- public:
-  explicit Painter(const VolumesSimulation& settings) : settings_(settings) {
-    for (int c = 0; c < settings.classes; ++c)
-      shapes_.push_back(Fractal::of_class(mix(settings.seed, kClassStream), c));
+}  // namespace
+}  // namespace mrmf
+
+namespace mrmf::volumes {
+
+Painter::Painter(const VolumesSimulation& settings) : size_(settings.size), seed_(settings.seed) {
+  for (int c = 0; c < settings.classes; ++c) shapes_.push_back(Fractal::of_class(mix(settings.seed, kClassStream), c));
+}
+
+void Painter::paint(const Scene& scene, std::span<float> volume, std::span<std::uint16_t> mask) const {
+  const std::uint64_t key = mix(seed_, kSampleStream, static_cast<std::uint64_t>(scene.sample));
+  Rng rng(key);
+  std::ranges::fill(mask, std::uint16_t{0});
+  Rng noise(mix(key, kNoiseStream));
+  for (float& value : volume) value = 0;
+  for (int i = 0; i < scene.fractals; ++i) place(rng, mix(key, static_cast<std::uint64_t>(i)), volume, mask);
+  for (float& value : volume) value += static_cast<float>(scene.noise * noise.normal());
+}
+
+// A later fractal lies over earlier ones.
+void Painter::place(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const {
+  const auto n = static_cast<std::size_t>(size_);
+  const auto kind = static_cast<std::size_t>(rng.below(shapes_.size()));
+  const auto number = static_cast<int>(rng.below(kInstances));
+  const double extent = rng.uniform(kLeastExtent, kMostExtent) * static_cast<double>(n);
+  const auto brightness = static_cast<float>(rng.uniform(kLeastBrightness, kMostBrightness));
+  Point corner{};
+  for (double& c : corner) c = rng.uniform(0, static_cast<double>(n) - extent);
+  const auto points = static_cast<std::size_t>(kPointsPerCell * extent * extent * extent);
+  for (const Point& p : shapes_[kind].instance(number).points(key, points)) {
+    std::size_t voxel = 0;
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      voxel = voxel * n + std::min(static_cast<std::size_t>(corner[axis] + extent * p[axis]), n - 1);
+    volume[voxel] = brightness;
+    mask[voxel] = static_cast<std::uint16_t>(kind + 1);
   }
+}
 
-  std::size_t voxels() const {
-    const auto n = static_cast<std::size_t>(settings_.size);
-    return n * n * n;
-  }
+}  // namespace mrmf::volumes
 
-  void paint(Index sample, std::span<float> volume, std::span<std::uint16_t> mask) const {
-    const std::uint64_t key = mix(settings_.seed, kSampleStream, static_cast<std::uint64_t>(sample));
-    Rng rng(key);
-    std::ranges::fill(mask, std::uint16_t{0});
-    Rng noise(mix(key, kNoiseStream));
-    for (float& value : volume) value = 0;
-    for (int i = 0; i < settings_.fractals; ++i) place(rng, mix(key, static_cast<std::uint64_t>(i)), volume, mask);
-    for (float& value : volume) value += static_cast<float>(settings_.noise * noise.normal());
-  }
-
- private:
-  static constexpr std::uint64_t kClassStream = 0x636C617373, kSampleStream = 0x766F6C756D65,
-                                 kNoiseStream = 0x6E6F697365;
-
-  // A later fractal lies over earlier ones.
-  void place(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const {
-    const auto n = static_cast<std::size_t>(settings_.size);
-    const auto kind = static_cast<std::size_t>(rng.below(shapes_.size()));
-    const auto number = static_cast<int>(rng.below(kInstances));
-    const double extent = rng.uniform(kLeastExtent, kMostExtent) * static_cast<double>(n);
-    const auto brightness = static_cast<float>(rng.uniform(kLeastBrightness, kMostBrightness));
-    Point corner{};
-    for (double& c : corner) c = rng.uniform(0, static_cast<double>(n) - extent);
-    const auto points = static_cast<std::size_t>(kPointsPerCell * extent * extent * extent);
-    for (const Point& p : shapes_[kind].instance(number).points(key, points)) {
-      std::size_t voxel = 0;
-      for (std::size_t axis = 0; axis < 3; ++axis)
-        voxel = voxel * n + std::min(static_cast<std::size_t>(corner[axis] + extent * p[axis]), n - 1);
-      volume[voxel] = brightness;
-      mask[voxel] = static_cast<std::uint16_t>(kind + 1);
-    }
-  }
-
-  VolumesSimulation settings_;
-  std::vector<Fractal> shapes_;
-};
+namespace mrmf {
+namespace {
 
 // The text of meta.JSON.
 std::string metadata(const VolumesSimulation& settings) {
@@ -225,7 +219,7 @@ VolumesReport simulate_volumes(const VolumesSimulation& settings, Comm& comm, co
   const FileSplits splits = file_splits(settings.samples, settings.shares);
   const Index size = settings.size;
   create_datasets(file, splits, {{kVolumes, {size, size, size, 1}}, {kMasks, {size, size, size}, ElementType::uint16}});
-  const std::size_t voxels = painter.voxels();
+  const auto voxels = static_cast<std::size_t>(size * size * size);
   std::vector<float> volumes;
   std::vector<std::uint16_t> masks;
   Index filled = 0, made = 0;
@@ -234,7 +228,8 @@ VolumesReport simulate_volumes(const VolumesSimulation& settings, Comm& comm, co
     masks.resize(volumes.size());
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (Index i = 0; i < block.count; ++i)
-      painter.paint(block.first + i, std::span(volumes).subspan(static_cast<std::size_t>(i) * voxels, voxels),
+      painter.paint({block.first + i, settings.fractals, settings.noise},
+                    std::span(volumes).subspan(static_cast<std::size_t>(i) * voxels, voxels),
                     std::span(masks).subspan(static_cast<std::size_t>(i) * voxels, voxels));
     filled += std::ssize(masks) - std::ranges::count(masks, std::uint16_t{0});
     made += std::ssize(masks);

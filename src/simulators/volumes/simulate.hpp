@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -87,3 +88,29 @@ void check(const VolumesSimulation& settings);
 VolumesReport simulate_volumes(const VolumesSimulation& settings, Comm& comm, const ProgressFunction& progress = {});
 
 }  // namespace mrmf
+
+namespace mrmf::volumes {
+
+/// What tells one sample of a data set from another.
+struct Scene {
+  Index sample = 0;  ///< draws shapes, places and noise, with the seed of the settings
+  int fractals = 3;
+  double noise = 0.3;
+};
+
+/// Draws volumes and masks. Immutable, so threads share it.
+class Painter {
+ public:
+  explicit Painter(const VolumesSimulation& settings);
+  /// Both have size^3 positions.
+  void paint(const Scene& scene, std::span<float> volume, std::span<std::uint16_t> mask) const;
+
+ private:
+  void place(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const;
+
+  int size_;
+  std::uint64_t seed_;
+  std::vector<Fractal> shapes_;
+};
+
+}  // namespace mrmf::volumes

@@ -1,0 +1,152 @@
+#include "src/ensemble/child.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/landlock.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <thread>
+
+#include "io/input_file.hpp"
+#include "kernels/check.hpp"
+#include "kernels/file_descriptor.hpp"
+
+namespace mrmf {
+namespace {
+
+// What older headers lack.
+constexpr std::uint64_t kRefer = 1ULL << 13, kTruncate = 1ULL << 14;
+constexpr std::uint64_t kWriteFile = LANDLOCK_ACCESS_FS_WRITE_FILE;
+constexpr std::uint64_t kChangeFolders =
+    LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+    LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |
+    LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+
+// Rules for where a process may write; none where the kernel has no Landlock.
+FileDescriptor write_rules(const ChildCall& call) {
+  const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (version < 1) return {};
+  landlock_ruleset_attr handled{};
+  handled.handled_access_fs =
+      kWriteFile | kChangeFolders | (version >= 2 ? kRefer : 0) | (version >= 3 ? kTruncate : 0);
+  FileDescriptor rules(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0)));
+  if (!rules) return {};
+  const auto allow = [&](const std::string& path, std::uint64_t access) {
+    const FileDescriptor place(::open(path.c_str(), O_PATH | O_CLOEXEC));
+    landlock_path_beneath_attr rule{};
+    rule.allowed_access = access & handled.handled_access_fs;
+    rule.parent_fd = place.number();
+    if (place) ::syscall(SYS_landlock_add_rule, rules.number(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+  };
+  allow(call.folder, ~0ULL);
+  for (const std::string& folder : call.writable) allow(folder, ~0ULL);
+  allow("/dev/shm", ~0ULL);
+  allow("/dev", kWriteFile | kTruncate);
+  allow("/proc", kWriteFile);
+  return rules;
+}
+
+// A child is no rank of ours, whatever started us.
+std::vector<std::string> environment_of(const ChildCall& call) {
+  std::vector<std::string> variables;
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view variable = *at;
+    const bool of_mpi = variable.starts_with("OMPI_") || variable.starts_with("PMIX_") || variable.starts_with("PMI_");
+    const bool replaced =
+        std::ranges::any_of(call.environment, [&](const auto& set) { return variable.starts_with(set.first + "="); });
+    if ((of_mpi && !variable.starts_with("OMPI_ALLOW_")) || replaced) continue;
+    variables.emplace_back(variable);
+  }
+  for (const auto& [name, value] : call.environment) variables.push_back(name + "=" + value);
+  return variables;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+/// All that the child needs, made before the fork: between it and exec, a process of several threads may call little.
+struct Prepared {
+  std::vector<std::string> words, variables;
+  std::vector<char*> argv, envp;
+  FileDescriptor rules;
+  const char* folder;
+};
+
+// Only calls that are safe after a fork.
+[[noreturn]] void become(const Prepared& child, pid_t parent) {
+  constexpr int kCannotStart = 127;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) std::_Exit(kCannotStart);  // it ended meanwhile
+  ::setpgid(0, 0);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGPIPE})
+    ::signal(signal, SIG_DFL);
+  if (*child.folder != '\0' && ::chdir(child.folder) != 0) std::_Exit(kCannotStart);
+  if (child.rules && (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+                      ::syscall(SYS_landlock_restrict_self, child.rules.number(), 0) != 0))
+    std::_Exit(kCannotStart);
+  ::execve(child.argv[0], child.argv.data(), child.envp.data());
+  std::_Exit(kCannotStart);
+}
+
+// Its exit status, once it has ended. Told to stop once when `stop` becomes true.
+int wait_for(pid_t child, const std::atomic<bool>& stop) {
+  using namespace std::chrono_literals;
+  bool told = false;
+  auto pause = 200us;
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if (ended < 0 && errno != EINTR) return -1;
+    if (stop && !told) ::kill(-child, SIGTERM), told = true;
+    std::this_thread::sleep_for(pause);
+    pause = std::min<std::chrono::microseconds>(2 * pause, 20ms);
+  }
+}
+
+}  // namespace
+
+ChildEnd run_child(const ChildCall& call, const std::atomic<bool>& stop) {
+  // The shell opens the log: files are opened for writing by io/output_file.cpp alone.
+  std::vector<std::string> words{"/bin/sh", "-c", "log=$1; shift; exec \"$@\" >\"$log\" 2>&1", "sh", call.log};
+  words.insert(words.end(), call.words.begin(), call.words.end());
+  Prepared child{std::move(words),   environment_of(call), {}, {}, call.confined ? write_rules(call) : FileDescriptor(),
+                 call.folder.c_str()};
+  child.argv = pointers(child.words), child.envp = pointers(child.variables);
+  const pid_t parent = ::getpid(), started = ::fork();
+  if (started == 0) become(child, parent);
+  if (started < 0) throw FaultError(fmt::format("{} cannot be started ({})", call.words.front(), std::strerror(errno)));
+  const int status = wait_for(started, stop);
+  ChildEnd end;
+  end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  end.stopped = stop && end.code != 0;
+  return end;
+}
+
+std::string last_line(const std::string& log) {
+  constexpr std::size_t most = 300;
+  std::error_code none;
+  if (!std::filesystem::exists(log, none)) return "";
+  std::string text = read_file(log);
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  const std::size_t end = text.find_last_of("\r\n");
+  std::string line = end == std::string::npos ? text : text.substr(end + 1);
+  return line.size() > most ? line.substr(0, most) + "..." : line;
+}
+
+}  // namespace mrmf

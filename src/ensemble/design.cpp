@@ -1,0 +1,346 @@
+#include "src/ensemble/design.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "io/hdf5_file.hpp"
+#include "io/hdf5_names.hpp"
+#include "io/input_file.hpp"
+#include "kernels/check.hpp"
+#include "kernels/random.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace mrmf {
+namespace {
+
+constexpr std::uint64_t kShiftStream = 0x736F626F6C, kStratumStream = 0x6C68, kPlaceStream = 0x6C6870;
+constexpr Index kMostListBytes = Index{4} << 30;
+constexpr int kBits = 32;
+
+// Of each coordinate: a primitive polynomial with all its bits, and the first direction numbers. The first coordinate
+// is van der Corput's.
+struct Directions {
+  std::uint32_t polynomial;
+  std::array<std::uint32_t, 8> first;
+};
+constexpr std::array<Directions, kMostSobolKeys> kDirections{{
+    {1, {1}},
+    {3, {1}},
+    {7, {1, 3}},
+    {11, {1, 3, 1}},
+    {13, {1, 1, 1}},
+    {19, {1, 1, 3, 3}},
+    {25, {1, 3, 5, 13}},
+    {37, {1, 1, 5, 5, 17}},
+    {41, {1, 1, 5, 5, 5}},
+    {47, {1, 1, 7, 11, 19}},
+    {55, {1, 1, 5, 1, 1}},
+    {59, {1, 1, 1, 3, 11}},
+    {61, {1, 3, 5, 5, 31}},
+    {67, {1, 3, 3, 9, 7, 49}},
+    {91, {1, 1, 1, 15, 21, 21}},
+    {97, {1, 3, 1, 13, 27, 49}},
+    {103, {1, 1, 1, 15, 7, 5}},
+    {109, {1, 3, 1, 15, 13, 25}},
+    {115, {1, 1, 5, 5, 19, 61}},
+    {131, {1, 3, 7, 11, 23, 15, 103}},
+    {137, {1, 3, 7, 13, 13, 15, 69}},
+    {143, {1, 1, 3, 13, 7, 35, 63}},
+    {145, {1, 3, 5, 9, 1, 25, 53}},
+    {157, {1, 3, 1, 13, 9, 35, 107}},
+    {167, {1, 3, 1, 5, 27, 61, 31}},
+    {171, {1, 1, 5, 11, 19, 41, 61}},
+    {185, {1, 3, 5, 3, 3, 13, 69}},
+    {191, {1, 1, 7, 13, 1, 19, 1}},
+    {193, {1, 3, 7, 5, 13, 19, 59}},
+    {203, {1, 1, 3, 9, 25, 29, 41}},
+    {211, {1, 3, 5, 13, 23, 1, 55}},
+    {213, {1, 3, 7, 3, 13, 59, 17}},
+    {229, {1, 3, 1, 3, 5, 53, 69}},
+    {239, {1, 1, 5, 5, 23, 33, 13}},
+    {241, {1, 1, 7, 7, 1, 61, 123}},
+    {247, {1, 1, 7, 9, 13, 61, 49}},
+    {253, {1, 3, 3, 5, 3, 55, 33}},
+    {285, {1, 3, 1, 15, 31, 13, 49, 245}},
+    {299, {1, 3, 5, 15, 31, 59, 63, 97}},
+    {301, {1, 3, 1, 11, 11, 11, 77, 249}},
+}};
+
+using DirectionNumbers = std::array<std::uint32_t, kBits>;
+
+// Bratley and Fox (1988): m_i is made of the degree's last numbers, then shifted to the top of a word.
+DirectionNumbers direction_numbers(const Directions& of) {
+  DirectionNumbers v{};
+  const int degree = std::bit_width(of.polynomial) - 1;
+  for (int i = 0; i < kBits; ++i) {
+    std::uint32_t m = 1;
+    if (degree > 0) {
+      if (i < degree) {
+        m = of.first[static_cast<std::size_t>(i)];
+      } else {
+        const auto before = [&](int back) { return v[static_cast<std::size_t>(i - back)] >> (kBits - 1 - (i - back)); };
+        m = before(degree) ^ (before(degree) << degree);
+        for (int k = 1; k < degree; ++k)
+          if ((of.polynomial >> (degree - k) & 1) != 0) m ^= before(k) << k;
+      }
+    }
+    v[static_cast<std::size_t>(i)] = m << (kBits - 1 - i);
+  }
+  return v;
+}
+
+const std::array<DirectionNumbers, kMostSobolKeys>& all_direction_numbers() {
+  static const auto numbers = [] {
+    std::array<DirectionNumbers, kMostSobolKeys> all{};
+    for (std::size_t axis = 0; axis < kMostSobolKeys; ++axis) all[axis] = direction_numbers(kDirections[axis]);
+    return all;
+  }();
+  return numbers;
+}
+
+std::vector<Point> in_ranges(const std::vector<Axis>& axes, std::vector<Point> points) {
+  for (Point& point : points)
+    for (std::size_t k = 0; k < axes.size(); ++k) point[k] = coordinate(axes[k], point[k]);
+  return points;
+}
+
+double values_of(const Axis& axis) {
+  return static_cast<double>(axis.values.empty() ? static_cast<std::size_t>(axis.count) : axis.values.size());
+}
+
+[[noreturn]] void too_few(const EnsembleSpec& spec, const std::string& what, double there) {
+  throw ConfigError(fmt::format("{}: {} has {:.0f} values, fewer than design.members = {}", spec.origin, what, there,
+                                spec.design.members));
+}
+
+std::vector<Point> grid_points(const EnsembleSpec& spec) {
+  const DesignSpec& design = spec.design;
+  double all = 1;
+  std::string product;
+  for (const Axis& axis : design.axes) {
+    all *= values_of(axis);
+    product += fmt::format("{}{:.0f}", product.empty() ? "" : " x ", values_of(axis));
+  }
+  if (all > 1e9)
+    throw ConfigError(
+        fmt::format("{}: the design's grid of {} has {:g} points; 1e9 are the most", spec.origin, product, all));
+  if (static_cast<double>(design.members) > all) too_few(spec, "the design's grid of " + product, all);
+  const Index count = design.members > 0 ? design.members : static_cast<Index>(all);
+  std::vector<Point> points(static_cast<std::size_t>(count), Point(design.axes.size()));
+  for (Index i = 0; i < count; ++i) {
+    Index rest = i;
+    for (std::size_t k = design.axes.size(); k-- > 0;) {  // the last key changes fastest
+      const auto values = static_cast<Index>(values_of(design.axes[k]));
+      const double share = values > 1 && design.axes[k].values.empty()
+                               ? static_cast<double>(rest % values) / static_cast<double>(values - 1)
+                               : (static_cast<double>(rest % values) + 0.5) / static_cast<double>(values);
+      points[static_cast<std::size_t>(i)][k] = coordinate(design.axes[k], share);
+      rest /= values;
+    }
+  }
+  return points;
+}
+
+// Of a list.
+struct Table {
+  std::vector<std::string> names;
+  std::vector<Point> rows;
+};
+
+std::vector<std::string> cells(std::string_view line) {
+  std::vector<std::string> found(1);
+  for (const char c : line) {
+    if (c == ',')
+      found.emplace_back();
+    else if (c != '\r' && c != '"')
+      found.back() += c;
+  }
+  for (std::string& cell : found) {
+    cell.erase(0, std::min(cell.size(), cell.find_first_not_of(" \t")));
+    cell.erase(cell.find_last_not_of(" \t") + 1);
+  }
+  return found;
+}
+
+double number_in(const std::string& cell, const std::string& where) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
+  if (error != std::errc{} || end != cell.data() + cell.size() || !std::isfinite(number))
+    throw DataError(where + ": '" + cell + "' is no number");
+  return number;
+}
+
+Table read_csv(const std::string& path) {
+  const std::string text = read_file(path, kMostListBytes);
+  Table table;
+  std::size_t line = 0;
+  for (std::size_t at = 0; at < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::vector<std::string> found = cells(std::string_view(text).substr(at, end - at));
+    at = end + 1;
+    if (found.size() == 1 && found.front().empty()) continue;
+    if (table.names.empty()) {
+      table.names = found;
+      continue;
+    }
+    const std::string where = fmt::format("{}:{}", path, line + 1);
+    if (found.size() != table.names.size())
+      throw DataError(
+          fmt::format("{}: {} values, and the header names {} keys", where, found.size(), table.names.size()));
+    Point row;
+    for (const std::string& cell : found) row.push_back(number_in(cell, where));
+    table.rows.push_back(std::move(row));
+  }
+  if (table.names.empty()) throw DataError(path + ": is empty; its first line names the keys");
+  return table;
+}
+
+// A data set per key, or one with a column per key.
+Table read_hdf5_list(const DesignSpec& design) {
+  Table table;
+  if (design.dataset.empty()) {
+    table.names = design.columns.empty() ? names_of(design.file).datasets : design.columns;
+    for (std::size_t k = 0; k < table.names.size(); ++k) {
+      const std::vector<double> values = read_stored_numbers(design.file, table.names[k]).values;
+      if (k > 0 && values.size() != table.rows.size())
+        throw DataError(fmt::format("{}: '{}' has {} values and '{}' has {}", design.file, table.names[k],
+                                    values.size(), table.names[0], table.rows.size()));
+      table.rows.resize(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) table.rows[i].push_back(values[i]);
+    }
+    return table;
+  }
+  const DatasetNumbers numbers = read_stored_numbers(design.file, design.dataset);
+  const std::vector<double>& values = numbers.values;
+  table.names = design.columns;
+  if (numbers.shape.size() != 2 || numbers.shape[1] != static_cast<Index>(table.names.size()))
+    throw ConfigError(fmt::format("design.columns names {} keys; '{}' in {} needs one for each of its columns",
+                                  table.names.size(), design.dataset, design.file));
+  const std::size_t width = table.names.size();
+  for (std::size_t at = 0; at + width <= values.size(); at += width)
+    table.rows.emplace_back(values.begin() + static_cast<std::ptrdiff_t>(at),
+                            values.begin() + static_cast<std::ptrdiff_t>(at + width));
+  return table;
+}
+
+std::vector<Point> list_points(EnsembleSpec& spec) {
+  DesignSpec& design = spec.design;
+  Table table = is_hdf5(design.file) ? read_hdf5_list(design) : read_csv(design.file);
+  const double there = static_cast<double>(table.rows.size());
+  if (table.rows.empty()) throw DataError(design.file + ": has no points");
+  if (static_cast<double>(design.members) > there) too_few(spec, design.file, there);
+  if (design.members > 0) table.rows.resize(static_cast<std::size_t>(design.members));
+  for (std::size_t k = 0; k < table.names.size(); ++k) {
+    Axis axis;
+    axis.key = table.names[k], axis.where = design.file;
+    axis.from = axis.to = table.rows.front()[k];
+    for (const Point& row : table.rows) axis.from = std::min(axis.from, row[k]), axis.to = std::max(axis.to, row[k]);
+    design.axes.push_back(std::move(axis));
+  }
+  place_axes(spec);
+  for (std::size_t k = 0; k < design.axes.size(); ++k)
+    for (std::size_t i = 0; i < table.rows.size(); ++i)
+      if (design.axes[k].whole && table.rows[i][k] != std::round(table.rows[i][k]))
+        throw DataError(fmt::format("{}: '{}' of point {} is {}; it takes whole numbers", design.file,
+                                    design.axes[k].key, i, table.rows[i][k]));
+  return std::move(table.rows);
+}
+
+}  // namespace
+
+std::uint32_t sobol_bits(std::uint64_t index, std::size_t axis) {
+  const DirectionNumbers& v = all_direction_numbers()[axis];
+  std::uint32_t bits = 0;
+  for (std::uint64_t gray = index ^ (index >> 1); gray != 0; gray &= gray - 1)
+    bits ^= v[static_cast<std::size_t>(std::countr_zero(gray))];
+  return bits;
+}
+
+std::vector<Point> sobol_points(std::size_t axes, Index first, Index count, std::uint64_t seed) {
+  std::vector<std::uint32_t> shift;
+  for (std::size_t k = 0; k < axes; ++k) shift.push_back(Rng(mix(seed, k, kShiftStream)).next());
+  std::vector<Point> points(static_cast<std::size_t>(count), Point(axes));
+  for (Index i = 0; i < count; ++i)
+    for (std::size_t k = 0; k < axes; ++k)
+      points[static_cast<std::size_t>(i)][k] =
+          (static_cast<double>(sobol_bits(static_cast<std::uint64_t>(first + i), k) ^ shift[k]) + 0.5) * 0x1.0p-32;
+  return points;
+}
+
+std::vector<Point> latin_hypercube(std::size_t axes, Index count, std::uint64_t seed) {
+  std::vector<Point> points(static_cast<std::size_t>(count), Point(axes));
+  std::vector<Index> strata(points.size());
+  for (std::size_t k = 0; k < axes; ++k) {
+    std::iota(strata.begin(), strata.end(), Index{0});
+    Rng order(mix(seed, k, kStratumStream)), place(mix(seed, k, kPlaceStream));
+    for (std::size_t i = strata.size(); i > 1; --i) std::swap(strata[i - 1], strata[order.below(i)]);
+    for (std::size_t i = 0; i < strata.size(); ++i)
+      points[i][k] = (static_cast<double>(strata[i]) + place.uniform()) / static_cast<double>(count);
+  }
+  return points;
+}
+
+double coordinate(const Axis& axis, double share) {
+  if (!axis.values.empty()) {
+    const auto values = static_cast<double>(axis.values.size());
+    const auto place = static_cast<std::size_t>(std::clamp(std::floor(share * values), 0.0, values - 1));
+    return axis.words ? static_cast<double>(place) : number_in(axis.values[place], axis.where);
+  }
+  if (axis.whole)  // every number has a stratum of its own
+    return axis.count > 0 ? std::round(axis.from + share * (axis.to - axis.from))
+                          : std::min(std::floor(axis.from + share * (axis.to - axis.from + 1)), axis.to);
+  if (axis.logarithmic) return axis.from * std::pow(axis.to / axis.from, share);
+  return axis.from + share * (axis.to - axis.from);
+}
+
+double share_of(const Axis& axis, double at) {
+  if (!(axis.to > axis.from)) return 0.5;
+  const double share = axis.logarithmic ? std::log(at / axis.from) / std::log(axis.to / axis.from)
+                                        : (at - axis.from) / (axis.to - axis.from);
+  return std::clamp(share, 0.0, 1.0);
+}
+
+std::vector<Point> make_design(EnsembleSpec& spec) {
+  const DesignSpec& design = spec.design;
+  switch (design.kind) {
+    case DesignKind::latin_hypercube:
+      return in_ranges(design.axes, latin_hypercube(design.axes.size(), design.members, spec.seed));
+    case DesignKind::sobol:
+      if (design.axes.size() > kMostSobolKeys)
+        throw ConfigError(
+            fmt::format("{}: design.kind = \"sobol\" has {} keys, and {} are the most; take \"latin-hypercube\"",
+                        spec.origin, design.axes.size(), kMostSobolKeys));
+      return in_ranges(design.axes, sobol_points(design.axes.size(), 0, design.members, spec.seed));
+    case DesignKind::grid: return grid_points(spec);
+    case DesignKind::list: return list_points(spec);
+  }
+  MRMF_CHECK(false, "a design of no kind");
+}
+
+std::uint64_t checksum(const std::vector<Point>& points) {
+  std::uint64_t sum = 0;
+  for (const Point& point : points) sum = XXH3_64bits_withSeed(point.data(), point.size() * sizeof(double), sum);
+  return sum;
+}
+
+std::string design_csv(const EnsembleSpec& spec, const std::vector<Point>& points) {
+  std::string text;
+  for (const Axis& axis : spec.design.axes) text += (text.empty() ? "" : ",") + axis.key;
+  text += "\n";
+  for (const Point& point : points) {
+    for (std::size_t k = 0; k < point.size(); ++k) text += (k > 0 ? "," : "") + spec.design.axes[k].text(point[k]);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace mrmf

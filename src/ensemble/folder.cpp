@@ -1,0 +1,267 @@
+#include "src/ensemble/folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "generated/version.hpp"
+#include "io/input_file.hpp"
+#include "io/output_file.hpp"
+#include "kernels/check.hpp"
+#include "src/system/host.hpp"
+
+namespace mrmf {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char *kOwner = "/owner.json", *kMark = "/ensemble.json";
+constexpr double kFresh = 60, kSayAgain = 10;  // seconds
+
+std::string link_text(const char* path) {
+  std::error_code none;
+  return fs::read_symlink(path, none).string();
+}
+
+// When a process began, in the system's ticks; "" where there is none. A number is used again, a beginning is not.
+std::string beginning_of(long process) {
+  std::error_code none;
+  const std::string path = fmt::format("/proc/{}/stat", process);
+  if (!fs::exists(path, none)) return "";
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const Error&) {
+    return "";
+  }
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string field;
+  for (int i = 3; i <= 22 && fields >> field; ++i) {
+  }
+  return field;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string job() {
+  const std::string array = variable("SLURM_ARRAY_JOB_ID"), id = variable("SLURM_JOB_ID");
+  return array.empty() ? id : array + "_" + variable("SLURM_ARRAY_TASK_ID");
+}
+
+Json this_process() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date{};
+  ::localtime_r(&now, &date);
+  char since[32] = "";
+  std::strftime(since, sizeof since, "%F %T", &date);
+  return {{"host", host_name()},
+          {"process", ::getpid()},
+          {"began", beginning_of(::getpid())},
+          {"space", link_text("/proc/self/ns/pid")},
+          {"job", job()},
+          {"since", since}};
+}
+
+double age(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return 1e9;
+  return static_cast<double>(std::time(nullptr) - facts.st_mtime);
+}
+
+// Whether the owner that a file names still works there.
+bool is_at_work(const Json& owner, const std::string& path) {
+  const Json mine = this_process();
+  const auto text = [](const Json& json, const char* key) {
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+  };
+  if (!text(owner, "job").empty() && text(owner, "job") == text(mine, "job")) return false;  // a job's next start
+  const bool visible = text(owner, "host") == text(mine, "host") && text(owner, "space") == text(mine, "space");
+  if (!visible) return age(path) < kFresh;
+  return !text(owner, "began").empty() && beginning_of(owner.value("process", 0L)) == text(owner, "began");
+}
+
+std::optional<Json> owner_at_work(const std::string& folder) {
+  const std::string path = folder + kOwner;
+  std::error_code none;
+  if (!fs::exists(path, none)) return {};
+  const Json owner = Json::parse(read_file(path), nullptr, false);
+  if (!owner.is_object() || !is_at_work(owner, path)) return {};
+  return owner;
+}
+
+[[noreturn]] void refuse_owned(const std::string& folder, const Json& owner) {
+  const std::string of_job = owner.value("job", std::string());
+  throw ConfigError(fmt::format(
+      "ensemble.folder: {} is being worked on by process {} of {}{} since {}; wait for its end or stop it, or give "
+      "another folder",
+      folder, owner.value("process", 0L), owner.value("host", std::string("?")),
+      of_job.empty() ? "" : ", job " + of_job, owner.value("since", std::string("?"))));
+}
+
+// The first line in which two texts differ.
+std::string difference(const std::string& was, const std::string& is) {
+  std::istringstream a(was), b(is);
+  std::string left, right;
+  for (;;) {
+    const bool more = static_cast<bool>(std::getline(a, left)), others = static_cast<bool>(std::getline(b, right));
+    if (!more && !others) return "the design's points differ";
+    if (!more) left = "nothing";
+    if (!others) right = "nothing";
+    if (left != right) return fmt::format("it has \"{}\", and this one \"{}\"", left, right);
+  }
+}
+
+const std::regex& own_names() {
+  static const std::regex form(
+      "(ensemble\\.json|owner\\.json|journal(-[0-9]+)?\\.txt|rows\\.bin|data\\.h5|data\\.toml|members\\.csv|result\\."
+      "json|log\\.txt|part-[0-9]+|work|"
+      "members|failed|rounds|job\\.sh|job\\.toml|job-[0-9_]+\\.log)(\\.partial-[0-9a-f]{16})?");
+  return form;
+}
+
+std::vector<std::string> foreign_names(const std::string& folder) {
+  std::vector<std::string> foreign;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const std::string name = entry.path().filename().string(); !std::regex_match(name, own_names()))
+      foreign.push_back(name);
+  std::ranges::sort(foreign);
+  return foreign;
+}
+
+void read_into(Members& members, const std::string& folder, std::size_t place) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("journal") && name.ends_with(".txt")) files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  for (const std::string& file : files) {
+    const JournalText text = read_journal(file);
+    for (const Index line : text.damaged) members.damaged.push_back(fmt::format("{}:{}", file, line));
+    for (const Attempt& attempt : text.attempts) {
+      if (attempt.member >= static_cast<Index>(members.states.size())) continue;
+      MemberState& state = members.states[static_cast<std::size_t>(attempt.member)];
+      if (state.done && attempt.done) ++members.twice;
+      if (state.done) continue;
+      ++state.attempts;
+      state.done = attempt.done, state.seconds = attempt.seconds, state.row = attempt.row;
+      state.place = place, state.reason = attempt.reason;
+    }
+  }
+}
+
+}  // namespace
+
+FolderOwner::FolderOwner(const std::string& folder) : path_(folder + kOwner) {
+  if (const auto owner = owner_at_work(folder)) refuse_owned(folder, *owner);
+  try {
+    lock_.emplace(folder);
+  } catch (const ConfigError&) {
+    const auto owner = owner_at_work(folder);
+    refuse_owned(folder, owner ? *owner : Json{});
+  }
+  text_ = this_process().dump(2) + "\n";
+  write_file(path_, text_, Replace::file);
+}
+
+FolderOwner::~FolderOwner() {
+  try {
+    if (read_file(path_) == text_) ::unlink(path_.c_str());
+  } catch (const Error&) {  // it is gone already
+  }
+}
+
+void FolderOwner::still_here() {
+  if (said_.seconds() < kSayAgain) return;
+  said_ = {};
+  ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+}
+
+void require_nobody(const std::string& folder) {
+  if (const auto owner = owner_at_work(folder)) refuse_owned(folder, *owner);
+}
+
+Index Members::done() const {
+  return std::ranges::count_if(states, [](const MemberState& state) { return state.done; });
+}
+
+Index Members::failed(int retries) const {
+  return std::ranges::count_if(states,
+                               [&](const MemberState& state) { return !state.done && state.attempts > retries; });
+}
+
+std::string folder_of(const EnsembleSpec& spec, const Part& part) {
+  return part.count == 1 ? spec.folder : fmt::format("{}/part-{}", spec.folder, part.index);
+}
+
+void open_folder(const EnsembleSpec& spec, const std::vector<Point>& points) {
+  const std::string path = spec.folder + kMark;
+  const std::string text = identity(spec), design = fmt::format("{:016x}", checksum(points));
+  make_folders(spec.folder);
+  std::error_code none;
+  if (!fs::exists(path, none)) {
+    const std::vector<std::string> foreign = foreign_names(spec.folder);
+    if (!foreign.empty())
+      throw ConfigError(
+          fmt::format("ensemble.folder: {} is not empty and no ensemble's (there is {}); give an empty or new folder",
+                      spec.folder, foreign.front()));
+    const Json mark{
+        {"program", std::string("mrmf ") + kVersion}, {"members", points.size()}, {"design", design}, {"spec", text}};
+    try {
+      write_file(path, mark.dump(2) + "\n", Replace::nothing);
+    } catch (const ConfigError&) {  // another part was faster
+    }
+  }
+  const Json mark = Json::parse(read_file(path), nullptr, false);
+  if (!mark.is_object()) throw DataError(path + ": not what mrmf writes there; give another folder");
+  const std::string was = mark.value("spec", std::string());
+  if (was == text && mark.value("design", std::string()) == design) return;
+  throw ConfigError(fmt::format("ensemble.folder: {} holds another ensemble: {}; give another folder", spec.folder,
+                                difference(was, text)));
+}
+
+std::vector<std::string> all_folders(const EnsembleSpec& spec) {
+  std::vector<std::string> parts;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(spec.folder, error))
+    if (entry.path().filename().string().starts_with("part-")) parts.push_back(entry.path().string());
+  std::ranges::sort(parts);
+  parts.insert(parts.begin(), spec.folder);
+  return parts;
+}
+
+Members read_members(const EnsembleSpec& spec, Index count) {
+  Members members;
+  members.states.resize(static_cast<std::size_t>(count));
+  members.folders = all_folders(spec);
+  for (std::size_t place = 0; place < members.folders.size(); ++place)
+    read_into(members, members.folders[place], place);
+  return members;
+}
+
+void require_own_names(const std::string& folder) {
+  const std::vector<std::string> foreign = foreign_names(folder);
+  if (foreign.empty()) return;
+  throw FaultError(fmt::format(
+      "{}/{} was written by a member outside of its own folder; a member writes where it is started, and what of it "
+      "command.collect names is kept",
+      folder, foreign.front()));
+}
+
+}  // namespace mrmf

@@ -1,0 +1,122 @@
+// Where a design's keys go: into a simulator's values, a configuration, or a line of the shell.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/edit_distance.hpp"
+#include "kernels/check.hpp"
+#include "src/config/config.hpp"
+#include "src/config/key_table.hpp"
+#include "src/ensemble/spec.hpp"
+
+namespace mrmf {
+namespace {
+
+const std::vector<std::string> kOwnTokens{"member", "seed", "output"};
+
+[[noreturn]] void unknown_axis(const Axis& axis, const std::string& of, const std::vector<std::string>& known) {
+  throw ConfigError(fmt::format("{}: the design's key '{}' is no key of {}{}", axis.where, axis.key, of,
+                                did_you_mean(axis.key, known)));
+}
+
+void place_simulator_axes(SimulateSpec& simulate, std::vector<Axis>& axes) {
+  std::vector<std::string> names;
+  for (const SimulatorKey& key : simulate.keys)
+    if (!key.fixed) names.push_back(key.name);
+  simulate.places.clear();
+  for (Axis& axis : axes) {
+    const auto key = std::ranges::find(simulate.keys, axis.key, &SimulatorKey::name);
+    if (key == simulate.keys.end()) unknown_axis(axis, "the simulator " + simulate.simulator, names);
+    if (key->fixed)
+      throw ConfigError(
+          fmt::format("{}: '{}' is the same for all members; set it in [simulate]", axis.where, axis.key));
+    if (axis.words)
+      throw ConfigError(fmt::format("{}: the values of '{}' are words; it takes numbers", axis.where, axis.key));
+    if (axis.from < key->least || axis.to > key->most)
+      throw ConfigError(fmt::format("{}: '{}' is from {} to {}; the simulator {} takes {} to {}", axis.where, axis.key,
+                                    axis.from, axis.to, simulate.simulator, key->least, key->most));
+    axis.whole = key->whole;
+    simulate.places.push_back(static_cast<std::size_t>(key - simulate.keys.begin()));
+  }
+}
+
+void place_training_axes(const EnsembleSpec& spec, std::vector<Axis>& axes) {
+  std::vector<std::string> known;
+  std::vector<KeyDescription> keys = key_list();
+  for (const KeyDescription& key : keys)
+    if (key.list.empty()) known.push_back(key.path);
+  for (Axis& axis : axes) {
+    if (axis.key == "run.folder")
+      throw ConfigError(axis.where + ": run.folder is the member's own; a design cannot set it");
+    const std::string plain = axis.key.substr(0, axis.key.find('['));
+    const auto key = std::ranges::find_if(
+        keys, [&](const auto& k) { return k.list.empty() ? k.path == axis.key : k.list == plain; });
+    if (key == keys.end()) unknown_axis(axis, "a configuration", known);
+    axis.whole = key->expected.find("integer") != std::string::npos;
+    // What values a key takes, its own reader says.
+    for (const double end : {axis.from, axis.to}) {
+      std::vector<std::string> settings = spec.train->settings;
+      settings.push_back(axis.key + "=" + axis.text(end));
+      read_config(spec.train->config, settings);
+    }
+  }
+}
+
+/// Calls token(name) for what stands in braces of a line, and text(piece) for the rest.
+template <class Text, class Token>
+void for_each_token(const std::string& line, Text&& text, Token&& token) {
+  constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t end = line[at] == '{' ? line.find_first_not_of(kLetters, at + 1) : std::string::npos;
+    const bool variable = at > 0 && line[at - 1] == '$';  // the shell's own
+    if (end != std::string::npos && line[end] == '}' && end > at + 1 && !variable) {
+      token(line.substr(at + 1, end - at - 1));
+      at = end + 1;
+    } else {
+      const bool twice = at + 1 < line.size() && (line[at] == '{' || line[at] == '}') && line[at + 1] == line[at];
+      text(line[at]);
+      at += twice ? 2 : 1;
+    }
+  }
+}
+
+void place_command_axes(const EnsembleSpec& spec, std::vector<Axis>& axes) {
+  std::vector<std::string> used, known = kOwnTokens;
+  for (const Axis& axis : axes) known.push_back(axis.key);
+  for_each_token(
+      spec.command->line, [](char) {}, [&](const std::string& name) { used.push_back(name); });
+  for (const std::string& name : used)
+    if (std::ranges::find(known, name) == known.end())
+      throw ConfigError(fmt::format(
+          "{}: command.line has {{{}}}, which is no key of the design{}; braces of its own are written twice",
+          spec.origin, name, did_you_mean(name, known)));
+  for (const Axis& axis : axes)
+    if (std::ranges::find(used, axis.key) == used.end())
+      throw ConfigError(fmt::format("{}: the design's key '{}' is not in command.line; write {{{}}} where it goes{}",
+                                    axis.where, axis.key, axis.key, did_you_mean(axis.key, used)));
+}
+
+}  // namespace
+
+void place_axes(EnsembleSpec& spec) {
+  if (spec.simulate) place_simulator_axes(*spec.simulate, spec.design.axes);
+  if (spec.train) place_training_axes(spec, spec.design.axes);
+  if (spec.command) place_command_axes(spec, spec.design.axes);
+}
+
+std::string command_line(const EnsembleSpec& spec, Index member, const std::vector<double>& point) {
+  std::string line;
+  const auto value_of = [&](const std::string& name) -> std::string {
+    if (name == "member") return std::to_string(member);
+    if (name == "seed") return std::to_string(spec.seed);
+    if (name == "output") return spec.command->output;
+    for (std::size_t k = 0; k < point.size(); ++k)
+      if (spec.design.axes[k].key == name) return spec.design.axes[k].text(point[k]);
+    return name;
+  };
+  for_each_token(
+      spec.command->line, [&](char c) { line += c; }, [&](const std::string& name) { line += value_of(name); });
+  return line;
+}
+
+}  // namespace mrmf
