@@ -451,17 +451,6 @@ void LineFile::replace(const std::vector<std::string>& lines) {
   file_.replace(text);
 }
 
-WorkFolder::WorkFolder(std::string path) : path_(std::move(path)) {
-  std::error_code none;
-  fs::remove_all(path_, none);
-  make_folders(path_);
-}
-
-WorkFolder::~WorkFolder() {
-  std::error_code none;
-  fs::remove_all(path_, none);
-}
-
 RowFile::RowFile(std::string path, std::uint64_t row_bytes) : path_(std::move(path)), row_bytes_(row_bytes) {
   file_ = FileDescriptor(open_file(path_, O_RDWR | O_CREAT));
   struct stat facts {};

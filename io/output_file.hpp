@@ -187,20 +187,6 @@ class RowFile {
   FileDescriptor file_;
 };
 
-/// A folder for files of which none is kept: the destructor removes it with all that is in it. On any thread.
-class WorkFolder {
- public:
-  /// DataError when it cannot be made. What a killed process left there is removed first.
-  explicit WorkFolder(std::string path);
-  ~WorkFolder();
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 /// The folder of an output. The destructor removes those of its folders that it made and that are still empty, as they
 /// are when the output failed. On one rank. Errors as make_folders()'s.
 class OutputFolder {

@@ -12,6 +12,7 @@
 #include "src/cli/commands.hpp"
 #include "src/ensemble/design.hpp"
 #include "src/ensemble/ensemble.hpp"
+#include "src/ensemble/members.hpp"
 #include "src/run/run_log.hpp"
 
 namespace mrmf {
@@ -58,6 +59,7 @@ void print_report(const EnsembleReport& report) {
 
 void describe(EnsembleSpec spec, const EnsembleOptions& options) {
   const std::vector<Point> points = make_design(spec);
+  parts_of(spec);  // what a simulator does not take
   options.design.write(design_csv(spec, points));
   std::string keys;
   for (const Axis& axis : spec.design.axes) keys += (keys.empty() ? "" : ", ") + axis.key;

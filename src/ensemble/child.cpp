@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/landlock.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -10,7 +11,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +22,7 @@
 #include <thread>
 
 #include "io/input_file.hpp"
+#include "io/work_folder.hpp"
 #include "kernels/check.hpp"
 #include "kernels/file_descriptor.hpp"
 
@@ -83,7 +87,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 struct Prepared {
   std::vector<std::string> words, variables;
   std::vector<char*> argv, envp;
-  FileDescriptor rules;
+  FileDescriptor rules, log, nothing;
   const char* folder;
 };
 
@@ -95,6 +99,9 @@ struct Prepared {
   ::setpgid(0, 0);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGPIPE})
     ::signal(signal, SIG_DFL);
+  if (::dup2(child.nothing.number(), STDIN_FILENO) < 0 || ::dup2(child.log.number(), STDOUT_FILENO) < 0 ||
+      ::dup2(child.log.number(), STDERR_FILENO) < 0)
+    std::_Exit(kCannotStart);
   if (*child.folder != '\0' && ::chdir(child.folder) != 0) std::_Exit(kCannotStart);
   if (child.rules && (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
                       ::syscall(SYS_landlock_restrict_self, child.rules.number(), 0) != 0))
@@ -103,29 +110,40 @@ struct Prepared {
   std::_Exit(kCannotStart);
 }
 
-// Its exit status, once it has ended. Told to stop once when `stop` becomes true.
+// Its exit status, once it has ended, and all that it started with it. Told to stop once when `stop` becomes true.
 int wait_for(pid_t child, const std::atomic<bool>& stop) {
-  using namespace std::chrono_literals;
+  constexpr int kLook = 20;  // milliseconds between looks at `stop`
+  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));  // Linux 5.3 and later
+  pollfd end{handle.number(), POLLIN, 0};
   bool told = false;
-  auto pause = 200us;
   for (;;) {
-    int status = 0;
-    const pid_t ended = ::waitpid(child, &status, WNOHANG);
-    if (ended == child) return status;
-    if (ended < 0 && errno != EINTR) return -1;
+    siginfo_t ended{};
+    const int asked = ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
+    if (asked < 0 && errno != EINTR) return -1;
+    if (asked == 0 && ended.si_pid == child) break;
     if (stop && !told) ::kill(-child, SIGTERM), told = true;
-    std::this_thread::sleep_for(pause);
-    pause = std::min<std::chrono::microseconds>(2 * pause, 20ms);
+    if (handle)
+      ::poll(&end, 1, kLook);
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  ::kill(-child, SIGKILL);  // what it has left behind; while it is not waited for, its number is no other's
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
 }
 
 }  // namespace
 
 ChildEnd run_child(const ChildCall& call, const std::atomic<bool>& stop) {
-  // The shell opens the log: files are opened for writing by io/output_file.cpp alone.
-  std::vector<std::string> words{"/bin/sh", "-c", "log=$1; shift; exec \"$@\" >\"$log\" 2>&1", "sh", call.log};
-  words.insert(words.end(), call.words.begin(), call.words.end());
-  Prepared child{std::move(words),   environment_of(call), {}, {}, call.confined ? write_rules(call) : FileDescriptor(),
+  Prepared child{call.words,
+                 environment_of(call),
+                 {},
+                 {},
+                 call.confined ? write_rules(call) : FileDescriptor(),
+                 open_log(call.log),
+                 FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
                  call.folder.c_str()};
   child.argv = pointers(child.words), child.envp = pointers(child.variables);
   const pid_t parent = ::getpid(), started = ::fork();
@@ -140,12 +158,19 @@ ChildEnd run_child(const ChildCall& call, const std::atomic<bool>& stop) {
 
 std::string last_line(const std::string& log) {
   constexpr std::size_t most = 300;
+  constexpr Index tail = Index{1} << 16;  // a program may print without end
   std::error_code none;
   if (!std::filesystem::exists(log, none)) return "";
-  std::string text = read_file(log);
+  const InputFile file(log);
+  std::string text(static_cast<std::size_t>(std::min(file.bytes(), tail)), '\0');
+  const auto first = file.bytes() - std::ssize(text);
+  const ssize_t got = ::pread(file.number(), text.data(), text.size(), static_cast<off_t>(first));
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
   const std::size_t end = text.find_last_of("\r\n");
   std::string line = end == std::string::npos ? text : text.substr(end + 1);
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
   return line.size() > most ? line.substr(0, most) + "..." : line;
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/random.hpp"
 #include "src/config/toml.hpp"
 #include "src/ensemble/members.hpp"
+#include "src/ensemble/point_list.hpp"
 
 namespace mrmf {
 namespace {
@@ -239,7 +240,7 @@ std::vector<Index> collect(const EnsembleSpec& spec, const std::vector<Point>& p
 
 std::string members_csv(const EnsembleSpec& spec, const std::vector<Point>& points, const Members& members) {
   std::string text = "member,status,tries,seconds";
-  for (const Axis& axis : spec.design.axes) text += "," + axis.key;
+  for (const Axis& axis : spec.design.axes) text += "," + csv_cell(axis.key);
   std::unique_ptr<RowFile> results;
   if (spec.train) {
     for (const char* name : kTrainingResults) text += std::string(",") + name;
@@ -252,16 +253,14 @@ std::string members_csv(const EnsembleSpec& spec, const std::vector<Point>& poin
                         : state.attempts > 0 ? "failed"
                                              : "waiting",
                         state.attempts, state.seconds);
-    for (std::size_t k = 0; k < points[m].size(); ++k) text += "," + spec.design.axes[k].text(points[m][k]);
+    for (std::size_t k = 0; k < points[m].size(); ++k) text += "," + csv_cell(spec.design.axes[k].text(points[m][k]));
     if (spec.train) {
       std::array<double, std::size(kTrainingResults)> row{};
       const std::string path = members.folders[state.place] + kRowsName;
       const bool read = state.done && RowFile(path, sizeof row).read(m, std::as_writable_bytes(std::span(row)));
       for (const double number : row) text += read ? fmt::format(",{}", number) : ",";
     }
-    std::string reason = state.done ? "" : state.reason;
-    std::ranges::replace(reason, '"', '\'');
-    text += reason.empty() ? ",\n" : ",\"" + reason + "\"\n";
+    text += "," + csv_cell(state.done ? "" : state.reason) + "\n";
   }
   return text;
 }

@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
+#include <limits>
 #include <numeric>
-#include <string_view>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_names.hpp"
-#include "io/input_file.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
+#include "src/ensemble/point_list.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -23,7 +20,7 @@ namespace mrmf {
 namespace {
 
 constexpr std::uint64_t kShiftStream = 0x736F626F6C, kStratumStream = 0x6C68, kPlaceStream = 0x6C6870;
-constexpr Index kMostListBytes = Index{4} << 30;
+constexpr std::size_t kMostWords = 1000;  // of a list's column
 constexpr int kBits = 32;
 
 // Of each coordinate: a primitive polynomial with all its bits, and the first direction numbers. The first coordinate
@@ -113,8 +110,11 @@ std::vector<Point> in_ranges(const std::vector<Axis>& axes, std::vector<Point> p
   return points;
 }
 
+// How many values an axis has; infinity of a range.
 double values_of(const Axis& axis) {
-  return static_cast<double>(axis.values.empty() ? static_cast<std::size_t>(axis.count) : axis.values.size());
+  if (!axis.values.empty()) return static_cast<double>(axis.values.size());
+  if (axis.count > 0) return axis.count;
+  return axis.whole ? axis.to - axis.from + 1 : std::numeric_limits<double>::infinity();
 }
 
 [[noreturn]] void too_few(const EnsembleSpec& spec, const std::string& what, double there) {
@@ -122,17 +122,25 @@ double values_of(const Axis& axis) {
                                 spec.design.members));
 }
 
+/// All combinations of the axes' values.
+struct Combinations {
+  double count = 1;
+  std::string text;  ///< "2 x 3"
+  explicit Combinations(const std::vector<Axis>& axes) {
+    for (const Axis& axis : axes) {
+      count *= values_of(axis);
+      text += fmt::format("{}{:.0f}", text.empty() ? "" : " x ", values_of(axis));
+    }
+  }
+};
+
 std::vector<Point> grid_points(const EnsembleSpec& spec) {
   const DesignSpec& design = spec.design;
-  double all = 1;
-  std::string product;
-  for (const Axis& axis : design.axes) {
-    all *= values_of(axis);
-    product += fmt::format("{}{:.0f}", product.empty() ? "" : " x ", values_of(axis));
-  }
-  if (all > 1e9)
-    throw ConfigError(
-        fmt::format("{}: the design's grid of {} has {:g} points; 1e9 are the most", spec.origin, product, all));
+  const auto [all, product] = Combinations(design.axes);
+  const double wanted = design.members > 0 ? static_cast<double>(design.members) : all;
+  if (wanted > kMostMembers)
+    throw ConfigError(fmt::format("{}: the design's grid of {} has {:g} points; {:g} are the most of an ensemble",
+                                  spec.origin, product, all, kMostMembers));
   if (static_cast<double>(design.members) > all) too_few(spec, "the design's grid of " + product, all);
   const Index count = design.members > 0 ? design.members : static_cast<Index>(all);
   std::vector<Point> points(static_cast<std::size_t>(count), Point(design.axes.size()));
@@ -150,109 +158,49 @@ std::vector<Point> grid_points(const EnsembleSpec& spec) {
   return points;
 }
 
-// Of a list.
-struct Table {
-  std::vector<std::string> names;
-  std::vector<Point> rows;
-};
-
-std::vector<std::string> cells(std::string_view line) {
-  std::vector<std::string> found(1);
-  for (const char c : line) {
-    if (c == ',')
-      found.emplace_back();
-    else if (c != '\r' && c != '"')
-      found.back() += c;
-  }
-  for (std::string& cell : found) {
-    cell.erase(0, std::min(cell.size(), cell.find_first_not_of(" \t")));
-    cell.erase(cell.find_last_not_of(" \t") + 1);
-  }
-  return found;
-}
-
-double number_in(const std::string& cell, const std::string& where) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
-  if (error != std::errc{} || end != cell.data() + cell.size() || !std::isfinite(number))
-    throw DataError(where + ": '" + cell + "' is no number");
-  return number;
-}
-
-Table read_csv(const std::string& path) {
-  const std::string text = read_file(path, kMostListBytes);
-  Table table;
-  std::size_t line = 0;
-  for (std::size_t at = 0; at < text.size(); ++line) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::vector<std::string> found = cells(std::string_view(text).substr(at, end - at));
-    at = end + 1;
-    if (found.size() == 1 && found.front().empty()) continue;
-    if (table.names.empty()) {
-      table.names = found;
+/// The axis of a list's column. Words are numbered as they come.
+Axis axis_of(const ListColumn& column, std::vector<double>& coordinates) {
+  Axis axis;
+  axis.key = column.key, axis.where = column.where;
+  axis.words = column.not_a_number < column.values.size();
+  for (const std::string& value : column.values) {
+    if (!axis.words) {
+      coordinates.push_back(*number_in_text(value));
       continue;
     }
-    const std::string where = fmt::format("{}:{}", path, line + 1);
-    if (found.size() != table.names.size())
-      throw DataError(
-          fmt::format("{}: {} values, and the header names {} keys", where, found.size(), table.names.size()));
-    Point row;
-    for (const std::string& cell : found) row.push_back(number_in(cell, where));
-    table.rows.push_back(std::move(row));
+    const auto known = std::ranges::find(axis.values, value);
+    coordinates.push_back(static_cast<double>(known - axis.values.begin()));
+    if (known == axis.values.end()) axis.values.push_back(value);
+    if (axis.values.size() > kMostWords)
+      throw DataError(fmt::format("{}: '{}' has more than {} different words", column.where, axis.key, kMostWords));
   }
-  if (table.names.empty()) throw DataError(path + ": is empty; its first line names the keys");
-  return table;
-}
-
-// A data set per key, or one with a column per key.
-Table read_hdf5_list(const DesignSpec& design) {
-  Table table;
-  if (design.dataset.empty()) {
-    table.names = design.columns.empty() ? names_of(design.file).datasets : design.columns;
-    for (std::size_t k = 0; k < table.names.size(); ++k) {
-      const std::vector<double> values = read_stored_numbers(design.file, table.names[k]).values;
-      if (k > 0 && values.size() != table.rows.size())
-        throw DataError(fmt::format("{}: '{}' has {} values and '{}' has {}", design.file, table.names[k],
-                                    values.size(), table.names[0], table.rows.size()));
-      table.rows.resize(values.size());
-      for (std::size_t i = 0; i < values.size(); ++i) table.rows[i].push_back(values[i]);
-    }
-    return table;
-  }
-  const DatasetNumbers numbers = read_stored_numbers(design.file, design.dataset);
-  const std::vector<double>& values = numbers.values;
-  table.names = design.columns;
-  if (numbers.shape.size() != 2 || numbers.shape[1] != static_cast<Index>(table.names.size()))
-    throw ConfigError(fmt::format("design.columns names {} keys; '{}' in {} needs one for each of its columns",
-                                  table.names.size(), design.dataset, design.file));
-  const std::size_t width = table.names.size();
-  for (std::size_t at = 0; at + width <= values.size(); at += width)
-    table.rows.emplace_back(values.begin() + static_cast<std::ptrdiff_t>(at),
-                            values.begin() + static_cast<std::ptrdiff_t>(at + width));
-  return table;
+  axis.from = std::ranges::min(coordinates), axis.to = std::ranges::max(coordinates);
+  return axis;
 }
 
 std::vector<Point> list_points(EnsembleSpec& spec) {
   DesignSpec& design = spec.design;
-  Table table = is_hdf5(design.file) ? read_hdf5_list(design) : read_csv(design.file);
-  const double there = static_cast<double>(table.rows.size());
-  if (table.rows.empty()) throw DataError(design.file + ": has no points");
-  if (static_cast<double>(design.members) > there) too_few(spec, design.file, there);
-  if (design.members > 0) table.rows.resize(static_cast<std::size_t>(design.members));
-  for (std::size_t k = 0; k < table.names.size(); ++k) {
-    Axis axis;
-    axis.key = table.names[k], axis.where = design.file;
-    axis.from = axis.to = table.rows.front()[k];
-    for (const Point& row : table.rows) axis.from = std::min(axis.from, row[k]), axis.to = std::max(axis.to, row[k]);
-    design.axes.push_back(std::move(axis));
+  std::vector<ListColumn> columns = read_list_columns(design);
+  const std::size_t there = columns.front().values.size();
+  if (design.members > static_cast<Index>(there)) too_few(spec, design.file, static_cast<double>(there));
+  const std::size_t count = design.members > 0 ? static_cast<std::size_t>(design.members) : there;
+  std::vector<Point> points(count, Point(columns.size()));
+  for (std::size_t k = 0; k < columns.size(); ++k) {
+    ListColumn& column = columns[k];
+    if (spec.simulate && column.not_a_number < there)
+      throw DataError(fmt::format("{}: '{}' is no number", column.where, column.values[column.not_a_number]));
+    column.values.resize(count), column.not_a_number = std::min(column.not_a_number, count);
+    std::vector<double> coordinates;
+    design.axes.push_back(axis_of(column, coordinates));
+    for (std::size_t i = 0; i < count; ++i) points[i][k] = coordinates[i];
   }
   place_axes(spec);
-  for (std::size_t k = 0; k < design.axes.size(); ++k)
-    for (std::size_t i = 0; i < table.rows.size(); ++i)
-      if (design.axes[k].whole && table.rows[i][k] != std::round(table.rows[i][k]))
-        throw DataError(fmt::format("{}: '{}' of point {} is {}; it takes whole numbers", design.file,
-                                    design.axes[k].key, i, table.rows[i][k]));
-  return std::move(table.rows);
+  for (std::size_t k = 0; k < columns.size(); ++k)
+    for (std::size_t i = 0; i < count; ++i)
+      if (const Axis& axis = design.axes[k]; axis.whole && !axis.words && points[i][k] != std::round(points[i][k]))
+        throw DataError(
+            fmt::format("{}: '{}' of point {} is {}; it takes whole numbers", design.file, axis.key, i, points[i][k]));
+  return points;
 }
 
 }  // namespace
@@ -293,13 +241,17 @@ double coordinate(const Axis& axis, double share) {
   if (!axis.values.empty()) {
     const auto values = static_cast<double>(axis.values.size());
     const auto place = static_cast<std::size_t>(std::clamp(std::floor(share * values), 0.0, values - 1));
-    return axis.words ? static_cast<double>(place) : number_in(axis.values[place], axis.where);
+    return axis.words ? static_cast<double>(place) : number_in_text(axis.values[place]).value();
   }
-  if (axis.whole)  // every number has a stratum of its own
-    return axis.count > 0 ? std::round(axis.from + share * (axis.to - axis.from))
-                          : std::min(std::floor(axis.from + share * (axis.to - axis.from + 1)), axis.to);
-  if (axis.logarithmic) return axis.from * std::pow(axis.to / axis.from, share);
-  return axis.from + share * (axis.to - axis.from);
+  if (axis.whole && axis.count == 0) {  // every number has a stratum of its own
+    const double end = axis.to + 1;
+    const double at =
+        axis.logarithmic ? axis.from * std::pow(end / axis.from, share) : axis.from + share * (end - axis.from);
+    return std::clamp(std::floor(at), axis.from, axis.to);
+  }
+  const double at =
+      axis.logarithmic ? axis.from * std::pow(axis.to / axis.from, share) : axis.from + share * (axis.to - axis.from);
+  return axis.whole ? std::round(at) : std::clamp(at, axis.from, axis.to);
 }
 
 double share_of(const Axis& axis, double at) {
@@ -311,6 +263,10 @@ double share_of(const Axis& axis, double at) {
 
 std::vector<Point> make_design(EnsembleSpec& spec) {
   const DesignSpec& design = spec.design;
+  if (design.kind == DesignKind::latin_hypercube || design.kind == DesignKind::sobol) {
+    const Combinations all(design.axes);
+    if (static_cast<double>(design.members) > all.count) too_few(spec, "a design of " + all.text, all.count);
+  }
   switch (design.kind) {
     case DesignKind::latin_hypercube:
       return in_ranges(design.axes, latin_hypercube(design.axes.size(), design.members, spec.seed));
@@ -334,10 +290,11 @@ std::uint64_t checksum(const std::vector<Point>& points) {
 
 std::string design_csv(const EnsembleSpec& spec, const std::vector<Point>& points) {
   std::string text;
-  for (const Axis& axis : spec.design.axes) text += (text.empty() ? "" : ",") + axis.key;
+  for (const Axis& axis : spec.design.axes) text += (text.empty() ? "" : ",") + csv_cell(axis.key);
   text += "\n";
   for (const Point& point : points) {
-    for (std::size_t k = 0; k < point.size(); ++k) text += (k > 0 ? "," : "") + spec.design.axes[k].text(point[k]);
+    for (std::size_t k = 0; k < point.size(); ++k)
+      text += (k > 0 ? "," : "") + csv_cell(spec.design.axes[k].text(point[k]));
     text += "\n";
   }
   return text;

@@ -17,8 +17,10 @@
 #include "generated/version.hpp"
 #include "io/output_file.hpp"
 #include "io/sample_order.hpp"
+#include "io/work_folder.hpp"
 #include "kernels/check.hpp"
 #include "src/ensemble/collect.hpp"
+#include "src/ensemble/gather.hpp"
 #include "src/ensemble/makers.hpp"
 #include "src/ensemble/members.hpp"
 #include "src/ensemble/rounds.hpp"
@@ -41,13 +43,13 @@ struct Held {
 
 void hold(const Ensemble& ensemble, const Part& part, Held& held) {
   open_folder(ensemble.spec, ensemble.points);
-  if (part.count == 1) {
-    for (const std::string& folder : all_folders(ensemble.spec)) require_nobody(folder);
-  } else {
-    require_nobody(ensemble.spec.folder);
-  }
   make_folders(ensemble.folder);
+  // Who comes says so, then looks for others: of two who come at once, one at least sees the other.
   held.owner.emplace(ensemble.folder);
+  if (part.count > 1) require_nobody(ensemble.spec.folder);
+  for (const std::string& folder : all_folders(ensemble.spec))
+    if (part.count == 1 && folder != ensemble.folder) require_nobody(folder);
+  if (part.count == 1) remove_unfinished(ensemble.folder);
   if (!ensemble.spec.simulate) held.work.emplace(ensemble.folder + "/work");
 }
 
@@ -125,6 +127,9 @@ void write_records(const Ensemble& ensemble, const Members& members, const Ensem
 
 Members all_members(const Ensemble& ensemble, const EnsembleRun& run, Comm& world) {
   Members members;
+  collective_try(world, [&] {
+    if (world.root() && run.part.count == 1) gather(ensemble.spec);
+  });
   collective_try(world, [&] { members = read_members(ensemble.spec, std::ssize(ensemble.points)); });
   for (const std::string& line : members.damaged)
     say(run, world, line + ": damaged; a member that it named counts as not done, and is made anew");
@@ -143,7 +148,7 @@ Members make_and_collect(Ensemble& ensemble, const EnsembleRun& run, Held& held,
           fmt::format("{} members; {} are done, {} to be made", ensemble.points.size(), members.done(),
                       ensemble.pending.size()));
     report.made += make_all_pending(ensemble, run, held, world);
-    members = all_members(ensemble, {}, world);
+    members = all_members(ensemble, {run.part}, world);
     collective_try(world, [&] {
       if (world.root()) require_own_names(ensemble.spec.folder);
     });
@@ -174,7 +179,8 @@ bool is_last_part(const Ensemble& ensemble, const Members& members, Held& held, 
   return world.any(holds);
 }
 
-void collect_parts(const Ensemble& ensemble, const Members& members, Comm& world) {
+void collect_parts(const Ensemble& ensemble, Members& members, Comm& world) {
+  members = all_members(ensemble, {}, world);
   const std::vector<Index> damaged = collect(ensemble.spec, ensemble.points, members, world);
   if (!damaged.empty())
     throw DataError(

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
+#include <unordered_set>
 
 #include "generated/version.hpp"
 #include "io/input_file.hpp"
@@ -34,7 +35,8 @@ std::string link_text(const char* path) {
   return fs::read_symlink(path, none).string();
 }
 
-// When a process began, in the system's ticks; "" where there is none. A number is used again, a beginning is not.
+// When a process began, in the system's ticks; "" where there is none, or one that has ended and nobody has waited for.
+// A number is used again, a beginning is not.
 std::string beginning_of(long process) {
   std::error_code none;
   const std::string path = fmt::format("/proc/{}/stat", process);
@@ -46,10 +48,10 @@ std::string beginning_of(long process) {
     return "";
   }
   std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
-  std::string field;
-  for (int i = 3; i <= 22 && fields >> field; ++i) {
-  }
-  return field;
+  std::string field, state;
+  for (int i = 3; i <= 22 && fields >> field; ++i)
+    if (i == 3) state = field;
+  return state == "Z" || state == "X" ? "" : field;
 }
 
 std::string variable(const char* name) {
@@ -73,6 +75,7 @@ Json this_process() {
           {"began", beginning_of(::getpid())},
           {"space", link_text("/proc/self/ns/pid")},
           {"job", job()},
+          {"start", variable("SLURM_RESTART_COUNT")},
           {"since", since}};
 }
 
@@ -88,8 +91,9 @@ bool is_at_work(const Json& owner, const std::string& path) {
   const auto text = [](const Json& json, const char* key) {
     return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
   };
-  if (!text(owner, "job").empty() && text(owner, "job") == text(mine, "job")) return false;  // a job's next start
   const bool visible = text(owner, "host") == text(mine, "host") && text(owner, "space") == text(mine, "space");
+  const bool same_job = !text(owner, "job").empty() && text(owner, "job") == text(mine, "job");
+  if (same_job && text(owner, "start") != text(mine, "start")) return false;  // a job's earlier start has ended
   if (!visible) return age(path) < kFresh;
   return !text(owner, "began").empty() && beginning_of(owner.value("process", 0L)) == text(owner, "began");
 }
@@ -129,8 +133,13 @@ const std::regex& own_names() {
   static const std::regex form(
       "(ensemble\\.json|owner\\.json|journal(-[0-9]+)?\\.txt|rows\\.bin|data\\.h5|data\\.toml|members\\.csv|result\\."
       "json|log\\.txt|part-[0-9]+|work|"
-      "members|failed|rounds|job\\.sh|job\\.toml|job-[0-9_]+\\.log)(\\.partial-[0-9a-f]{16})?");
+      "members|rounds|job\\.sh|job\\.toml|job-[0-9_]+\\.log)(\\.partial-[0-9a-f]{16})?");
   return form;
+}
+
+bool is_unfinished(const std::string& name) {
+  static const std::regex form(".*\\.partial-[0-9a-f]{16}");
+  return std::regex_match(name, form);
 }
 
 std::vector<std::string> foreign_names(const std::string& folder) {
@@ -143,19 +152,13 @@ std::vector<std::string> foreign_names(const std::string& folder) {
   return foreign;
 }
 
-void read_into(Members& members, const std::string& folder, std::size_t place) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("journal") && name.ends_with(".txt")) files.push_back(entry.path().string());
-  }
-  std::ranges::sort(files);
-  for (const std::string& file : files) {
+void read_into(Members& members, const std::string& folder, std::size_t place,
+               std::unordered_set<std::uint64_t>& seen) {
+  for (const std::string& file : journals_in(folder)) {
     const JournalText text = read_journal(file);
     for (const Index line : text.damaged) members.damaged.push_back(fmt::format("{}:{}", file, line));
     for (const Attempt& attempt : text.attempts) {
-      if (attempt.member >= static_cast<Index>(members.states.size())) continue;
+      if (attempt.member >= static_cast<Index>(members.states.size()) || !seen.insert(attempt.line).second) continue;
       MemberState& state = members.states[static_cast<std::size_t>(attempt.member)];
       if (state.done && attempt.done) ++members.twice;
       if (state.done) continue;
@@ -196,6 +199,8 @@ void FolderOwner::still_here() {
 void require_nobody(const std::string& folder) {
   if (const auto owner = owner_at_work(folder)) refuse_owned(folder, *owner);
 }
+
+bool somebody_works(const std::string& folder) { return owner_at_work(folder).has_value(); }
 
 Index Members::done() const {
   return std::ranges::count_if(states, [](const MemberState& state) { return state.done; });
@@ -246,12 +251,34 @@ std::vector<std::string> all_folders(const EnsembleSpec& spec) {
   return parts;
 }
 
+void remove_unfinished(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const std::string name = entry.path().filename().string();
+        is_unfinished(name) && std::regex_match(name, own_names()))
+      files.push_back(entry.path());
+  for (const fs::path& file : files) fs::remove(file, error);
+}
+
+std::vector<std::string> journals_in(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("journal") && name.ends_with(".txt")) files.push_back(folder + "/" + name);
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 Members read_members(const EnsembleSpec& spec, Index count) {
   Members members;
   members.states.resize(static_cast<std::size_t>(count));
   members.folders = all_folders(spec);
+  std::unordered_set<std::uint64_t> seen;
   for (std::size_t place = 0; place < members.folders.size(); ++place)
-    read_into(members, members.folders[place], place);
+    read_into(members, members.folders[place], place, seen);
   return members;
 }
 

@@ -3,7 +3,7 @@
 //   ensemble.json   what it is made of             owner.json   who works in it
 //   journal*.txt    what became of each member      rows.bin     the rows of those that are done
 //   part-<k>/       the same of a job array's task  work/        members at work, each in a folder of its own
-//   members/        the runs of trainings           failed/      what failed members printed
+//   members/        the runs of trainings           rounds/      the models of ensemble.rounds
 //   data.h5, data.toml, members.csv, result.json    what it comes to
 #pragma once
 
@@ -47,6 +47,7 @@ class FolderOwner {
 
 /// ConfigError where somebody works in the folder.
 void require_nobody(const std::string& folder);
+bool somebody_works(const std::string& folder);
 
 /// What became of a member, over all tries.
 struct MemberState {
@@ -79,7 +80,14 @@ std::vector<std::string> all_folders(const EnsembleSpec& spec);
 /// first difference, or other files. On the root.
 void open_folder(const EnsembleSpec& spec, const std::vector<Point>& points);
 
-/// Reads all journals. DataError where one cannot be read.
+/// Removes what killed processes had begun to write in an ensemble's folder, where nobody works.
+void remove_unfinished(const std::string& folder);
+
+/// The journals of a folder: kJournalName, and those of ranks that have not been gathered.
+std::vector<std::string> journals_in(const std::string& folder);
+inline constexpr const char* kJournalName = "/journal.txt";
+
+/// Reads all journals; a line that is in two of them counts once. DataError where one cannot be read.
 Members read_members(const EnsembleSpec& spec, Index members);
 
 /// DataError naming what lies in the ensemble's folder and is not of it: a member has written it.

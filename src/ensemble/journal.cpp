@@ -37,6 +37,7 @@ bool read_line(std::string_view line, Attempt& attempt) {
   if (line.substr(0, kDigits) != checksum_of(text)) return false;
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return false;
+  attempt.line = XXH3_64bits(text.data(), text.size());
   attempt.member = json.value("member", Index{-1});
   attempt.number = json.value("try", 1);
   attempt.seconds = json.value("seconds", 0.0);

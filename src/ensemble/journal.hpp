@@ -14,11 +14,12 @@ namespace mrmf {
 /// What became of a try to make a member. One line of a journal.
 struct Attempt {
   Index member = 0;
-  bool done = false;      ///< else it failed
-  int number = 1;         ///< the first try is 1
-  double seconds = 0;     ///< that it took
-  std::uint64_t row = 0;  ///< done: the checksum of its row
-  std::string reason{};   ///< failed: why, in one line
+  bool done = false;       ///< else it failed
+  int number = 1;          ///< the first try is 1
+  double seconds = 0;      ///< that it took
+  std::uint64_t row = 0;   ///< done: the checksum of its row
+  std::string reason{};    ///< failed: why, in one line
+  std::uint64_t line = 0;  ///< the checksum of the line that it was read from
 };
 
 /// A journal in the making. A line is in it wholly, or is seen to be torn: then it counts as not written.

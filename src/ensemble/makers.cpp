@@ -15,6 +15,7 @@
 #include "kernels/check.hpp"
 #include "mpi/tickets.hpp"
 #include "src/ensemble/collect.hpp"
+#include "src/ensemble/folder.hpp"
 #include "src/ensemble/journal.hpp"
 #include "src/ensemble/members.hpp"
 #include "src/method/train_run.hpp"
@@ -29,7 +30,7 @@ namespace {
 using namespace std::chrono_literals;
 
 std::string journal_of(const Ensemble& ensemble, int writer, int writers) {
-  return ensemble.folder + (writers == 1 ? "/journal.txt" : fmt::format("/journal-{}.txt", writer));
+  return ensemble.folder + (writers == 1 ? kJournalName : fmt::format("/journal-{}.txt", writer));
 }
 
 /// Makes this rank's members with several threads. The main thread draws tickets, keeps the journal and looks after

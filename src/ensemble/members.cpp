@@ -11,7 +11,9 @@
 #include "io/hdf5_file.hpp"
 #include "io/input_file.hpp"
 #include "io/output_file.hpp"
+#include "io/work_folder.hpp"
 #include "kernels/check.hpp"
+#include "src/config/toml.hpp"
 #include "src/ensemble/child.hpp"
 #include "src/run/records.hpp"
 #include "src/run/signals.hpp"
@@ -27,6 +29,9 @@ std::string end_text(const ChildEnd& end, const std::string& log) {
                      end.code > 128 ? end.code - 128 : end.code, said.empty() ? "" : ": ", said);
 }
 
+// What keeps a member from being started, such as a full disk, is no failure of the member's: it ends the ensemble, and
+// the same command continues.
+
 /// Calls of the user's program, each in an empty folder of its own that is gone at its end.
 class CommandMembers final : public MemberSimulator {
  public:
@@ -35,7 +40,7 @@ class CommandMembers final : public MemberSimulator {
   std::vector<MemberArray> parts() const override { return spec_.command->collect; }
 
   void make(std::span<MemberTask> members, Memory&) const override {
-    make_each(members, [&](MemberTask& member) { make_one(member); });
+    for (MemberTask& member : members) make_one(member);
   }
 
  private:
@@ -61,7 +66,11 @@ class CommandMembers final : public MemberSimulator {
         member.error += " (a member writes into its own folder; others are named by command.writable)";
       return;
     }
-    collect(own, member);
+    try {
+      collect(own, member);
+    } catch (const std::exception& error) {
+      member.error = error.what();
+    }
   }
 
   void collect(const std::string& own, MemberTask& member) const {
@@ -99,7 +108,7 @@ class TrainingMembers final : public MemberSimulator {
   }
 
   void make(std::span<MemberTask> members, Memory&) const override {
-    make_each(members, [&](MemberTask& member) { make_one(member); });
+    for (MemberTask& member : members) make_one(member);
   }
 
  private:
@@ -119,7 +128,11 @@ class TrainingMembers final : public MemberSimulator {
         return;
       }
     }
-    read_training(training.run, member.row);
+    try {
+      read_training(training.run, member.row);
+    } catch (const DataError& error) {
+      member.error = error.what();
+    }
   }
 
   const EnsembleSpec& spec_;
@@ -145,7 +158,7 @@ TrainingCall training_call(const EnsembleSpec& spec, const std::string& folder, 
   TrainingCall call{training_folder(folder, member), spec.train->settings};
   for (std::size_t k = 0; k < point.size(); ++k)
     call.settings.push_back(spec.design.axes[k].key + "=" + spec.design.axes[k].text(point[k]));
-  call.settings.push_back("run.folder='" + call.run + "'");
+  call.settings.push_back("run.folder=" + mrmf::quoted(call.run));
   std::error_code none;
   call.done = fs::exists(call.run + "/result.json", none);
   return call;

@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "io/edit_distance.hpp"
 #include "kernels/check.hpp"
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"
+#include "src/ensemble/point_list.hpp"
 #include "src/ensemble/spec.hpp"
 
 namespace mrmf {
@@ -17,6 +19,20 @@ const std::vector<std::string> kOwnTokens{"member", "seed", "output"};
 [[noreturn]] void unknown_axis(const Axis& axis, const std::string& of, const std::vector<std::string>& known) {
   throw ConfigError(fmt::format("{}: the design's key '{}' is no key of {}{}", axis.where, axis.key, of,
                                 did_you_mean(axis.key, known)));
+}
+
+// Marks an axis as one of whole numbers, if it is.
+void require_whole(Axis& axis, bool whole) {
+  axis.whole = whole;
+  if (!whole) return;
+  std::vector<double> numbers{axis.from, axis.to};
+  for (const std::string& value : axis.values) numbers.push_back(number_in_text(value).value());
+  for (const double number : numbers)
+    if (number != std::round(number))
+      throw ConfigError(fmt::format("{}: '{}' takes whole numbers, not {}", axis.where, axis.key, number));
+  if (axis.count > axis.to - axis.from + 1)
+    throw ConfigError(fmt::format("{}: '{}' takes whole numbers, and from {} to {} there are fewer than count = {}",
+                                  axis.where, axis.key, axis.from, axis.to, axis.count));
 }
 
 void place_simulator_axes(SimulateSpec& simulate, std::vector<Axis>& axes) {
@@ -32,10 +48,12 @@ void place_simulator_axes(SimulateSpec& simulate, std::vector<Axis>& axes) {
           fmt::format("{}: '{}' is the same for all members; set it in [simulate]", axis.where, axis.key));
     if (axis.words)
       throw ConfigError(fmt::format("{}: the values of '{}' are words; it takes numbers", axis.where, axis.key));
+    if (std::ranges::find(simulate.given, axis.key) != simulate.given.end())
+      throw ConfigError(fmt::format("{}: '{}' is set in [simulate], too; leave it out there", axis.where, axis.key));
+    require_whole(axis, key->whole);
     if (axis.from < key->least || axis.to > key->most)
       throw ConfigError(fmt::format("{}: '{}' is from {} to {}; the simulator {} takes {} to {}", axis.where, axis.key,
                                     axis.from, axis.to, simulate.simulator, key->least, key->most));
-    axis.whole = key->whole;
     simulate.places.push_back(static_cast<std::size_t>(key - simulate.keys.begin()));
   }
 }
@@ -52,11 +70,13 @@ void place_training_axes(const EnsembleSpec& spec, std::vector<Axis>& axes) {
     const auto key = std::ranges::find_if(
         keys, [&](const auto& k) { return k.list.empty() ? k.path == axis.key : k.list == plain; });
     if (key == keys.end()) unknown_axis(axis, "a configuration", known);
-    axis.whole = key->expected.find("integer") != std::string::npos;
+    if (!axis.words) require_whole(axis, key->expected.find("integer") != std::string::npos);
     // What values a key takes, its own reader says.
-    for (const double end : {axis.from, axis.to}) {
+    std::vector<std::string> values = axis.values;
+    if (values.empty()) values = {axis.text(axis.from), axis.text(axis.to)};
+    for (const std::string& value : values) {
       std::vector<std::string> settings = spec.train->settings;
-      settings.push_back(axis.key + "=" + axis.text(end));
+      settings.push_back(axis.key + "=" + value);
       read_config(spec.train->config, settings);
     }
   }
@@ -80,6 +100,16 @@ void for_each_token(const std::string& line, Text&& text, Token&& token) {
   }
 }
 
+// A word stands in the line as it is, so it must be none of the shell's.
+void require_plain_words(const Axis& axis) {
+  constexpr const char* kShell = "$`\"'\\;|&<>(){}*?[]!#~\n\r";
+  for (const std::string& word : axis.values)
+    if (word.find_first_of(kShell) != std::string::npos)
+      throw ConfigError(
+          fmt::format("{}: the value \"{}\" of '{}' has a character that the shell reads; take a plain word",
+                      axis.where, word, axis.key));
+}
+
 void place_command_axes(const EnsembleSpec& spec, std::vector<Axis>& axes) {
   std::vector<std::string> used, known = kOwnTokens;
   for (const Axis& axis : axes) known.push_back(axis.key);
@@ -90,6 +120,8 @@ void place_command_axes(const EnsembleSpec& spec, std::vector<Axis>& axes) {
       throw ConfigError(fmt::format(
           "{}: command.line has {{{}}}, which is no key of the design{}; braces of its own are written twice",
           spec.origin, name, did_you_mean(name, known)));
+  for (const Axis& axis : axes)
+    if (axis.words) require_plain_words(axis);
   for (const Axis& axis : axes)
     if (std::ranges::find(used, axis.key) == used.end())
       throw ConfigError(fmt::format("{}: the design's key '{}' is not in command.line; write {{{}}} where it goes{}",

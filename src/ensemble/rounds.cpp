@@ -17,6 +17,7 @@
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
+#include "src/config/toml.hpp"
 #include "src/ensemble/child.hpp"
 #include "src/run/signals.hpp"
 
@@ -32,7 +33,7 @@ std::string record_of(const EnsembleSpec& spec) { return spec.folder + "/rounds/
 
 std::string program() { return fs::read_symlink("/proc/self/exe").string(); }
 
-std::string array_text(const std::string& file) { return "data.files=['" + file + "']"; }
+std::string array_text(const std::string& file) { return "data.files=[" + mrmf::quoted(file) + "]"; }
 
 // Trains model `number` of a round, unless an earlier start has. Returns why it failed; "" if it did not.
 std::string train_model(const EnsembleSpec& spec, const std::string& folder, int number, const Workplace& place) {
@@ -44,7 +45,7 @@ std::string train_model(const EnsembleSpec& spec, const std::string& folder, int
   std::vector<std::string> settings = spec.rounds.settings;
   settings.push_back(array_text(spec.folder + "/data.h5"));
   settings.push_back(fmt::format("training.seed={}", number));
-  settings.push_back("run.folder='" + run + "'");
+  settings.push_back("run.folder=" + mrmf::quoted(run));
   for (const std::string& setting : settings) call.words.insert(call.words.end(), {"--set", setting});
   call.log = run + ".txt";
   call.environment = {{"OMP_NUM_THREADS", std::to_string(place.threads)}};

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 
@@ -14,12 +13,12 @@
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
+#include "src/ensemble/point_list.hpp"
 
 namespace mrmf {
 namespace {
 
 constexpr Index kMostBytes = 1 << 20;
-constexpr double kMostMembers = 1e9;
 const std::vector<std::string> kAxisWords{"from", "to", "values", "scale", "count"};
 
 /// What a file says, before it is known what members are.
@@ -94,21 +93,19 @@ std::vector<Key<Written>> ensemble_keys() {
   };
 }
 
-std::optional<double> number_in(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(number)) return {};
-  return number;
-}
-
 double number_of(const Value& value, const std::string& path) { return read_real(value, path, within(-1e300, 1e300)); }
 
 void set_values(Axis& axis, const Value& value, const std::string& path) {
-  axis.values = read_values(value, path, "a list of numbers or words");
-  axis.words = !std::ranges::all_of(axis.values, [](const std::string& text) { return number_in(text).has_value(); });
+  for (const Value& item : read_list(value)) {  // whatever a key takes: words, true, lists
+    if (item.kind == Value::Kind::table) refuse(item, path, "a list of values");
+    axis.values.push_back(item.kind == Value::Kind::text ? item.text : render(item));
+  }
+  if (axis.values.empty()) refuse(value, path, "a list of one value or more");
+  axis.words =
+      !std::ranges::all_of(axis.values, [](const std::string& text) { return number_in_text(text).has_value(); });
   std::vector<double> numbers;
   for (std::size_t i = 0; i < axis.values.size(); ++i)
-    numbers.push_back(axis.words ? static_cast<double>(i) : *number_in(axis.values[i]));
+    numbers.push_back(axis.words ? static_cast<double>(i) : *number_in_text(axis.values[i]));
   axis.from = std::ranges::min(numbers), axis.to = std::ranges::max(numbers);
 }
 
@@ -136,6 +133,8 @@ Axis read_axis(const Value& value, const std::string& path) {
     }
     if (axis.values.empty() && (value.find("from") == nullptr || value.find("to") == nullptr))
       throw ConfigError(value.where + ": " + full + " needs from and to, or values");
+    if (!axis.values.empty() && value.items.size() > 1)
+      throw ConfigError(value.where + ": " + full + " has values; leave out from, to, scale and count");
   }
   if (axis.values.empty() && !(axis.from < axis.to))
     throw ConfigError(
@@ -205,6 +204,7 @@ void read_simulate(EnsembleSpec& spec, const Value& table) {
     const auto key = std::ranges::find(simulate.keys, value.key, &SimulatorKey::name);
     if (key == simulate.keys.end()) unknown_key(value, "simulate." + value.key, known);
     const Rule rule = within(key->least, key->most);
+    simulate.given.push_back(key->name);
     simulate.values[static_cast<std::size_t>(key - simulate.keys.begin())] =
         key->whole ? static_cast<double>(read_integer(value, "simulate." + value.key, rule))
                    : read_real(value, "simulate." + value.key, rule);
@@ -216,7 +216,7 @@ void read_simulate(EnsembleSpec& spec, const Value& table) {
 void require_inside(const std::string& path, const std::string& key, const std::string& origin) {
   const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
   if (path.empty() || normal.is_absolute() || normal.begin()->string() == ".." || normal == ".")
-    throw ConfigError(origin + ": " + key + " = " + quoted(path) +
+    throw ConfigError(origin + ": " + key + " = " + mrmf::quoted(path) +
                       " is outside of the member's folder; give a name without a path");
 }
 

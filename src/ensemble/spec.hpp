@@ -12,6 +12,9 @@
 
 namespace mrmf {
 
+/// Members of an ensemble: a process keeps all of them in memory.
+inline constexpr double kMostMembers = 1e7;
+
 /// latin_hypercube: every key's range in as many strata as there are members, one member in each. sobol: Sobol's
 /// sequence with a random digital shift. grid: all combinations. list: rows of a file.
 enum class DesignKind { latin_hypercube, sobol, grid, list };
@@ -44,6 +47,7 @@ struct SimulateSpec {
   std::string simulator;
   std::vector<SimulatorKey> keys;
   std::vector<double> values;       ///< one per key; an axis replaces its own
+  std::vector<std::string> given;   ///< keys that the file sets; an axis is none of them
   std::vector<std::size_t> places;  ///< of each axis among the keys
 };
 

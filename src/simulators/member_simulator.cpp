@@ -14,6 +14,7 @@
 #include "kernels/random.hpp"
 #include "src/simulators/cosmology/universe.hpp"
 #include "src/simulators/fields/fields.hpp"
+#include "src/simulators/implosion/hot_spot.hpp"
 #include "src/simulators/neuron/samples.hpp"
 #include "src/simulators/volumes/simulate.hpp"
 
@@ -45,6 +46,12 @@ std::uint64_t key_of(double seed, double number, Index member) {
 template <class T>
 std::span<T> row_as(std::span<std::byte> row) {
   return {reinterpret_cast<T*>(row.data()), row.size() / sizeof(T)};
+}
+
+int even_pixels(double size) {
+  const int pixels = static_cast<int>(size);
+  if (pixels % 2 != 0) throw ConfigError(fmt::format("simulate.size = {} is odd; give an even number", pixels));
+  return pixels;
 }
 
 // Neurons: the keys are the cell and the exponents of its conductances.
@@ -199,7 +206,7 @@ std::vector<SimulatorKey> texture_keys() {
 template <class Problem>
 class FieldMembers final : public MemberSimulator {
  public:
-  explicit FieldMembers(std::span<const double> values) : size_(even(values[0])), problem_(size_) {}
+  explicit FieldMembers(std::span<const double> values) : size_(even_pixels(values[0])), problem_(size_) {}
 
   std::vector<MemberArray> parts() const override { return {{"fields", {size_, size_, problem_.channels()}}}; }
   struct Work final : Memory {
@@ -217,11 +224,6 @@ class FieldMembers final : public MemberSimulator {
   }
 
  private:
-  static int even(double size) {
-    const int pixels = static_cast<int>(size);
-    if (pixels % 2 != 0) throw ConfigError(fmt::format("simulate.size = {} is odd; give an even number", pixels));
-    return pixels;
-  }
   static auto of(std::span<const double> v) {
     if constexpr (std::is_same_v<Problem, fields::Heat>)
       return fields::HeatFlow{std::pow(10, v[2]), v[3], v[4]};
@@ -275,6 +277,42 @@ class VolumesMembers final : public MemberSimulator {
   volumes::Painter painter_;
 };
 
+// Implosions: the keys are the drive's numbers, in their units.
+std::vector<SimulatorKey> implosion_keys() {
+  std::vector<SimulatorKey> keys{fixed("size", 8, 1024, 32, "pixels per axis, an even number")};
+  for (const implosion::Quantity& input : implosion::inputs())
+    keys.push_back({input.name, input.centre - input.half_width, input.centre + input.half_width, input.centre,
+                    *input.unit == 0 ? "of the drive" : fmt::format("of the drive, {}", input.unit)});
+  return keys;
+}
+
+class ImplosionMembers final : public MemberSimulator {
+ public:
+  explicit ImplosionMembers(std::span<const double> values) : size_(even_pixels(values[0])) {}
+
+  std::vector<MemberArray> parts() const override {
+    return {{"images", {size_, size_, Index{implosion::kBands}}}, {"scalars", {Index{implosion::kScalars}}}};
+  }
+
+  void make(std::span<MemberTask> members, Memory&) const override {
+    const auto image = static_cast<std::size_t>(size_) * static_cast<std::size_t>(size_) * implosion::kBands;
+    make_each(members, [&](MemberTask& member) {
+      implosion::Inputs inputs;
+      for (std::size_t k = 0; k < inputs.size(); ++k) {
+        const implosion::Quantity& input = implosion::inputs()[k];
+        inputs[k] = static_cast<float>((member.values[k + 1] - input.centre) / input.half_width);
+      }
+      const implosion::HotSpot spot = implosion::hot_spot(inputs);
+      const std::span<float> row = row_as<float>(member.row);
+      implosion::draw(spot, size_, row.first(image));
+      std::ranges::copy(implosion::scalars_of(spot), row.subspan(image).begin());
+    });
+  }
+
+ private:
+  int size_;
+};
+
 using Values = std::span<const double>;
 struct Simulator {
   const char* name;
@@ -291,7 +329,8 @@ constexpr Simulator kSimulators[] = {{"neuron", neuron_keys, made<NeuronMembers>
                                      {"cosmology", cosmology_keys, made<CosmologyMembers>},
                                      {"heat", heat_keys, made<FieldMembers<fields::Heat>>},
                                      {"texture", texture_keys, made<FieldMembers<fields::Texture>>},
-                                     {"volumes", volumes_keys, made<VolumesMembers>}};
+                                     {"volumes", volumes_keys, made<VolumesMembers>},
+                                     {"implosion", implosion_keys, made<ImplosionMembers>}};
 
 const Simulator& simulator_of(const std::string& name) {
   for (const Simulator& simulator : kSimulators)

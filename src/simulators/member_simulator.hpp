@@ -71,7 +71,7 @@ void make_each(std::span<MemberTask> members, One&& one) {
     }
 }
 
-/// Their names: neuron, cosmology, heat, texture, volumes.
+/// Their names: neuron, cosmology, heat, texture, volumes, implosion.
 std::vector<std::string> simulator_names();
 /// The keys of a simulator. ConfigError for an unknown name, with those there are.
 std::vector<SimulatorKey> simulator_keys(const std::string& simulator);

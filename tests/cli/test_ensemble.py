@@ -3,6 +3,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -101,7 +102,7 @@ class Ensemble(support.MrmfTest):
         self.write("spec.toml", """
 ensemble = { folder = "ens", side_by_side = 2 }
 simulate = { simulator = "neuron", milliseconds = 30 }
-design = { kind = "latin-hypercube", members = 800, keys.g_pas_axonal = [-0.5, 0.5], keys.cell = [0, 3] }
+design = { kind = "latin-hypercube", members = 800, keys.g_pas_axonal = [-0.5, 0.5], keys.g_pas_somatic = [-0.5, 0.5] }
 """)
         kills = 0
         for wanted in (1, 200, 500):
@@ -260,32 +261,46 @@ config = "surrogate.toml"
         self.assertFalse(os.path.exists(self.path("ens/data.h5")))
         output = self.ensemble(ranks=2)  # the missing part, then all is collected
         self.assertIn("24 of 24 members are done; 8 were made", output)
-        # Of parts the last one collects.
+        # Of parts the last one collects, and leaves few files.
         self.write("thirds.toml", HEAT.replace('"ens"', '"thirds"'))
         for part in (1, 0, 2):
             self.assertFalse(os.path.exists(self.path("thirds/data.h5")))
+            shutil.copytree(self.path("thirds/part-1"), self.path("before"), dirs_exist_ok=True) if part == 2 else None
             self.mrmf("ensemble", "thirds.toml", "--part", f"{part}/3")
+        self.assertEqual(set(os.listdir(self.path("thirds"))) & {"part-0", "part-1"}, set())
+        self.assertEqual(sorted(self.journal("thirds")), list(range(24)))
+        # As if it had been killed after it took what a part had kept, and before that was removed.
+        shutil.copytree(self.path("before"), self.path("thirds/part-1"))
+        self.write("thirds/data.h5.partial-0123456789abcdef", "")
+        output = self.mrmf("ensemble", "thirds.toml", ranks=2)
+        self.assertIn("24 of 24 members are done; 0 were made", output)
+        self.assertEqual(sorted(self.journal("thirds")), list(range(24)))
+        self.assertEqual(len(os.listdir(self.path("thirds"))), 7)
         np.testing.assert_array_equal(self.data("thirds")["fields"], self.data()["fields"])
         self.assertEqual(sorted(self.journal()), list(range(24)))
         alone = self.data()["fields"]
         self.write("other.toml", HEAT.replace('"ens"', '"other"'))
         self.mrmf("ensemble", "other.toml", ranks=3)
         self.assertEqual(sorted(self.journal("other")), list(range(24)))
+        self.assertEqual(len(os.listdir(self.path("other"))), 7)
         np.testing.assert_array_equal(self.data("other")["fields"], alone)
         for text in ("3/3", "1", "a/3", "1/1"):
             self.fails(2, "ensemble", "spec.toml", "--part", text, message="--part " + text)
 
     def test_one_folder_one_ensemble_one_process(self):
-        self.command("sleep 30; {python} {{a}} {{b}} {{output}}")
+        self.command(f"[ -e {self.path('fast')} ] || sleep 30; {{python}} {{{{a}}}} {{{{b}}}} {{{{output}}}}")
         process = self.launch("ensemble", "spec.toml")
         while process.poll() is None and not os.path.exists(self.path("ens/work/0")):
             time.sleep(0.01)
         self.fails(2, "ensemble", "spec.toml", message=f"ens is being worked on by process {process.pid} of ")
+        # Who was killed holds nothing, even where nobody has waited for its end.
         process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self.write("fast", "")
+        self.ensemble()
         process.communicate()
-        # Who was killed holds nothing.
         self.write("spec.toml", self.read("spec.toml").replace("sleep 30; ", ""))
-        self.fails(2, "ensemble", "spec.toml", message="ens holds another ensemble: it has \"command = sleep 30;")
+        self.fails(2, "ensemble", "spec.toml", message="ens holds another ensemble: it has \"command = [ -e")
         os.makedirs(self.path("full"))
         self.write("full/mine.txt", "")
         self.fails(2, "ensemble", "spec.toml", "--set", "ensemble.folder=full", message="full is not empty and no ensemble's (there is mine.txt)")

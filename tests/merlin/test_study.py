@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""jobs/merlin under the real Merlin: the whole study, its exit codes, and what is left after Redis is killed."""
+"""jobs/merlin under the real Merlin: the whole study while a worker, Redis and all of it are killed, in a batch job where
+there is Slurm; its exit codes."""
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -12,6 +15,9 @@ import unittest
 import h5py
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/slurm"))
+from cluster import Cluster  # noqa: E402
+
 MRMF, VENV = os.environ["MRMF"], os.environ["MERLIN_VENV"]
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
 
@@ -23,6 +29,13 @@ def children(pid):
     except FileNotFoundError:
         return []
     return found + [below for child in found for below in children(child)]
+
+
+def command_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+    except FileNotFoundError:
+        return ""
 
 
 class Study(unittest.TestCase):
@@ -50,23 +63,64 @@ class Study(unittest.TestCase):
                 for line in journal.read_text().splitlines() if '"row"' in line]
         self.assertEqual(sorted(done), list(range(24)))
 
-    def test_redis_is_killed_and_the_study_continues(self):
-        process = subprocess.Popen(self.command(), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    def killed(self, condition, chosen, *words):
+        """Starts run.sh and kills its chosen children, and theirs, once condition() holds. It may be done before that."""
+        process = subprocess.Popen(self.command(*words), env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(process.kill)
-        while process.poll() is None and not list((self.folder / "studies").rglob("journal*.txt")):
+        while process.poll() is None and not condition():
             time.sleep(0.02)
-        for child in children(process.pid):
+        found = [child for child in children(process.pid) if chosen in command_of(child)] if chosen else [process.pid]
+        for pid in [below for one in found for below in (one, *children(one))]:
             try:
-                if "redis-server" in pathlib.Path(f"/proc/{child}/cmdline").read_text():
-                    os.kill(child, signal.SIGKILL)
-            except FileNotFoundError:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
                 pass
         output = process.communicate(timeout=300)[0]
-        self.assertEqual(process.returncode, 1, output)
-        self.assertRegex(output, "merlin: (Redis is gone; nothing that was made is lost|a worker has ended)")
-        done = subprocess.run(self.command("--continue", self.study()), env=ENVIRONMENT, capture_output=True, text=True, timeout=400)
+        return process.returncode, output
+
+    def environment(self):
+        return dict(ENVIRONMENT, TMPDIR=str(self.folder))  # a killed run.sh leaves its own folder there
+
+    def test_the_study_survives_kills_and_runs_in_a_batch_job(self):
+        journals = lambda: list((self.folder / "studies").rglob("journal*.txt"))
+        code, output = self.killed(journals, "celery")
+        self.assertEqual(code, 1, output)
+        self.assertRegex(output, "merlin: a worker has ended; see .*; jobs/merlin/run.sh --continue")
+        trained = lambda: list(self.study().rglob("train/*/run/epochs.jsonl"))
+        code, output = self.killed(trained, "redis-server", "--continue", self.study())
+        if code != 0:
+            self.assertRegex(output, "merlin: (Redis is gone; nothing that was made is lost|a worker has ended)")
+            code, output = self.killed(lambda: list(self.study().rglob("finetune/run/epochs.jsonl")), "", "--continue", self.study())
+            self.assertIn(code, (0, -signal.SIGKILL), output)
+        command = self.command("--continue", self.study())
+        if not all(shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") for name in ("slurmctld", "slurmd", "munged")):
+            print("without a batch job: Slurm is not here")
+            done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=400)
+        else:
+            with Cluster() as cluster:
+                wrapped = " ".join(map(str, command))
+                done = subprocess.run(["sbatch", "--wait", "--ntasks=1", "--cpus-per-task=2", "--time=10", f"--output={self.folder}/studies/job.log",
+                                       "--wrap", wrapped], env=dict(self.environment(), SLURM_CONF=cluster.environment["SLURM_CONF"]),
+                                      capture_output=True, text=True, timeout=400)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr + self.logs())
         self.check()
+
+    def test_a_dry_run_writes_the_steps_and_runs_none(self):
+        done = subprocess.run(self.command("--dry-run"), env=self.environment(), capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        steps = {pathlib.Path(line).name for line in done.stdout.splitlines()}
+        self.assertTrue({"simulate.sh", "pack.sh", "train_STAGE.coarse.sh", "train_STAGE.dense.restart.sh", "fuse.sh", "finetune.sh", "evaluate.sh",
+                         "collect.sh"} <= steps, done.stdout)
+        self.assertFalse(list(self.study().rglob("ensemble.json")))
+        # Workers of a batch job of several nodes are started by srun.
+        home = self.folder / "home/.merlin"
+        home.mkdir(parents=True)
+        (home / "app.yaml").write_text("".join(f"{name}: {{ name: redis, server: 127.0.0.1, port: 1, db_num: 0 }}\n"
+                                               for name in ("broker", "results_backend")))
+        workers = subprocess.run([f"{VENV}/bin/merlin", "run-workers", ROOT / "jobs/merlin/study.yaml", "--echo", "--vars", "BATCH=slurm",
+                                  f"OUTPUT_PATH={self.folder}"], env=dict(self.environment(), HOME=str(home.parent), PATH=f"{VENV}/bin:{os.environ['PATH']}"),
+                                 capture_output=True, text=True, timeout=100)
+        self.assertEqual(workers.stdout.count("srun -N 1 -n 1 celery -A merlin worker"), 2, workers.stdout + workers.stderr)
 
     def logs(self):
         return "".join(f"\n== {log}\n{log.read_text()[-3000:]}" for log in (self.folder / "studies").glob("*.log"))
