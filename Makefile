@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check install release keys demo bench faults sanitize test-slurm bundle wheel site gpu-check mutants style format tidy status clean print-%
+.PHONY: all program help setup configure test check install release keys demo bench faults sanitize test-slurm test-merlin bundle wheel site gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -40,6 +40,9 @@ sanitize: setup ## builds without inlining and with address, undefined-behaviour
 
 test-slurm: program ## batch jobs under a real Slurm of one node (installs Slurm's packages; part of make test)
 	@tests/slurm/run.sh $(BUILD)
+
+test-merlin: program ## the study under the real Merlin (installs Redis, and Merlin from PyPI; part of make test)
+	@tests/merlin/run.sh $(BUILD)
 
 mutants: all ## plant known bugs one by one and show that the tests catch them
 	@tests/mutants.sh $(BUILD)

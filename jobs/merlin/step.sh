@@ -20,6 +20,13 @@ while [ $# -gt 0 ]; do
     *) echo "step: unknown option $1" >&2; exit $wrong ;;
   esac
 done
+# A stage that Merlin has queued twice runs once: the lock is the command's, too, so it holds where a worker is killed
+# and the command goes on. Members have a lock of the ensemble's own.
+if [ "$kind" = stage ]; then
+  exec 9>>step.owner
+  flock -n 9 || { echo "step: $(cat step.owner) is at work here" >&2; exit 104; }
+  echo "process $$ of $(hostname)${SLURM_JOB_ID:+, job $SLURM_JOB_ID}" >step.owner
+fi
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 code=0

@@ -102,10 +102,10 @@ class Ensemble(support.MrmfTest):
         self.write("spec.toml", """
 ensemble = { folder = "ens", side_by_side = 2 }
 simulate = { simulator = "neuron", milliseconds = 30 }
-design = { kind = "latin-hypercube", members = 800, keys.g_pas_axonal = [-0.5, 0.5], keys.g_pas_somatic = [-0.5, 0.5] }
+design = { kind = "latin-hypercube", members = 400, keys.g_pas_axonal = [-0.5, 0.5], keys.g_pas_somatic = [-0.5, 0.5] }
 """)
         kills = 0
-        for wanted in (1, 200, 500):
+        for wanted in (1, 100, 250):
             process = self.launch("ensemble", "spec.toml")
             journal = self.path("ens/journal.txt")
             while process.poll() is None:
@@ -122,10 +122,10 @@ design = { kind = "latin-hypercube", members = 800, keys.g_pas_axonal = [-0.5, 0
         self.assertGreater(kills, 0)
         before = len(set(self.journal()))
         output = self.ensemble()
-        self.assertIn(f"800 members; {before} are done", output)
-        self.assertEqual(sorted(self.journal()), list(range(800)))
+        self.assertIn(f"400 members; {before} are done", output)
+        self.assertEqual(sorted(self.journal()), list(range(400)))
         data = self.data()
-        self.assertEqual(list(data["member"]), list(range(800)))
+        self.assertEqual(list(data["member"]), list(range(400)))
         self.write("other.toml", self.read("spec.toml").replace('"ens"', '"other"'))
         self.mrmf("ensemble", "other.toml")
         np.testing.assert_array_equal(self.data("other")["frames"], data["frames"])
@@ -164,7 +164,7 @@ design = { kind = "grid", keys.training.optimizer.learning_rate = { values = [1e
         self.assertEqual(len({row["validation_loss"] for row in rows}), 4)
 
         # Ranks in groups, each of which trains a member together: the same numbers as one run of two ranks.
-        self.write("pairs.toml", self.read("spec.toml").replace('"ens", side_by_side', '"pairs", ranks_per_member'))
+        self.write("pairs.toml", self.read("spec.toml").replace('"ens", side_by_side', '"pairs", ranks_per_member').replace("[1e-3, 3e-3]", "[1e-3]"))
         self.mrmf("ensemble", "pairs.toml", ranks=2)
         self.mrmf("train", "config.toml", *(word for setting in ("training.epochs=1", "training.optimizer.learning_rate=1e-3",
                                                                  "training.optimizer.rule=linear") for word in ("--set", setting)), ranks=2)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The study of jobs/merlin under the real Merlin, small, with a worker, Redis and all of it killed on the way.
+# The study of jobs/merlin under the real Merlin, small, with Redis and then all of it killed on the way.
 # Usage: tests/merlin/run.sh BUILD. Exit code 77: skipped, with the reason.
 set -eu
 cd "$(dirname "$0")/../.."
