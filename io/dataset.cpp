@@ -1,6 +1,8 @@
 // Which rows of a data set are its samples.
 #include "io/dataset.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -83,17 +85,32 @@ void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   throw DataError("data set '" + spec.samples + "' leaves no row for " + part + ": " + why_no_row(spec.choice, part));
 }
 
+std::vector<Index> chosen_rows(const DatasetShape& shape) {
+  if (!shape.rows.empty()) return shape.rows;
+  std::vector<Index> all(static_cast<std::size_t>(shape.samples));
+  std::iota(all.begin(), all.end(), Index{0});
+  return all;
+}
+
+void choose_piece(const DatasetSpec& spec, DatasetShape& shape) {
+  const RowPiece& piece = spec.piece;
+  if (piece.all()) return;
+  const Index samples = shape.samples;
+  keep_rows(shape, rows_of_piece(piece, chosen_rows(shape)));
+  if (shape.samples > 0) return;
+  throw DataError(fmt::format(
+      "data set '{}' has {} training rows, which are too few for {} parts{}; use fewer parts (tournament.trainers, or "
+      "data.part.of), or give more samples",
+      spec.samples, samples, piece.of, piece.held_out > 0 ? " that each hold out one" : ""));
+}
+
 }  // namespace
 
 DatasetShape without_rows(DatasetShape shape, const DatasetSpec& spec, const std::vector<Index>& rows) {
   shape.skipped = rows;
   if (rows.empty()) return shape;
-  std::vector<Index> all = shape.rows, rest;
-  if (all.empty()) {
-    all.resize(static_cast<std::size_t>(shape.samples));
-    std::iota(all.begin(), all.end(), Index{0});
-  }
-  std::ranges::set_difference(all, shape.skipped, std::back_inserter(rest));
+  std::vector<Index> rest;
+  std::ranges::set_difference(chosen_rows(shape), shape.skipped, std::back_inserter(rest));
   if (rest.empty())
     throw DataError("data set '" + spec.samples + "' has no sample that is finite: all " +
                     std::to_string(shape.skipped.size()) + " rows hold NaN or infinity, or their labels do");
@@ -121,6 +138,7 @@ namespace {
 /// What inspect_dataset() has to do when the headers are known.
 DatasetShape choose_samples(const DatasetSpec& spec, DatasetShape shape, Comm& comm) {
   choose(spec, shape, comm);
+  choose_piece(spec, shape);
   if (spec.not_finite != NotFiniteRule::skip) return shape;
   const std::vector<Index> bad = rows_not_finite(spec, shape, comm);
   return without_rows(std::move(shape), spec, bad);
@@ -146,6 +164,7 @@ DatasetShape inspect_dataset(const DatasetSpec& spec, Comm& comm) {
 bool have_same_headers(const DatasetSpec& one, const DatasetSpec& other) {
   DatasetSpec same = other;
   same.choice = one.choice;
+  same.piece = one.piece;
   same.not_finite = one.not_finite;
   return same == one;
 }

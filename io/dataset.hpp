@@ -11,6 +11,7 @@
 #include "io/element.hpp"
 #include "io/packing.hpp"
 #include "io/row_choice.hpp"
+#include "io/row_piece.hpp"
 #include "io/sample_order.hpp"
 #include "mpi/comm.hpp"
 
@@ -68,6 +69,7 @@ struct DatasetSpec {
   std::vector<std::string> more_labels{};   ///< the same of labels
   RowForm rows = RowForm::axis;
   std::string groups{};  ///< RowForm::groups: the pattern of their names, such as "sim_*" (io/row_names.hpp)
+  RowPiece piece{};      ///< of the rows of the choice
   bool operator==(const DatasetSpec&) const = default;
 
   std::vector<std::string> sample_names() const { return names_of(samples, more_samples); }

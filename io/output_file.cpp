@@ -412,6 +412,13 @@ void write_file(const std::string& target, std::string_view bytes, Replace repla
   file.commit();
 }
 
+void rename_file(const std::string& from, const std::string& to) {
+  if (uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); }) != 0)
+    throw DataError(to + ": cannot be put in place of " + from + ": " + std::strerror(errno) +
+                    "; check the rights on its folder");
+  sync_folder_of(to);
+}
+
 RecordFile::RecordFile(std::string path, Start start) : path_(std::move(path)) {
   if (start == Start::empty) write_file(path_, "", Replace::file);
   open();

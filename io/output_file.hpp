@@ -135,6 +135,10 @@ class OutputFile {
 /// Writes a whole file. On one rank. Errors as OutputFile's; a file that was there before is then still there.
 void write_file(const std::string& target, std::string_view bytes, Replace replace);
 
+/// Gives a file of our own another name in its folder, in place of the file that has it. On one rank. DataError when it
+/// cannot.
+void rename_file(const std::string& from, const std::string& to);
+
 /// Records appended to a file of our own. Others can read each as soon as append() returns.
 class RecordFile {
  public:

@@ -113,6 +113,7 @@ struct Step {
   Index index = 0;                    ///< the step's index in its epoch: where keep() puts the loss
   float loss_weight = 1;              ///< weight of each row's loss in the gradient
   float share = 1;                    ///< share of each row's loss that this rank counts, with its gradient (grids)
+  float dropout = 1;                  ///< so many times their own are the rates of dropout
   SgdStep sgd{};                      ///< the update that ends the step: one of this, lion and adam
   LionStep lion{};
   std::array<AdamStep, 2> adam{};  ///< for two groups of parameters, whose moments may differ in age

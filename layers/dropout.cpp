@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "layers/geometry.hpp"
 #include "layers/makers.hpp"
 
@@ -21,13 +23,21 @@ class Dropout final : public Layer {
   }
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
-    backend_.dropout(buffers.step, settings_, x, y);
+    backend_.dropout(buffers.step, at(buffers.step), x, y);
   }
   void backward(const LayerBuffers& buffers, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
-    if (!dx.data.empty()) backend_.dropout(buffers.step, settings_, dy, dx);
+    if (!dx.data.empty()) backend_.dropout(buffers.step, at(buffers.step), dy, dx);
   }
 
  private:
+  DropoutSettings at(const Step& step) const {
+    DropoutSettings settings = settings_;
+    if (step.dropout != 1) settings.rate = std::min(settings.rate * step.dropout, std::max(settings.rate, kMost));
+    return settings;
+  }
+
+  static constexpr float kMost = 0.9F;  // of a rate that grows
+
   Backend& backend_;
   DropoutSettings settings_;
   Shape output_;

@@ -19,3 +19,4 @@
 #include "src/method/train_run.hpp"
 #include "src/run/records.hpp"
 #include "src/run/signals.hpp"
+#include "src/tournament/train_tournament.hpp"

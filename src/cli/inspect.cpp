@@ -19,6 +19,8 @@
 #include "src/plan/plan.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
+#include "src/tournament/outlook.hpp"
+#include "src/tournament/trainer_runs.hpp"
 #include "src/training/memory_estimate.hpp"
 
 namespace mrmf {
@@ -215,6 +217,7 @@ struct Inspection {
   std::vector<NetworkFacts> networks{};
   RunMemory peak{};
   bool with_data = false;
+  std::optional<TournamentOutlook> tournament{};
   std::vector<std::string> packing{};  ///< what is done to the numbers of the files
 
   bool shared() const {  ///< samples among ranks
@@ -229,7 +232,7 @@ std::string inspect_text(const Inspection& found) {
   return text +
          "activations are per sample; - : the layer writes over its input, or is fused with the next\n"
          "at, gradient at: where in the arena the batch's outputs and their gradients begin, in MB\n" +
-         peak_text(found.peak, found.with_data, found.shared());
+         peak_text(found.peak, found.with_data, found.shared()) + (found.tournament ? to_text(*found.tournament) : "");
 }
 
 std::string inspect_json(const Inspection& found) {
@@ -239,6 +242,7 @@ std::string inspect_json(const Inspection& found) {
             {"resolutions", Json::array()}};
   for (const NetworkFacts& facts : found.networks) json["resolutions"].push_back(network_json(facts));
   json["memory_of_a_rank"] = peak_json(found.peak, found.with_data);
+  if (found.tournament) json["memory_of_a_rank"]["visitor_bytes"] = found.tournament->visitor_bytes;
   return json.dump(2) + "\n";
 }
 
@@ -290,6 +294,10 @@ HeldData held_data(const Config& config, Comm& world) {
     held.parts.push_back(std::move(part));
   };
   add(config.data.train, false);
+  if (DatasetSpec held_out = config.data.train; held_out.piece.held_out > 0) {
+    held_out.piece.held = true;
+    add(held_out, true);
+  }
   if (absent(config.data.validation.files).empty()) add(config.data.validation, true);
   held.stores = budget_memory(config.data, held.parts, world, ranks_of_same(host_name(), world).size()).stores;
   return held;
@@ -301,8 +309,16 @@ void print_model(const InspectOptions& options, Comm& world) {
   if (config.method.name == MethodName::automatic)
     config = schedule_for(config, of, run_size(config, of, world), world).config;
   const Shape& sample = of.shape;
+  const std::optional<TournamentOutlook> tournament =
+      tournament_outlook(config, make_plan(config), sample, of.train ? std::optional(of.train->samples) : std::nullopt);
+  const int trainers = config.tournament.trainers;
+  const bool teams = world.size() % trainers == 0;  // else what one rank would have, of a trainer of its own
+  if (tournament) config = trainer_config(config, 0);
+  Comm team = !tournament ? world.duplicate()
+              : teams     ? world.split(world.rank() / (world.size() / trainers))
+                          : Comm::self();
   std::optional<HeldData> held;
-  if (of.train) held = held_data(config, world);
+  if (of.train) held = held_data(config, team);
   if (held) {
     require_channels(config.data, sample);
     Config resolved = config;
@@ -313,7 +329,8 @@ void print_model(const InspectOptions& options, Comm& world) {
   RunConfig cpu = config.run;
   cpu.device = Device::cpu;
   const auto backend = make_backend(cpu, world);
-  Inspection found = inspect(*backend, config, of, held, world.size());
+  Inspection found = inspect(*backend, config, of, held, team.size());
+  found.tournament = tournament;
   if (of.train) found.packing = packing_lines(config.data.train, world);
   if (world.root()) std::cout << (options.json ? inspect_json(found) : inspect_text(found));
 }

@@ -26,6 +26,7 @@
 #include "src/method/preflight.hpp"
 #include "src/plan/labels.hpp"
 #include "src/run/run_cost.hpp"
+#include "src/tournament/outlook.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/worker_sums.hpp"
 
@@ -68,6 +69,16 @@ std::optional<RunSize> size_of(const Config& config, const RanksOptions& options
   RunSize size{options.samples, options.validated, world.size()};
   if (config.run.ranks > 0) size.ranks = config.run.ranks;
   if (options.ranks > 0) size.ranks = options.ranks;
+  return size;
+}
+
+// A trainer's share of a tournament's run.
+std::optional<RunSize> of_trainer(std::optional<RunSize> size, const Config& config) {
+  const int trainers = config.tournament.trainers;
+  if (!size || trainers == 1) return size;
+  if (config.tournament.rows == TrainerRows::part) size->training /= trainers;
+  size->training *= 1 - config.tournament.held_out;
+  size->ranks = std::max(1, size->ranks / trainers);
   return size;
 }
 
@@ -126,7 +137,8 @@ std::string baseline_text(const Costs& costs, const Plan& plan, int epochs) {
 
 // The plan as the run folder keeps it, with what the text says of its cost.
 std::string plan_json(const Plan& plan, const std::optional<DataSample>& sample, const std::optional<Costs>& costs,
-                      const std::optional<AutoSchedule>& chosen, const std::optional<RanksProposal>& ranks) {
+                      const std::optional<AutoSchedule>& chosen, const std::optional<RanksProposal>& ranks,
+                      const std::optional<TournamentOutlook>& tournament) {
   auto json = nlohmann::json::parse(to_json(plan));
   if (costs) {
     json["sample"] = to_string(sample->shape);
@@ -145,6 +157,10 @@ std::string plan_json(const Plan& plan, const std::optional<DataSample>& sample,
                               {"unexplained_with_finest", chosen->detail->with_finest},
                               {"loses", chosen->detail->loses()}};
   if (ranks) json["ranks"] = to_json(*ranks);
+  if (tournament)
+    json["tournament"] = {{"trainers", tournament->trainers},      {"trained_rows", tournament->trained},
+                          {"held_out_rows", tournament->held_out}, {"visitor_bytes", tournament->visitor_bytes},
+                          {"sent_bytes", tournament->sent_bytes},  {"meeting_cost_epochs", tournament->meeting_cost}};
   return json.dump(2) + "\n";
 }
 
@@ -199,23 +215,27 @@ void print_plan(const PlanOptions& options, Comm& world) {
     if (!sample) throw ConfigError("plan --ranks needs the shape of a sample; correct data.files, or give --sample");
     ranks = plan_ranks(config, *sample, counted, world);
   } else if (sample && size) {
-    print_warnings(refusals(config, plan, sample->shape, *size), world);
+    print_warnings(refusals(config, plan, sample->shape, *of_trainer(size, config)), world);
   }
   if (sample) {
     const Config& run = ranks && ranks->config ? *ranks->config : config;
-    costs.emplace().run = run_cost(run, make_plan(run), sample->shape, size);
+    costs.emplace().run = run_cost(run, make_plan(run), sample->shape, of_trainer(size, config));
     costs->ranks = options.ranks.ranks > 0 ? options.ranks.ranks : std::max(config.run.ranks, world.size());
     costs->sums = planned_sums(run, make_plan(run), sample->shape, costs->ranks);
     if (chosen || (run.method.name != MethodName::baseline && epochs_given(config))) {
       const Config baseline = beside(chosen ? baseline_of(asked) : without_method(config), ranks);
       const Plan alone = make_plan(baseline);
-      costs->baseline = run_cost(baseline, alone, sample->shape, size);
+      costs->baseline = run_cost(baseline, alone, sample->shape, of_trainer(size, config));
       costs->baseline_may_end_early = may_end_early(alone);
     }
   }
+  std::optional<TournamentOutlook> tournament;
+  if (sample)
+    tournament = tournament_outlook(config, plan, sample->shape,
+                                    size ? std::optional(static_cast<Index>(size->training)) : std::nullopt);
   if (!world.root()) return;
   if (options.json) {
-    std::cout << plan_json(plan, sample, costs, chosen, ranks);
+    std::cout << plan_json(plan, sample, costs, chosen, ranks, tournament);
   } else if (options.toml) {
     std::cout << to_toml(ranks ? with_grid(*ranks) : config);
   } else {
@@ -226,6 +246,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
       std::cout << baseline_text(*costs, plan, config.training.epochs);
     if (chosen)
       for (const std::string& reason : chosen->reasons) std::cout << "auto: " << reason << "\n";
+    if (tournament) std::cout << to_text(*tournament);
     if (ranks) std::cout << to_text(*ranks);
   }
 }

@@ -7,15 +7,18 @@
 #include "src/cli/commands.hpp"
 #include "src/inference/predict.hpp"
 #include "src/run/fold_folders.hpp"
+#include "src/run/tournament_record.hpp"
 
 namespace mrmf {
 namespace {
 
 void write_predictions(PredictOptions options, bool ensemble, Comm& world) {
-  if (ensemble) options.model.models = with_folds(options.model.models);
+  if (ensemble) options.model.models = with_trainers(with_folds(options.model.models));
   if (ensemble && options.model.models.size() < 2)
-    throw ConfigError("predict --ensemble: " + options.model.models.front() +
-                      " is one model; name the folder in which mrmf train --folds has trained, or several runs");
+    throw ConfigError(
+        "predict --ensemble: " + options.model.models.front() +
+        " is one model; name the folder in which mrmf train --folds has trained, or a tournament's, or several "
+        "runs");
   options.model.notes = &std::cout;
   const std::string made = predict(options, world);
   if (world.root()) std::cout << options.model.output << ": " << made << "\n";
@@ -34,8 +37,10 @@ void add_predict(Subcommands& commands) {
                    "averaged")
       ->required();
   auto ensemble = std::make_shared<bool>();
-  predict->add_flag("--ensemble", *ensemble,
-                    "average the runs of all folds in the folder that mrmf train --folds has filled");
+  predict->add_flag(
+      "--ensemble", *ensemble,
+      "average the runs of all folds in the folder that mrmf train --folds has filled, or of a tournament's "
+      "trainers");
   add_model_options(*predict, options->model);
   predict->add_option("--labels", options->model.labels, "accepted as for evaluate; labels are never read")
       ->expected(1)

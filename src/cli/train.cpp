@@ -16,6 +16,7 @@
 #include "src/method/train_folds.hpp"
 #include "src/method/train_run.hpp"
 #include "src/run/run_log.hpp"
+#include "src/tournament/train_tournament.hpp"
 
 namespace mrmf {
 namespace {
@@ -100,10 +101,12 @@ void run_folds(const TrainOptions& options, Comm& world) {
 void run_training(const TrainOptions& options, Comm& world) {
   if (options.folds) return run_folds(options, world);
   const Asked asked = read_asked(options);
-  train_run(asked.config,
-            {options.overwrite, &std::cout, stdout_is_terminal(), options.config, asked.continued, asked.more,
-             options.changed_data},
-            world);
+  const TrainRun train{options.overwrite, &std::cout, stdout_is_terminal(), options.config,
+                       asked.continued,   asked.more, options.changed_data};
+  if (asked.config.tournament.trainers > 1)
+    train_tournament(asked.config, train, world);
+  else
+    train_run(asked.config, train, world);
 }
 
 }  // namespace

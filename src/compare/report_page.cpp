@@ -145,7 +145,7 @@ std::string report_page(const ReportOptions& options) {
              runs, runs == 1 ? "" : "s", html(kVersion)) +
          section("In short", summary_section(sets)) + section("The model", model_section(options.models)) +
          section("What was run", plan_section(sets)) + section("How training went", curves_section(sets)) +
-         section("Where the time went", time_section(sets)) +
+         section("The tournament", tournament_section(sets)) + section("Where the time went", time_section(sets)) +
          section("Costs and savings", savings_section(sets, options.compare)) +
          section("Final figures of every run", figures_section(sets)) + "<section id=\"words\">\n<h2>Words</h2>\n" +
          kWords + "</section>\n" + section("Machine and versions", machine_section(sets)) +

@@ -25,6 +25,8 @@ std::string different_losses(const RunSet& a, const RunSet& b);
 std::string model_section(const std::vector<ModelReport>& models);
 std::string summary_section(const std::vector<RunSet>& sets);
 std::string plan_section(const std::vector<RunSet>& sets);
+/// Empty where no run is a tournament.
+std::string tournament_section(const std::vector<RunSet>& sets);
 std::string curves_section(const std::vector<RunSet>& sets);
 std::string time_section(const std::vector<RunSet>& sets);
 std::string savings_section(const std::vector<RunSet>& sets, const CompareOptions& options);

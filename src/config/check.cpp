@@ -353,11 +353,13 @@ void complete(Config& config, const KeyLocations& places, const std::string& ori
   check_run(config.run, checker);
   complete_optimizer(config.training.optimizer, checker);
   check_optimizer(config, checker);
+  complete_tournament(config, places, origin);
   complete_task(config, places, origin);
   complete_method(config, checker);
   check_grid(config, checker);
   complete_communication(config, places, origin);
   check_training(config, places, origin);
+  check_tournament(config, places, origin);
 }
 
 }  // namespace mrmf

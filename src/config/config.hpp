@@ -12,6 +12,7 @@
 #include "layers/spec.hpp"
 #include "src/config/metric.hpp"
 #include "src/config/presets.hpp"
+#include "src/config/tournament.hpp"
 
 namespace mrmf {
 
@@ -347,6 +348,7 @@ struct Config {
   ModelConfig model;
   TrainingConfig training;
   MethodConfig method;
+  TournamentConfig tournament;
   RunConfig run;
   /// A line for each word of an earlier version that a person wrote: a warning (config_warnings).
   std::vector<std::string> former_words{};

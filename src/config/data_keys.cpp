@@ -306,6 +306,15 @@ void add_patches(Keys& keys) {
       "the share of a window that its neighbour sees, too; outputs count less towards a window's borders");
 }
 
+void add_part(Keys& keys) {
+  constexpr double most = 1 << 16;
+  add(keys, "part.of", MRMF_FIELD(train.piece.of), within(1, most),
+      "equal parts of the training rows, of which one is trained on, as a trainer of a tournament has it; 1 for all");
+  add(keys, "part.number", MRMF_FIELD(train.piece.number), at_least(0), "which part, counted from 0");
+  add(keys, "part.held_out", MRMF_FIELD(train.piece.held_out), within(0, 0.9),
+      "share of the part that is not trained on");
+}
+
 void add_reading(Keys& keys) {
   add(keys, "shards", MRMF_FIELD(shards), at_least(0),
       "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
@@ -521,6 +530,7 @@ std::vector<Key<DataConfig>> data_keys() {
   add_meaning(keys);
   add_augmentation(keys);
   add_patches(keys);
+  add_part(keys);
   add_reading(keys);
   return keys;
 }
@@ -541,6 +551,10 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
   require("data.train.samples", !data.train.samples.empty(), hint);
   require("data.train.labels", !data.train.labels.empty(), hint);
   complete_split(data, place);
+  RowPiece& piece = data.train.piece;
+  piece.seed = data.split.seed;
+  place.require(piece.number < piece.of, "data.part.number",
+                fmt::format("data.part.number is {} of {} parts, which count from 0", piece.number, piece.of));
   const std::string split = hint + ", or let data.split.by choose some of the training rows";
   require("data.validation.samples", !data.validation.samples.empty(), split);
   require("data.validation.labels", !data.validation.labels.empty(), split);

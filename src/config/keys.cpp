@@ -304,6 +304,8 @@ std::vector<Key<Config>> config_keys() {
       "down");
   for (const Key<TrainingConfig>& key : training_keys()) keys.push_back(lift("training.", MRMF_FIELD(training), key));
   add_method(keys);
+  for (const Key<TournamentConfig>& key : tournament_keys())
+    keys.push_back(lift("tournament.", MRMF_FIELD(tournament), key));
   add_run(keys);
   return keys;
 }

@@ -56,6 +56,13 @@ std::vector<Key<MethodConfig>> metric_target_keys();
 /// What labels are follows from the loss; ConfigError where the keys of a task do not fit each other.
 void complete_task(Config& config, const KeyLocations& places, const std::string& origin);
 
+/// Every key of [tournament] (tournament_keys.cpp).
+std::vector<Key<TournamentConfig>> tournament_keys();
+/// training.metric and training.monitor follow tournament.metric; ConfigError where they cannot.
+void complete_tournament(Config& config, const KeyLocations& places, const std::string& origin);
+/// ConfigError where keys of [tournament] do not go with each other or with the rest.
+void check_tournament(const Config& config, const KeyLocations& places, const std::string& origin);
+
 std::vector<Key<StageOverride>> stage_keys();
 /// The list [[method.stages]] as one key.
 Key<MethodConfig> stage_list_key();

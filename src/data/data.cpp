@@ -37,6 +37,13 @@ void require_same_samples(const DatasetShape& train, const DatasetShape& other, 
       to_string(train.sample), to_string(other.sample), to_string(train.label), to_string(other.label)));
 }
 
+// The other side of data.part, which no training step sees.
+DatasetSpec held_out_rows(const DatasetSpec& train) {
+  DatasetSpec spec = train;
+  spec.piece.held = true;
+  return spec;
+}
+
 }  // namespace
 
 std::string no_label_text(const DatasetSpec& spec, const TrainingConfig& training, const std::string& part) {
@@ -56,6 +63,10 @@ Data::Data(const Config& config, Comm& team, Reading reading, const Known* known
       make_split(validation, both ? *known->validation : inspect_dataset(validation, {train, train_.shape}, team),
                  config.data, team);
   require_patch(config, train_.shape.sample, train_.shape.label);
+  if (known != nullptr && known->held_out) {
+    const DatasetSpec held = held_out_rows(train);
+    held_out_ = make_split(held, inspect_dataset(held, {train, train_.shape}, team), config.data, team);
+  }
   resolve_labels(config_, train_.shape, make_plan(config_).resolutions());
   require_same_samples(train_.shape, validation_.shape, "validation");
   require_same_data(train, &train_.shape, team);
@@ -68,25 +79,35 @@ Data::Data(const Config& config, Comm& team, Reading reading, const Known* known
   load_seconds_ = timer.seconds();
 }
 
+std::vector<Split*> Data::splits() {
+  std::vector<Split*> all{&train_, &validation_};
+  if (held_out_) all.push_back(&*held_out_);
+  return all;
+}
+
 void Data::read(const DataShare& share) {
   Comm &team = share.team, &all = share.sharers != nullptr ? *share.sharers : team;
-  for (Split* split : {&train_, &validation_}) {
+  for (Split* split : splits()) {
     split->store.reset();  // before reading: there may not be room for both
     split->order = order_settings(config_.data, split->shape.samples, team.size(), team.rank());
   }
-  validation_.order.shuffle = false;
   train_.batch_rows = largest_batches(config_, [](Index batch) { return batch; });
   const bool windows = config_.data.patch.any();  // whole samples, one after the other
-  validation_.batch_rows =
-      largest_batches(config_, [&](Index batch) { return windows ? 1 : validation_batch(validation_.order, batch); });
-  for (Split* split : {&train_, &validation_})
+  for (Split* split : splits()) {
+    if (split == &train_) continue;
+    split->order.shuffle = false;
+    split->batch_rows =
+        largest_batches(config_, [&](Index batch) { return windows ? 1 : validation_batch(split->order, batch); });
+  }
+  std::vector<DataPart> parts;
+  for (Split* split : splits()) {
     std::erase_if(split->batch_rows, [&](const auto& rows) {
       return !resolutions_.empty() && std::ranges::find(resolutions_, rows.first) == resolutions_.end();
     });
-  const MemoryBudget memory = budget_memory(config_.data,
-                                            {{train_.shape, train_.order, train_.batch_rows, config_.data.patch},
-                                             {validation_.shape, validation_.order, validation_.batch_rows}},
-                                            all, host_ranks_, all.size() / team.size());
+    parts.push_back(
+        {split->shape, split->order, split->batch_rows, split->boxes ? config_.data.patch : PatchSettings{}});
+  }
+  const MemoryBudget memory = budget_memory(config_.data, parts, all, host_ranks_, all.size() / team.size());
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
     StoreSettings units = settings;
     units.samples = sample_map(config_, split.shape.sample);
@@ -98,7 +119,8 @@ void Data::read(const DataShare& share) {
                   label_map(config_, train_.shape.label), config_.data.train.mask,
                   config_.data.train.form.kind == LabelKind::numbers};
   open(validation_, config_.data.validation, memory.stores[1]);
-  for (Split* split : {&train_, &validation_}) {
+  if (held_out_) open(*held_out_, held_out_rows(config_.data.train), memory.stores[2]);
+  for (Split* split : splits()) {
     const Index own = split->store->labelled();
     split->labelled = visits_all(split->order) ? own : static_cast<Index>(team.sum(static_cast<double>(own)));
   }
@@ -118,14 +140,14 @@ void Data::load(const DataShare& share) {
   const Timer timer;
   const bool first = !loaded();
   resolutions_ = resolutions;
-  train_.shape.block = validation_.shape.block = blocks ? share.block : std::nullopt;
+  for (Split* split : splits()) split->shape.block = blocks ? share.block : std::nullopt;
   read(share);
   (first ? load_seconds_ : later_seconds_) += timer.seconds();
 }
 
 double Data::require(const Extent& resolution) {
   const Timer timer;
-  for (Split* split : {&train_, &validation_}) {
+  for (Split* split : splits()) {
     const auto rows = split->batch_rows.find(resolution);
     split->store->require(resolution, rows == split->batch_rows.end() ? 1 : rows->second);
   }
@@ -133,8 +155,7 @@ double Data::require(const Extent& resolution) {
 }
 
 void Data::release(const Extent& resolution) {
-  train_.store->release(resolution);
-  validation_.store->release(resolution);
+  for (Split* split : splits()) split->store->release(resolution);
 }
 
 std::vector<Index> Data::class_counts(Comm& team) const {

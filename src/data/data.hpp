@@ -86,6 +86,7 @@ class Data {
   struct Known {
     DatasetShape train;
     std::optional<DatasetShape> validation{};
+    bool held_out = false;  ///< the rows that data.part holds out are wanted, too
   };
   /// Opens and checks the files, decides what stays in memory, and reads this rank's rows unless they are streamed; or
   /// leaves the latter two to load(). Collective over `team`, whose ranks on a node share data.memory from now on.
@@ -102,6 +103,8 @@ class Data {
   const Config& config() const { return config_; }
   Split& train() { return train_; }
   Split& validation() { return validation_; }
+  /// The rows that data.part holds out, where the caller has wanted them; else null.
+  Split* held_out() { return held_out_ ? &*held_out_ : nullptr; }
   const DatasetShape& shape() const { return train_.shape; }
   double load_seconds() const { return load_seconds_; }
   /// One line for people: in memory or streamed, how much of it, and how it is read.
@@ -122,11 +125,13 @@ class Data {
 
  private:
   void read(const DataShare& share);
+  std::vector<Split*> splits();
 
   Config config_;
   std::vector<Extent> resolutions_;  // resolutions of which a block is there; empty: whole samples, of all
   int host_ranks_ = 1;               // the run's ranks on this node
   Split train_, validation_;
+  std::optional<Split> held_out_;
   std::string way_;
   double load_seconds_ = 0;
   double later_seconds_ = 0;  // seconds of reading during the run

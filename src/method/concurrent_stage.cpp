@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "mpi/comm.hpp"
+#include "mpi/rendezvous.hpp"
 #include "src/method/teams.hpp"
 #include "src/plan/labels.hpp"
 #include "src/system/timer.hpp"
@@ -53,41 +54,6 @@ void broadcast(Backend& backend, ModelState& model_state, const std::vector<Laye
   model_state.optimizer.set_ages({static_cast<std::uint64_t>(ages[0]), static_cast<std::uint64_t>(ages[1])});
 }
 
-// Waits for at most a second, without spinning: the other team may share the cores.
-bool done_soon(PendingSum& sum) {
-  for (const Timer waiting; waiting.seconds() < 1;) {
-    if (sum.test()) return true;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  return false;
-}
-
-/// Where two teams that train at once wait for each other.
-class Rendezvous {
- public:
-  /// Collective over the world.
-  explicit Rendezvous(const Comm& world) : world_(world.duplicate()) {
-    world_.sum_reproducibly(false);  // a sum in fixed point could not run beside other calls
-  }
-
-  struct WaitResult {
-    bool stopped;   ///< whether a signal stopped one of the teams, which has saved
-    double waited;  ///< seconds that this rank waited
-  };
-  /// The early team waits here for the other, without a limit: it may need hours more. A rank that hangs is found by
-  /// its own team, whose calls have a limit, and that ends the job. Collective over the world, once.
-  WaitResult wait(bool stopped, Comm& team) {
-    const Timer waiting;
-    std::array<float, 1> stops{stopped ? 1.0F : 0.0F};
-    for (PendingSum sum = world_.start_sum(stops); team.any(!done_soon(sum));) {
-    }
-    return {stops[0] > 0, waiting.seconds()};
-  }
-
- private:
-  Comm world_;
-};
-
 // A rank's result when its team has trained.
 struct Trained {
   bool stopped = false;  // by a signal, after saving
@@ -119,12 +85,13 @@ class TwoTeams {
 
   TrainedAtOnce run(double elapsed) {
     Trained mine = train(elapsed);
-    const Rendezvous::WaitResult met = rendezvous_.wait(mine.stopped, team_);
-    if (met.stopped) throw Stopped{};
+    std::array<float, 1> stops{mine.stopped ? 1.0F : 0.0F};
+    const double waited = rendezvous_.wait(stops, team_);
+    if (stops[0] > 0) throw Stopped{};  // a signal has stopped one of the teams, which has saved
     elapsed = ctx_.team.max(mine.elapsed);
     const Timer after;
     if (!dense_) dense_.emplace(new_dense(ctx_));
-    mine.history.record.waited = met.waited;
+    mine.history.record.waited = waited;
     tell(mine.history);
     const bool moments = stage_.fuse.moments == Moments::carry;
     broadcast(ctx_.backend, coarse_, coarse_.model.bottom(), moments, ctx_.team, 0);

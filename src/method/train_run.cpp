@@ -22,6 +22,7 @@
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/training/batch_sampler.hpp"
+#include "src/training/meetings.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/sum_trial.hpp"
 #include "src/training/worker_sums.hpp"
@@ -168,9 +169,9 @@ Checkpoints find_checkpoints(const ResolvedRun& run, const TrainRun& train, Comm
 
 // The grids of the stages, where ranks share samples, and this rank's data for the first phase that trains.
 struct RunData {
-  RunData(const ResolvedRun& run, Backend& backend, const Checkpoints& checkpoints, Comm& world)
+  RunData(const ResolvedRun& run, Backend& backend, const Checkpoints& checkpoints, bool held_out, Comm& world)
       : by_teams(run.config.method.teams == TeamMode::concurrent && !run.config.method.team_shares.empty()),
-        known{run.shape, run.validation},
+        known{run.shape, run.validation, held_out},
         grids(run.plan.shares_samples()
                   ? std::optional<StageGrids>(std::in_place, backend, run.config, run.plan, run.shape.sample, world)
                   : std::optional<StageGrids>()),
@@ -201,23 +202,37 @@ void tell_run(RunLog& log, const ResolvedRun& run, const TrainRun& train, RunDat
 
 }  // namespace
 
+void begin_launch(const RunConfig& run, Comm& world) {
+  world.limit(run.timeout);
+  check_launch(run, world);
+  world.sum_reproducibly(run.deterministic);
+}
+
 RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
+  if (asked.tournament.trainers > 1)
+    throw ConfigError("tournament.trainers is above 1, and this trains one model; start mrmf train, or set it to 1");
   const std::string asked_text = to_toml(asked);
-  world.limit(asked.run.timeout);
-  check_launch(asked.run, world);
-  world.sum_reproducibly(asked.run.deterministic);
+  begin_launch(asked.run, world);
   Warnings warnings(world);
   const ResolvedRun run = resolve_run(std::move(asked), warnings, world);
+  no_training_yet.reset();
+  return train_resolved(run, asked_text, train, warnings, world);
+}
+
+RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const TrainRun& train, Warnings& warnings,
+                         Comm& world) {
+  Comm& launched = train.launched != nullptr ? *train.launched : world;
+  std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, launched.root());
   const auto& [config, plan, shape, reasons, automatic, validation] = run;
 
   std::optional<RunFolder> folder;
-  hold_folder(folder, run, train, asked_text, world);
+  hold_folder(folder, run, train, asked, world);
   Checkpoints checkpoints = find_checkpoints(run, train, world);
   check_start(run, train, checkpoints, world);
-  const auto backend = make_backend(config.run, world);
+  const auto backend = make_backend(config.run, launched);
   check_backend(run, *backend, world.size());
-  RunData input(run, *backend, checkpoints, world);
+  RunData input(run, *backend, checkpoints, train.meetings != nullptr, world);
   check_validation(config, input.data, world);
   const std::vector<std::string> lost = digit_warnings(config, run.shape, world);
 
@@ -236,12 +251,19 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
   Config trained = config;
   resolve_communication(trained, run, checkpoints, backend->immediate(), world, log);
   no_training_yet.reset();
-  const StopSignals signals(world.root());
+  const StopSignals signals(launched.root());
   SaveTimes times(config.run, signals);
   Saving saving{checkpoints, times};
-  Outcome outcome = run_pipeline(plan, trained,
-                                 {*backend, world, input.data, log, &saving,
-                                  shard_by_shard(config, backend->immediate()), input.grids ? &*input.grids : nullptr});
+  RunContext ctx{*backend,
+                 world,
+                 input.data,
+                 log,
+                 &saving,
+                 shard_by_shard(config, backend->immediate()),
+                 input.grids ? &*input.grids : nullptr};
+  ctx.meetings = train.meetings;
+  Outcome outcome = run_pipeline(plan, trained, ctx);
+  if (train.meetings != nullptr) train.meetings->end();
 
   RunResult result = result_of(run, outcome, save_models(*backend, outcome, config, world), *backend, world.size());
   result.automatic = checkpoints.automatic();

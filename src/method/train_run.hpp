@@ -11,15 +11,21 @@
 
 namespace mrmf {
 
+class Meetings;
+class Warnings;
+struct ResolvedRun;
+
 /// What a run is told beside its configuration.
 struct TrainRun {
-  bool overwrite = false;       ///< begin anew in a folder that holds a run, finished or not
-  std::ostream* out = nullptr;  ///< for lines to people, on the root; none: the run is silent. Must outlive the call
-  bool terminal = false;        ///< `out` is a terminal: show a live progress line
-  std::string config_file{};    ///< the file that the configuration was read from; "" when there is none
-  bool continued = false;       ///< config is of the run in its folder; its last phase may have more epochs
-  bool more_epochs = false;     ///< it has
-  bool changed_data = false;    ///< it may continue although the numbers in its data files have changed
+  bool overwrite = false;        ///< begin anew in a folder that holds a run, finished or not
+  std::ostream* out = nullptr;   ///< for lines to people, on the root; none: the run is silent. Must outlive the call
+  bool terminal = false;         ///< `out` is a terminal: show a live progress line
+  std::string config_file{};     ///< the file that the configuration was read from; "" when there is none
+  bool continued = false;        ///< config is of the run in its folder; its last phase may have more epochs
+  bool more_epochs = false;      ///< it has
+  bool changed_data = false;     ///< it may continue although the numbers in its data files have changed
+  Meetings* meetings = nullptr;  ///< of a trainer in a tournament; null: there is none. Must outlive the call
+  Comm* launched = nullptr;      ///< all ranks that share the nodes' cores and GPUs; null: those that train
 };
 
 /// Trains as the configuration says, into config.run.folder, or continues a run that was stopped there. Returns what
@@ -29,5 +35,12 @@ struct TrainRun {
 /// the same call then continues. Throws ConfigError, DataError and FaultError (kernels/check.hpp). An error that one of
 /// several ranks sees alone is thrown there alone; MpiSession::abort() then ends the others.
 RunResult train_run(Config asked, const TrainRun& train, Comm& world);
+
+/// What an answer of train_run() begins with: before any file is opened. ConfigError as check_launch(). Collective.
+void begin_launch(const RunConfig& run, Comm& world);
+/// The rest of it, once the run is resolved. `asked` is what it was asked for, as TOML. Collective over the ranks that
+/// train; and over train.launched, where there is one.
+RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const TrainRun& train, Warnings& warnings,
+                         Comm& world);
 
 }  // namespace mrmf

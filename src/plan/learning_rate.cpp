@@ -20,7 +20,7 @@ double LearningRate::at(int epoch, Index step, Index steps) const {
   if (settings_.rule == RateRule::piecewise)
     for (const double boundary : settings_.boundaries) factor *= epoch >= boundary ? settings_.factor : 1.0;
   if (settings_.rule == RateRule::plateau) factor = memory_.factor;
-  return settings_.learning_rate * warm * factor;
+  return settings_.learning_rate * memory_.scale * warm * factor;
 }
 
 void LearningRate::epoch_done(double validation_loss) {

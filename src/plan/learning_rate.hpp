@@ -14,7 +14,8 @@ struct CurvePart {
   bool operator==(const CurvePart&) const = default;
 };
 
-/// The learning rate as a function of a phase's progress. Only reduce-on-plateau has memory.
+/// The learning rate as a function of a phase's progress. Only reduce-on-plateau and mutations have
+/// memory.
 class LearningRate {
  public:
   /// `epochs` is the length of cosine and linear rules (the phase's upper bound).
@@ -28,10 +29,14 @@ class LearningRate {
   /// cooldown). NaN: the epoch has none, so that it counts neither as good nor as bad.
   void epoch_done(double validation_loss);
 
-  /// What reduce-on-plateau has seen.
+  /// From now on the rate is so many times what the rule says: a mutation in a tournament.
+  void scale(double factor) { memory_.scale = factor; }
+
+  /// What reduce-on-plateau has seen, and the factor of scale().
   struct Memory {
     double factor = 1, best = std::numeric_limits<double>::infinity();
     int bad_epochs = 0, cooldown_left = 0, epochs = 0;
+    double scale = 1;
     bool operator==(const Memory&) const = default;
   };
   const Memory& memory() const { return memory_; }

@@ -14,6 +14,7 @@
 #include "io/hdf5_output.hpp"
 #include "io/input_file.hpp"
 #include "io/limits.hpp"
+#include "io/output_file.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
@@ -202,6 +203,7 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
     ended_.insert_or_assign(whole_number<int>(earlier.at("number")),
                             phase_history_from_json(earlier.at("step").dump(), origin));
   if (leads(phase)) first_stage_ = std::max(first_stage_, phase.stage);
+  saved_round_ = state.tournament.rounds;
   found_.emplace(phase.number, Saved{phase, {std::move(state), ages_of(json.at("optimizer_steps"))}});
 } catch (const Error&) {
   throw;
@@ -226,6 +228,8 @@ void Checkpoints::go_further(TrainState& state) const {
 std::string Checkpoints::path(int number) const {
   return (folder_of(config_) / fmt::format("step-{}.h5", number)).string();
 }
+
+std::string path_before(const std::string& file) { return file.substr(0, file.rfind(".h5")) + "-before.h5"; }
 
 std::string Checkpoints::position() const {
   const Saved& last = found_.rbegin()->second;
@@ -268,6 +272,13 @@ std::optional<Restored> Checkpoints::load(Backend& backend, const SavedArrays& m
 
 void Checkpoints::save(Backend& backend, const SavedArrays& model, const Phase& phase, const TrainState& state,
                        Comm& team) {
+  if (const int round = state.tournament.rounds; round != saved_round_) {
+    collective_try(team, [&] {
+      const std::string file = path(phase.number);
+      if (team.root() && fs::exists(file)) rename_file(file, path_before(file));
+    });
+    saved_round_ = round;
+  }
   save_checkpoint(backend, path(phase.number), model, texts(model.ages, phase, state), rows_of(config_), team);
   if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
   if (!team.root() || !leads(phase)) return;

@@ -61,6 +61,9 @@ enum class StateRows { one, one_per_rank };
 void save_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, const CheckpointTexts& texts,
                      StateRows rows, Comm& team);
 
+/// The file of an earlier round of a tournament, beside this one.
+std::string path_before(const std::string& file);
+
 /// Reads only the texts. DataError, with what to do, for a file that is torn, damaged or no checkpoint. Run on one
 /// rank.
 CheckpointTexts read_checkpoint_texts(const std::string& path);
@@ -84,6 +87,9 @@ struct Restored {
 /// A stage's files are kept until the next stage's coarse model (or the last model), which was fused from its models,
 /// is on disk. So a run continues at the last stage whose coarse model has a file, and repeats a fusion without one.
 /// The last phase's file stays when the run is done, so that the run may continue for more epochs.
+///
+/// In a tournament, the file of the round before the last one that was saved stays beside it (step-<n>-before.h5): a
+/// kill may find some trainers saved in the last one, and others not (src/tournament/common_round.hpp).
 class Checkpoints {
  public:
   /// `samples` is the number of training samples. Does not look for files yet.
@@ -157,6 +163,7 @@ class Checkpoints {
   std::string data_line_;
   int first_stage_ = 1;
   std::map<int, Saved> found_;         // by the phase's number
+  int saved_round_ = 0;                // of a tournament, in the last phase's file
   std::map<int, PhaseHistory> ended_;  // histories of phases that have ended
 };
 

@@ -47,8 +47,8 @@ namespace fs = std::filesystem;
 constexpr const char* kMark = ".mrmf-run";
 constexpr const char* kMarkText =
     "A run of mrmf lives in this folder: mrmf train writes and replaces its own files here, and only those.\n";
-constexpr std::array kFiles{"config.toml", "plan.json", "epochs.jsonl", "stages.jsonl",
-                            "result.json", "log.txt",   kEventFile,     kMark};
+constexpr std::array kFiles{"config.toml", "plan.json", "epochs.jsonl", "stages.jsonl",    "result.json",
+                            "log.txt",     kEventFile,  kMark,          "tournament.jsonl"};
 constexpr std::array kFolders{"checkpoints", "team"};
 constexpr std::array kTeamFiles{"epochs.jsonl", "stages.jsonl", "log.txt"};
 
@@ -68,7 +68,7 @@ bool is_partial_of(const std::string& name, const std::string& target) {
 }
 
 bool is_checkpoint(const std::string& name) {
-  static const std::regex form("step-[0-9]+\\.h5(\\.partial(-[0-9a-f]{16})?)?");
+  static const std::regex form("step-[0-9]+(-before)?\\.h5(\\.partial(-[0-9a-f]{16})?)?");
   return std::regex_match(name, form) || is_partial_of(name, "final.h5") || is_partial_of(name, "best.h5") ||
          is_partial_of(name, "teams.json");
 }

@@ -7,6 +7,8 @@
 //   left_out.txt  rows with NaN, where there are some
 //   best.h5 team/         the second team's lines, while two teams train at once
 //
+//   tournament.jsonl   where trainers met; their own folders are trainer-0, trainer-1, ...
+//
 // Nothing else in it is ever replaced or removed, and nothing is written through a link.
 #pragma once
 

@@ -217,7 +217,7 @@ RunLog::RunLog(const RunLogSettings& settings, const std::string& config_toml, c
   if (earlier.empty()) remove_team_records(settings.folder);
   remove_result(settings.folder, earlier.empty() ? Models::remove : Models::keep);
   if (!settings.tensorboard) remove_events(settings.folder);
-  state_ = std::make_unique<State>(settings, folder, !earlier.empty());
+  state_ = std::make_unique<State>(settings, folder, !earlier.empty() || settings.continues);
   state_->phases = earlier;
   state_->rewrite();
   if (!config_toml.empty()) write_file((folder / "config.toml").string(), config_toml, Replace::file);

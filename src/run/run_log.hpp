@@ -20,6 +20,7 @@ struct RunLogSettings {
   bool terminal = false;        ///< `out` is a terminal: show a live progress line
   bool tensorboard = false;     ///< also write the epochs as an event file (src/run/event_file.hpp)
   TimeEstimate estimate{};      ///< estimate of the run's phases, for the time left; by default nothing is said of it
+  bool continues = false;       ///< log.txt is appended to, whatever records there are
 };
 
 /// An epoch's progress after each of its steps.

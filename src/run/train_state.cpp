@@ -17,18 +17,35 @@ using Json = nlohmann::json;
 
 // JSON has no infinity, so null stands for the best loss before any epoch.
 Json json_of(const LearningRate::Memory& m) {
-  return {{"factor", m.factor},
-          {"best", std::isfinite(m.best) ? Json(m.best) : Json()},
-          {"bad_epochs", m.bad_epochs},
-          {"cooldown_left", m.cooldown_left},
-          {"epochs", m.epochs}};
+  return {{"factor", m.factor},         {"best", std::isfinite(m.best) ? Json(m.best) : Json()},
+          {"bad_epochs", m.bad_epochs}, {"cooldown_left", m.cooldown_left},
+          {"epochs", m.epochs},         {"scale", m.scale}};
 }
 
 LearningRate::Memory rate_memory(const Json& j) {
   const Json& best = j.at("best");
-  return {j.at("factor"), best.is_null() ? std::numeric_limits<double>::infinity() : best.get<double>(),
-          whole_number<int>(j.at("bad_epochs")), whole_number<int>(j.at("cooldown_left")),
-          whole_number<int>(j.at("epochs"))};
+  return {j.at("factor"),
+          best.is_null() ? std::numeric_limits<double>::infinity() : best.get<double>(),
+          whole_number<int>(j.at("bad_epochs")),
+          whole_number<int>(j.at("cooldown_left")),
+          whole_number<int>(j.at("epochs")),
+          j.value("scale", 1.0)};
+}
+
+// A loss that is not finite has no number in JSON; in a tournament, training goes on with it until the next meeting.
+Json json_of_loss(double loss) { return std::isfinite(loss) ? Json(loss) : Json(); }
+double loss_of(const Json& j) { return j.is_null() ? kNoScore : j.get<double>(); }
+
+Json json_of(const TournamentState& t) {
+  return {{"rounds", t.rounds}, {"weight_decay", t.weight_decay}, {"dropout", t.dropout}, {"scored", t.scored}};
+}
+
+// None in a state of an earlier version.
+TournamentState tournament_of(const Json& j) {
+  const auto found = j.find("tournament");
+  if (found == j.end()) return {};
+  return {whole_number<int>(found->at("rounds")), found->at("weight_decay"), found->at("dropout"),
+          whole_number<Index>(found->at("scored"))};
 }
 
 Json json_of(const std::vector<ProbeRecord>& probes) {
@@ -139,7 +156,8 @@ std::string to_json(const TrainState& s) {
               {"best", {{"epoch", s.best.epoch}, {"value", s.best.value}}},
               {"history", json_of(s.history)},
               {"step", s.step},
-              {"loss", s.loss},
+              {"loss", json_of_loss(s.loss)},
+              {"tournament", json_of(s.tournament)},
               {"samples", s.samples},
               {"sent", s.sent},
               {"time", json_of(s.time)},
@@ -156,7 +174,8 @@ TrainState train_state_from_json(const std::string& text, const Phase& phase, co
     state.best = best_of(j);
     state.history = history_of(j.at("history"), origin);
     state.step = whole_number<Index>(j.at("step"));
-    state.loss = j.at("loss");
+    state.loss = loss_of(j.at("loss"));
+    state.tournament = tournament_of(j);
     state.samples = whole_number<Index>(j.at("samples"));
     state.sent = j.value("sent", 0.0);  // earlier versions did not count it
     state.time = time_of(j.at("time"));

@@ -24,11 +24,19 @@ struct PhaseHistory {
   std::vector<EpochRecord> epochs;  ///< the finished ones
 };
 
+/// A trainer's place in a tournament; that of a run without one is as it begins.
+struct TournamentState {
+  int rounds = 0;                        ///< meetings that are over
+  double weight_decay = 1, dropout = 1;  ///< so many times the phase's own; the rate's factor is LearningRate's
+  Index scored = 0;                      ///< samples that models were scored on in the epoch under way, over all ranks
+};
+
 struct TrainState {
   StopRule stop;  ///< knows the number of epochs done
   LearningRate rate;
   BestEpoch best;  ///< the epoch whose model is kept beside the last one, where the phase keeps it
   PhaseHistory history;
+  TournamentState tournament;
   Index step = 0;            ///< optimizer steps done in the epoch under way
   double loss = 0;           ///< sum over the rows of those steps
   Index samples = 0;         ///< those rows over all ranks, each counted where it was trained

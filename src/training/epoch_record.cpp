@@ -152,12 +152,13 @@ EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Inde
   record.batch = phase.batch;
   record.ranks = ctx.team.size();
   const double flop = run.model().network().flop();
-  const auto passes = static_cast<double>(3 * record.samples + recalibrated + validated_rows(run));
+  const auto passes = static_cast<double>(3 * record.samples + recalibrated + scored_rows(run, ctx.data.validation()) +
+                                          state.tournament.scored);
   record.gflop = 1e-9 * passes * flop;
   record.statistics_gflop = 1e-9 * static_cast<double>(recalibrated) * flop;
   if (state.step > 0) record.sent_bytes = state.sent / static_cast<double>(state.step);
   add_momenta(run, record);
-  if (validation.loss && !std::isfinite(*validation.loss))
+  if (validation.loss && !std::isfinite(*validation.loss) && !run.meets_again)
     throw DivergedError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
                     "extreme values in the validation data",
@@ -185,6 +186,7 @@ void end_epoch(PhaseRun& run, TrainState& state, EpochRecord record) {
   state.loss = 0;
   state.samples = 0;
   state.sent = 0;
+  state.tournament.scored = 0;
   ctx.log.epoch(record, state.finished());
   if (record.epoch == 1) {
     warn_of_spread(run, record);

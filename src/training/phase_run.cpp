@@ -121,9 +121,15 @@ void prepare_workers(TrainingSession& session, ModelState& model_state, const Ph
   model_state.workers.prepare(session.ctx.backend, session.config, count, moments.front());
 }
 
+OptimizerSettings optimizer_at(const Phase& phase, const TrainState& state) {
+  OptimizerSettings settings = phase.optimizer;
+  settings.weight_decay *= state.tournament.weight_decay;
+  return settings;
+}
+
 PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, const TrainState& state) {
   compare_ranks(session, model_state, state, "at the start of " + phase_text(phase));
-  model_state.optimizer.configure(phase.optimizer);
+  model_state.optimizer.configure(optimizer_at(phase, state));
   prepare_workers(session, model_state, phase);
   if (state.stop.epochs() == 0 && state.step == 0) model_state.workers.begin();
   session.clock.time().io += session.ctx.require_data(phase.resolution);

@@ -16,6 +16,7 @@
 #include "src/system/timer.hpp"
 #include "src/training/batch_sampler.hpp"
 #include "src/training/data_parallel.hpp"
+#include "src/training/meetings.hpp"
 #include "src/training/metrics.hpp"
 #include "src/training/model_state.hpp"
 #include "src/training/run_context.hpp"
@@ -145,6 +146,9 @@ struct PhaseRun {
   std::optional<ShardedUpdate> sharded;     ///< none: each rank updates all parameters
   std::unique_ptr<WorkerSums> worker_sums;  ///< null: gradients are added in float32
   Index trained_rows = 0;                   ///< by this rank, not yet in a TrainState
+  float dropout = 1;                        ///< so many times their own are the rates of dropout
+  std::unique_ptr<MeetingState> meeting;    ///< null before the first
+  bool meets_again = false;  ///< a meeting is ahead, where a model that has diverged loses (src/training/meetings.hpp)
 
   Model& model() const { return model_state.model; }
   Backend& backend() const { return session.ctx.backend; }
@@ -175,6 +179,9 @@ struct PhaseRun {
 
 /// Makes room for what each of this rank's workers has of its own, if it is not there. Before a state is loaded.
 void prepare_workers(TrainingSession& session, ModelState& model_state, const Phase& phase);
+
+/// The optimizer's settings for a phase that stands at `state`.
+OptimizerSettings optimizer_at(const Phase& phase, const TrainState& state);
 
 /// Begins a phase that stands at `state`: compares the ranks' models, makes the data ready, and all that the phase
 /// needs. Collective. FaultError when ranks disagree on the parameters.

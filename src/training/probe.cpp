@@ -24,7 +24,7 @@ double probe_half(PhaseRun& run, const EpochSteps& epoch, std::size_t last, Prob
   state.step = static_cast<Index>(last);
   const Index recalibrated =
       recalibrate_batch_norms(run, epoch, std::min(run.session.config.precise_batch_norm, kProbeBatches));
-  const auto rows = static_cast<double>(recalibrated + validated_rows(run));
+  const auto rows = static_cast<double>(recalibrated + scored_rows(run, run.session.ctx.data.validation()));
   probe.validation_gflop += 1e-9 * rows * run.model().network().flop();
   return validate(run).loss.value_or(kNoScore);
 }

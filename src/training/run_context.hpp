@@ -17,6 +17,8 @@ struct Saving {
   SaveTimes& times;
 };
 
+class Meetings;
+
 /// Owned by the pipeline's caller.
 struct RunContext {
   Backend& backend;
@@ -26,8 +28,9 @@ struct RunContext {
   Saving* saving = nullptr;  ///< null: nothing is saved
   /// Computes shard by shard: the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
   bool shard_replicas = false;
-  StageGrids* grids = nullptr;  ///< grids of ranks that share samples; null: each rank has its own
-  SaveTimes* stops = nullptr;   ///< if nothing is saved: what still stops on a signal; null: nothing does
+  StageGrids* grids = nullptr;   ///< grids of ranks that share samples; null: each rank has its own
+  SaveTimes* stops = nullptr;    ///< if nothing is saved: what still stops on a signal; null: nothing does
+  Meetings* meetings = nullptr;  ///< of a trainer in a tournament; null: there is none. Probes and teams have none
 
   /// The same context for a team of its ranks, with another log.
   RunContext of(Comm& its_team, RunLog& its_log) const {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/training/epoch_record.hpp"
+#include "src/training/meetings.hpp"
 #include "src/training/precise_batch_norm.hpp"
 #include "src/training/training_step.hpp"
 #include "src/training/validation.hpp"
@@ -14,6 +15,18 @@ namespace mrmf {
 namespace {
 
 constexpr std::size_t kReadLossesEvery = 64;  // steps, on a device
+
+// Ranks compare their parameters first, so that no good file is replaced by a bad one.
+void save(PhaseRun& run, TrainState& state) {
+  const RunContext& ctx = run.session.ctx;
+  compare_ranks(run.session, run.model_state, state, position_text(run.phase, state));
+  run.take_counts(state);
+  run.complete_moments();
+  run.session.clock.save(state, ctx.team);
+  ctx.saving->checkpoints.save(ctx.backend, run.model_state.arrays(), run.phase, state, ctx.team);
+  ctx.saving->times.saved();
+  if (ctx.meetings != nullptr) ctx.meetings->saved();
+}
 
 // Called between two optimizer steps or epochs, when all ranks of the team are at the same position.
 void checkpoint_or_stop(PhaseRun& run, TrainState& state) {
@@ -30,18 +43,34 @@ void checkpoint_or_stop(PhaseRun& run, TrainState& state) {
   clock.time().communication += asking.seconds();
   const bool epoch_due = state.step == 0 && times.after_epoch(state.stop.epochs());
   const bool saving = asked.save || epoch_due || state.finished();
-  if (asked.compare || saving)  // so that no good file is replaced by a bad one
+  if (saving)
+    save(run, state);
+  else if (asked.compare)
     compare_ranks(run.session, run.model_state, state, position_text(run.phase, state));
   if (!saving) return;
-  run.take_counts(state);
-  run.complete_moments();
-  clock.save(state, ctx.team);
-  ctx.saving->checkpoints.save(ctx.backend, run.model_state.arrays(), run.phase, state, ctx.team);
-  times.saved();
   if (asked.signal == 0 || (state.finished() && run.phase.last())) return;  // then there is nothing left to stop
   ctx.log.line(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(asked.signal),
                            position_text(run.phase, state)));
   throw Stopped{asked.signal};
+}
+
+// Steps of the phase after which the next meeting is; none: there are no more.
+std::optional<Index> next_meeting(const PhaseRun& run, const TrainState& state) {
+  const Meetings* const meetings = run.session.ctx.meetings;
+  return meetings != nullptr && run.phase.last() ? meetings->next(state) : std::nullopt;
+}
+
+// Whether it is after so many steps of the epoch.
+bool meets_after(const PhaseRun& run, const EpochSteps& epoch, const TrainState& state, std::size_t steps) {
+  const std::optional<Index> next = next_meeting(run, state);
+  return next &&
+         *next <= static_cast<Index>(epoch.number) * static_cast<Index>(epoch.count()) + static_cast<Index>(steps);
+}
+
+void meet_if_due(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
+  if (meets_after(run, epoch, state, static_cast<std::size_t>(state.step)))
+    run.session.ctx.meetings->meet(run, state, [&] { save(run, state); });
+  run.meets_again = next_meeting(run, state).has_value();
 }
 
 // Steps of the epoch from where the state stands. Checks every step's loss if that is free; else only now and then, so
@@ -51,9 +80,10 @@ void train_epoch(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
   run.read_ahead(epoch, read);
   const std::size_t steps = epoch.count(), every = run.backend().immediate() ? 1 : kReadLossesEvery;
   double shown = std::numeric_limits<double>::quiet_NaN();
+  meet_if_due(run, epoch, state);
   for (std::size_t k = read; k < steps; ++k) {
     training_step(run, epoch, k);
-    const bool reading = k + 1 - read == every || k + 1 == steps;
+    const bool reading = k + 1 - read == every || k + 1 == steps || meets_after(run, epoch, state, k + 1);
     if (reading) {
       const double sum = sum_losses(run, epoch, read, k + 1);
       shown = sum / static_cast<double>(epoch.rows(read, k + 1));
@@ -65,6 +95,7 @@ void train_epoch(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
     if (reading) {
       state.step = static_cast<Index>(read);
       checkpoint_or_stop(run, state);
+      meet_if_due(run, epoch, state);
     }
   }
 }
@@ -89,6 +120,7 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const P
   TrainState state = begun ? std::move(*begun) : restore_or_begin(model_state, phase);
   if (!state.finished()) {
     PhaseRun run = begin_phase(session_, model_state, phase, state);
+    run.dropout = static_cast<float>(state.tournament.dropout);
     warn_of_no_score(run);
     while (!state.finished()) {
       const EpochSteps epoch{state.stop.epochs(), session_.sampler.training(phase, state.stop.epochs()), state.rate};
@@ -121,7 +153,7 @@ TrainState Trainer::restore_or_begin(ModelState& model_state, const Phase& phase
     model_state.best = {};
     return TrainState(phase);
   }
-  model_state.optimizer.configure(phase.optimizer);
+  model_state.optimizer.configure(optimizer_at(phase, restored->state));
   model_state.optimizer.set_ages(restored->ages);
   session_.clock.resume_from(restored->state);
   if (restored->saved_workers > 0)

@@ -110,7 +110,8 @@ Step micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t 
             .ids = ids_of(epoch.order, micro_batch_of(epoch.order.steps[k], micro_batch, config.accumulate)),
             .team_sum = config.global_batch_norm ? run.session.all_reduce.get() : nullptr,
             .index = static_cast<Index>(k),
-            .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k])};
+            .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k]),
+            .dropout = run.dropout};
   run.add_grid(step);
   return step;
 }
@@ -122,7 +123,7 @@ double sum_losses(PhaseRun& run, const EpochSteps& epoch, std::size_t first, std
   double sum = 0;
   for (std::size_t k = first; k < last; ++k) {
     const float loss = losses[k - first];
-    if (!std::isfinite(loss))
+    if (!std::isfinite(loss) && !run.meets_again)
       throw DivergedError(
           fmt::format("the training loss is {} in {}, epoch {}, step {} of {}; lower the learning rate "
                       "({:g} there) or look for extreme values in the data",

@@ -3,49 +3,27 @@
 namespace mrmf {
 namespace {
 
-// Counts one batch of this rank, the one of step k in the epoch's order; `index` is where its loss is kept.
-void validate_batch(PhaseRun& run, const EpochOrder& order, std::size_t k, Index index) {
-  Model& model = run.model();
-  Step step{.training = false, .ids = ids_of(order, order.steps[k]), .index = index};
-  run.add_grid(step);
-  run.backend().begin(step);
-  run.backend().run(static_cast<std::uint64_t>(order.steps[k].count), [&] {
-    const Feed::Batch batch = run.batches.validation->batch(step);
-    if (run.replicas) return run.replicas->evaluate(step, shard_rows(order, k), batch);
-    const ConstTensor y = model.forward(step, batch.x);
-    run.objective.run(step, y, batch.targets, {}, model.loss());
-    run.backend().keep(step, model.loss(), run.losses.span());
-  });
-  if (!run.replicas) run.objective.add(model, *run.session.ctx.data.validation().store, step.ids);
-}
-
-// The sum of the losses of all ranks' batches. This rank has kept so many.
-double sum_over_team(PhaseRun& run, std::size_t batches) {
+// The sum of the losses over the ranks, and that of the metric's sums.
+double sum_over_ranks(PhaseRun& run, double loss) {
   EpochTime& time = run.session.clock.time();
   Comm& team = run.session.ctx.team;
-  Timer timer;
-  double loss = 0;
-  if (!run.replicas)
-    for (const float one : run.read_losses(0, batches)) loss += one;
-  time.compute += timer.lap();
-  loss = run.replicas ? run.replicas->take_loss() : team.sum(loss);
-  if (run.objective.measures())
-    run.replicas ? run.replicas->take_metrics(run.objective.sums()) : run.objective.sums().sum(team);
-  time.communication += timer.lap();
+  const Timer timer;
+  loss = team.sum(loss);
+  if (run.objective.measures()) run.objective.sums().sum(team);
+  time.communication += timer.seconds();
   return loss;
 }
 
-// The sum of this rank's losses of whole samples, window by window. A rank that cannot read them stops all.
-double validate_windows(PhaseRun& run) {
+// Whole samples, window by window. A rank that cannot read them stops all.
+double score_windows(PhaseRun& run, SampleStore& store, std::span<const std::int64_t> ids) {
   EpochTime& time = run.session.clock.time();
-  SampleStore& store = *run.session.ctx.data.validation().store;
   const Extent& resolution = run.phase.resolution;
   std::vector<float> x(static_cast<std::size_t>(store.sample(resolution).per_sample()));
   std::vector<float> targets(static_cast<std::size_t>(store.target(resolution).per_sample()));
   double loss = 0;
   Timer timer;
   collective_try(run.session.ctx.team, [&] {
-    for (const std::int64_t id : run.expect_whole().ids) {
+    for (const std::int64_t& id : ids) {
       store.gather(resolution, {&id, 1}, {store.sample(resolution).rows(1), x},
                    {store.target(resolution).rows(1), targets});
       time.io += timer.lap();
@@ -55,38 +33,73 @@ double validate_windows(PhaseRun& run) {
       time.compute += timer.lap();
     }
   });
-  loss = run.session.ctx.team.sum(loss);
-  if (run.objective.measures()) run.objective.sums().sum(run.session.ctx.team);
+  return sum_over_ranks(run, loss);
+}
+
+// Counts one batch of this rank, that of step k; `index` is where its loss is kept.
+void score_batch(PhaseRun& run, const ScoredRows& rows, std::size_t k, Index index) {
+  Model& model = run.model();
+  const EpochOrder& order = rows.order;
+  Step step{.training = false, .ids = ids_of(order, order.steps[k]), .index = index};
+  run.add_grid(step);
+  run.backend().begin(step);
+  run.backend().run(static_cast<std::uint64_t>(order.steps[k].count), [&] {
+    const Feed::Batch batch = rows.batches->batch(step);
+    if (run.replicas) return run.replicas->evaluate(step, shard_rows(order, k), batch);
+    const ConstTensor y = model.forward(step, batch.x);
+    run.objective.run(step, y, batch.targets, {}, model.loss());
+    run.backend().keep(step, model.loss(), run.losses.span());
+  });
+  if (!run.replicas) run.objective.add(model, *rows.split.store, step.ids);
+}
+
+// The sum of the losses of all ranks' batches. This rank has kept so many.
+double sum_over_team(PhaseRun& run, std::size_t batches) {
+  EpochTime& time = run.session.clock.time();
+  Timer timer;
+  double loss = 0;
+  if (!run.replicas)
+    for (const float one : run.read_losses(0, batches)) loss += one;
+  time.compute += timer.lap();
+  if (!run.replicas) return sum_over_ranks(run, loss);
+  loss = run.replicas->take_loss();
+  if (run.objective.measures()) run.replicas->take_metrics(run.objective.sums());
   time.communication += timer.lap();
   return loss;
 }
 
-// The same of batches of samples, over all ranks.
-double validate_batches(PhaseRun& run) {
-  const EpochOrder order = run.session.sampler.validation(run.phase.batch);
+}  // namespace
+
+double score_rows(PhaseRun& run, const ScoredRows& rows, const Range& steps) {
+  run.objective.begin();
+  const auto first = static_cast<std::size_t>(steps.first), end = static_cast<std::size_t>(steps.first + steps.count);
+  if (run.windowed) {
+    Range ids = steps.count > 0 ? rows.order.steps[first] : Range{};
+    for (std::size_t k = first + 1; k < end; ++k) ids.count += rows.order.steps[k].count;
+    return score_windows(run, *rows.split.store, ids_of(rows.order, ids));
+  }
   Index batches = 0;
-  for (std::size_t k = 0; k < order.steps.size(); ++k) {
-    run.load(*run.batches.validation, ids_of(order, order.steps[k]));
-    if (order.steps[k].count == 0) continue;
+  for (std::size_t k = first; k < end; ++k) {
+    run.load(*rows.batches, ids_of(rows.order, rows.order.steps[k]));
+    if (rows.order.steps[k].count == 0) continue;
     const Timer timer;
-    validate_batch(run, order, k, batches++);
+    score_batch(run, rows, k, batches++);
     run.session.clock.time().compute += timer.seconds();
   }
   return sum_over_team(run, static_cast<std::size_t>(batches));
 }
 
-}  // namespace
-
-Index validated_rows(const PhaseRun& run) {
-  return run.session.ctx.data.validation().shape.samples * (run.windowed ? run.windowed->windows() : 1);
+Index scored_rows(const PhaseRun& run, const Split& split) {
+  return split.shape.samples * (run.windowed ? run.windowed->windows() : 1);
 }
 
 Validation validate(PhaseRun& run) {
-  run.objective.begin();
-  const double loss = run.windowed ? validate_windows(run) : validate_batches(run);
-  const Index labelled = run.session.ctx.data.validation().labelled;
-  if (labelled == 0) return {{}, run.objective.metric()};
-  return {loss / static_cast<double>(labelled), run.objective.metric()};
+  const Split& split = run.session.ctx.data.validation();
+  const EpochOrder order = run.windowed ? run.expect_whole() : run.session.sampler.validation(run.phase.batch);
+  Batches* const batches = run.batches.validation ? &*run.batches.validation : nullptr;
+  const double loss = score_rows(run, {batches, split, order}, {0, std::ssize(order.steps)});
+  if (split.labelled == 0) return {{}, run.objective.metric()};
+  return {loss / static_cast<double>(split.labelled), run.objective.metric()};
 }
 
 }  // namespace mrmf

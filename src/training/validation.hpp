@@ -13,8 +13,19 @@ struct Validation {
   std::optional<MetricValue> metric{};  ///< where the phase measures one
 };
 
-/// How many of what the model takes a validation sees: samples, or windows of them.
-Index validated_rows(const PhaseRun& run);
+/// Rows that are scored, and in which order.
+struct ScoredRows {
+  Batches* batches;  ///< none: whole samples are scored, window by window
+  const Split& split;
+  const EpochOrder& order;
+};
+
+/// Scores the rows of these steps of the order with the phase's model: the sum of their losses over all ranks; what the
+/// metric counts is in Objective::sums(). Collective.
+double score_rows(PhaseRun& run, const ScoredRows& rows, const Range& steps);
+
+/// How many of what the model takes a score of the split sees: samples, or windows of them.
+Index scored_rows(const PhaseRun& run, const Split& split);
 
 /// The phase's model as it is; the same result on every rank. Collective.
 Validation validate(PhaseRun& run);

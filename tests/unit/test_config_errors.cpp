@@ -44,7 +44,8 @@ TEST_CASE("unknown keys name file, line and the nearest key") {
         "c.toml:8: unknown key 'run.zebra'; there are run.{backend, check_ranks, checkpoint, deterministic, device, "
         "folder, "
         "graphs, grid, plans, precision, ranks, ranks_share_gpu, resident, tensorboard, threads, timeout}");
-  CHECK(error("[zebra]\n") == "c.toml:7: unknown key 'zebra'; the sections are data, method, model, run, training");
+  CHECK(error("[zebra]\n") ==
+        "c.toml:7: unknown key 'zebra'; the sections are data, method, model, run, tournament, training");
   // The first mistake in the file is the one reported.
   CHECK(error("[training]\nzeed = 3\nbacth = 3\n") ==
         "c.toml:8: unknown key 'training.zeed'; did you mean 'training.seed'?");

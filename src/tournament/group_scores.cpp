@@ -1,0 +1,109 @@
+#include "src/tournament/group_scores.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "kernels/check.hpp"
+#include "src/training/validation.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index kGroups = 32, kLeastRows = 8;  // a metric of fewer rows, such as R^2, says little
+
+const Split& held_out_of(PhaseRun& run) {
+  Split* const split = run.session.ctx.data.held_out();
+  MRMF_CHECK(split != nullptr, "a trainer holds rows out");
+  return *split;
+}
+
+std::optional<Metric> scored_metric(const PhaseRun& run) {
+  const std::optional<MetricValue> metric = run.objective.metric();
+  return run.phase.stop.monitor == Monitor::metric && metric ? std::optional(metric->metric) : std::nullopt;
+}
+
+std::optional<Batches> make_batches(PhaseRun& run, const Split& split) {
+  if (run.windowed) return {};
+  const RunContext& ctx = run.session.ctx;
+  const Execution& execution = run.model().execution();
+  const SampleBlock block{execution.input_box, execution.output_box, run.model().network().output().spatial};
+  return std::optional<Batches>(std::in_place, ctx.backend, split, run.phase.resolution,
+                                run.session.config.rows_at_once(run.phase.batch),
+                                ctx.grid(run.phase.resolution) != nullptr ? &block : nullptr);
+}
+
+// Windows are computed one after the other, so there may be any number of samples in a group.
+Index rows_at_once(const PhaseRun& run, const Split& split) {
+  return run.windowed ? split.order.samples : run.session.config.rows_at_once(run.phase.batch);
+}
+
+}  // namespace
+
+EpochOrder score_groups(const Split& held_out, Index rows_at_once, bool by_metric) {
+  OrderSettings order = held_out.order;
+  order.shuffle = false;
+  const Index rows = order.samples, shards = order.shards, least = by_metric ? kLeastRows : 1;
+  const Index groups = std::clamp<Index>(rows / least, 1, kGroups);
+  // Rows of a step over all ranks, a multiple of the shards, as many as a rank computes at once.
+  const Index per_shard = std::clamp<Index>((rows + groups * shards - 1) / (groups * shards), 1,
+                                            std::max<Index>(rows_at_once * order.ranks / shards, 1));
+  order.batch = validation_batch(order, per_shard * shards / order.ranks);
+  return epoch_order(order, 0, 0, 0);
+}
+
+GroupScores::GroupScores(PhaseRun& run)
+    : by_metric_(scored_metric(run)),
+      split_(&held_out_of(run)),
+      order_(score_groups(*split_, rows_at_once(run, *split_), by_metric_.has_value())),
+      batches_(make_batches(run, *split_)) {
+  if (run.windowed) return;
+  if (run.replicas) {
+    std::set<Index> rows(order_.shard_rows.begin(), order_.shard_rows.end());
+    rows.erase(0);
+    run.replicas->prepare(rows);
+  } else {
+    for (const Range& step : order_.steps)
+      if (step.count > 0) run.model().prepare(step.count);
+  }
+}
+
+GroupScores& GroupScores::of(PhaseRun& run) {
+  if (!run.meeting) run.meeting = std::make_unique<GroupScores>(run);
+  return dynamic_cast<GroupScores&>(*run.meeting);
+}
+
+Index GroupScores::rows(const PhaseRun& run) const { return scored_rows(run, *split_); }
+
+void GroupScores::read_ahead(PhaseRun& run) {
+  if (batches_) return batches_->expect(order_);
+  EpochOrder singly = order_;
+  singly.steps.clear();
+  for (Index row = 0; row < std::ssize(singly.ids); ++row) singly.steps.push_back({row, 1});
+  split_->store->expect(run.phase.resolution, singly);
+}
+
+Score GroupScores::score(PhaseRun& run) {
+  const double nothing = std::numeric_limits<double>::quiet_NaN();
+  const ScoredRows rows{batches_ ? &*batches_ : nullptr, *split_, order_};
+  read_ahead(run);
+  Score score;
+  double sum = 0, weight = 0;
+  bool finite = true;
+  for (std::size_t k = 0; k < order_.steps.size(); ++k) {
+    const double loss = score_rows(run, rows, {static_cast<Index>(k), 1});
+    const auto count = static_cast<double>(order_.global_rows[k]);
+    finite = finite && std::isfinite(loss);
+    const std::optional<MetricValue> metric = run.objective.metric();
+    const double group = by_metric_ ? -rising(*by_metric_, metric ? metric->value : nothing) : loss / count;
+    score.groups.push_back(group);
+    if (!std::isfinite(group)) continue;
+    sum += group * count, weight += count;
+  }
+  score.value = finite && weight > 0 ? sum / weight : nothing;
+  return score;
+}
+
+}  // namespace mrmf
