@@ -211,7 +211,10 @@ std::string svg(const MatrixChart& chart) {
   for (const std::string& name : chart.names)
     longest = std::max(longest, std::min<std::size_t>(name.size(), kLongestName));
   const auto short_name = [](const std::string& name) {
-    return name.size() <= kLongestName ? name : name.substr(0, kLongestName - 1) + "\u2026";
+    if (name.size() <= kLongestName) return name;
+    std::size_t end = kLongestName - 1;
+    while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80U) --end;  // not within a letter (UTF-8)
+    return name.substr(0, end) + "\u2026";
   };
   const double side = std::clamp(360.0 / static_cast<double>(n), 34.0, 80.0);
   const double left = 30 + 7.5 * static_cast<double>(longest), top = kTop, size = side * static_cast<double>(n);

@@ -124,8 +124,7 @@ std::string sample_rows(const ModelReport& model) {
     for (std::size_t i = 0; i < sample.curves.size(); ++i) {
       ChartLine line{
           .points = {}, .colour = chart_colour(1 + i / 2), .minor = i % 2 == 0, .title = sample.curves[i].title};
-      for (std::size_t x = 0; x < sample.curves[i].values.size(); ++x)
-        line.points.emplace_back(static_cast<double>(x), sample.curves[i].values[x]);
+      line.points = sample.curves[i].points;
       chart.lines.push_back(std::move(line));
     }
     chart.linear = true;
@@ -147,9 +146,8 @@ std::string model_section(const std::vector<ModelReport>& models) {
       continue;
     }
     if (!model.model.empty()) out += "<p>" + html(model.model) + ".</p>\n";
-    out += "<p>Scores of its " + html(model.samples) +
-           ", in the labels' own units; \"-\" is not defined. <code>mrmf evaluate " + html(model.run) +
-           "</code> prints the same.</p>\n" + headline(model.scores) + score_table(model.scores);
+    out += "<p>Scores of its " + html(model.samples) + ", in the labels' own units; \"-\" is not defined. <code>" +
+           html(model.command) + "</code> prints the same.</p>\n" + headline(model.scores) + score_table(model.scores);
     const std::string charts = confusion_chart(model) + points_charts(model);
     if (!charts.empty()) out += "<div class=\"charts small-charts\">\n" + charts + "</div>\n";
     out += sample_rows(model);

@@ -84,6 +84,7 @@ void describe(ModelReport& report, SplitName split, Comm& self) {
   });
   report.scores = scores.json();
   report.samples = fmt::format("{} {} samples", t.shape.samples, split == SplitName::test ? "test" : "validation");
+  report.command = fmt::format("mrmf evaluate {}{}", report.run, split == SplitName::test ? " --split test" : "");
   std::string lines = notes.str();
   report.model = lines.substr(0, lines.find('\n'));
   const TrainingConfig& training = t.config.training;

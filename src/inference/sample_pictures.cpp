@@ -135,6 +135,24 @@ Index telling_slice(const Plane& truth) {
   return best;
 }
 
+// What a page shows of a curve: of a long one the least and the most of each stretch, in their order.
+std::vector<std::pair<double, double>> curve_points(const std::vector<double>& values) {
+  constexpr std::size_t kMostPoints = 800;
+  const std::size_t stretch = values.size() <= kMostPoints ? 1 : (2 * values.size() + kMostPoints - 1) / kMostPoints;
+  std::vector<std::pair<double, double>> points;
+  const auto add = [&](std::size_t at) { points.emplace_back(static_cast<double>(at), values[at]); };
+  for (std::size_t first = 0; first < values.size(); first += stretch) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first),
+               end = values.begin() + static_cast<std::ptrdiff_t>(std::min(values.size(), first + stretch));
+    const auto [least, most] = std::minmax_element(begin, end);
+    const auto [early, late] =
+        std::minmax(static_cast<std::size_t>(least - values.begin()), static_cast<std::size_t>(most - values.begin()));
+    add(early);
+    if (late != early) add(late);
+  }
+  return points;
+}
+
 }  // namespace
 
 SampleReport picture_of(const Trained& t, const std::string& title, ConstSpan sample, ConstSpan labels,
@@ -143,9 +161,9 @@ SampleReport picture_of(const Trained& t, const std::string& title, ConstSpan sa
   const Shape in = t.models.front().model->network().input(), out = t.output();
   std::vector<Pair> pairs = pairs_of(t, labels, outputs);
   if (out.axes == 1) {
-    for (Pair& pair : pairs) {
-      report.curves.push_back({"true" + pair.name, std::move(pair.truth.values)});
-      report.curves.push_back({"predicted" + pair.name, std::move(pair.said.values)});
+    for (const Pair& pair : pairs) {
+      report.curves.push_back({"true" + pair.name, curve_points(pair.truth.values)});
+      report.curves.push_back({"predicted" + pair.name, curve_points(pair.said.values)});
     }
     return report;
   }

@@ -257,12 +257,14 @@ double Scores::value(MetricKind kind, Index c) const { return sums_.value({kind,
 std::string Scores::confusion_text() const {
   if (channels_ > kMostPrinted)
     return fmt::format("the matrix of {} classes is left out; predict writes every class\n", channels_);
+  constexpr int kNumber = 9;
   std::string text = fmt::format("labels (rows) and predictions (columns)\n{:>{}}", "", widest());
-  for (Index c = 0; c < channels_; ++c) text += fmt::format(" {:>9}", name(c));
+  const int wide = std::max(kNumber, widest());
+  for (Index c = 0; c < channels_; ++c) text += fmt::format(" {:>{}}", name(c), wide);
   for (Index label = 0; label < channels_; ++label) {
     text += fmt::format("\n{:>{}}", name(label), widest());
     for (Index c = 0; c < channels_; ++c)
-      text += fmt::format(" {:>9.0f}", confusion_[static_cast<std::size_t>(label * channels_ + c)]);
+      text += fmt::format(" {:>{}.0f}", confusion_[static_cast<std::size_t>(label * channels_ + c)], wide);
   }
   return text + "\n";
 }

@@ -18,10 +18,10 @@ struct Picture {
   std::vector<std::uint8_t> rgb{};
 };
 
-/// Numbers along one axis.
+/// Numbers along one axis: of every position, or of some.
 struct Curve {
   std::string title;
-  std::vector<double> values{};
+  std::vector<std::pair<double, double>> points{};  ///< position and number
 };
 
 /// One sample: what goes in, what is true, what the model says.
@@ -41,6 +41,7 @@ struct ModelReport {
   std::string run;                   ///< its folder
   std::string model{};               ///< which epoch's, and why
   std::string samples{};             ///< how many of what were scored
+  std::string command{};             ///< prints the same scores
   std::vector<std::string> names{};  ///< of classes or outputs; empty: their numbers
   nlohmann::ordered_json scores{};   ///< as `mrmf evaluate --json` prints them; null where there are none
   std::vector<OutputPoints> outputs{};

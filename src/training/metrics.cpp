@@ -42,6 +42,9 @@ double ErrorSum::deviation() const { return std::sqrt(spread_of_labels(*this) / 
 
 double ErrorSum::r2() const { return 1.0 - squares / spread_of_labels(*this); }
 
+// Every probability of every sample is kept for the areas under the ROC curves, which of so many classes few look at.
+constexpr Index kMostRanked = 100;
+
 ScoreSettings score_settings(const TrainingConfig& training, const Shape& output, Index target_channels,
                              const std::optional<Metric>& metric) {
   ScoreSettings settings{.task = training.loss.task(),
@@ -50,7 +53,7 @@ ScoreSettings score_settings(const TrainingConfig& training, const Shape& output
                          .background = has_background(training, output)};
   if (settings.task == Task::regression) return settings;
   settings.log_loss = !metric || metric->kind == MetricKind::log_loss;
-  settings.ranked = metric ? metric->kind == MetricKind::auc : output.axes == 0;
+  settings.ranked = metric ? metric->kind == MetricKind::auc : output.axes == 0 && output.channels <= kMostRanked;
   return settings;
 }
 

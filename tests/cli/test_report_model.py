@@ -62,6 +62,7 @@ class ReportModel(support.MrmfTest):
             text = self.report("--split", split)
             scores = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "run", "--split", split, "--json"))[0]
             self.assertIn(f"Scores of its {scores['samples']} {split} samples", text)
+            self.assertIn("mrmf evaluate run" + (" --split test" if split == "test" else "") + "</code>", text)
             for one in scores["classes"]:
                 self.assertIn(f"<td class=\"number\">{one['dice']:.4f}</td>", text)
             self.assertIn(f"<td class=\"number\">{scores['dice']:.4f}</td>", text)
@@ -79,6 +80,24 @@ class ReportModel(support.MrmfTest):
             for c in np.unique(classes):
                 self.assertEqual(len(np.unique(picture[2][classes == c], axis=0)), 1)  # a colour for each class
             self.assertEqual(len(np.unique(picture[2].reshape(-1, 3), axis=0)), len(np.unique(classes)))
+
+    def test_long_curves_and_long_names(self):
+        """A page holds no more points of a curve than it can show, with its peaks; names are cut between letters."""
+        rng = np.random.default_rng(0)
+        labels = rng.normal(0, 1, (12, 9000, 1)).astype("f4")
+        labels[:, 4321] = 50
+        with h5py.File(self.path("long.h5"), "w") as file:
+            file["x"], file["m"] = labels, labels
+        self.write("long.toml", MASKS.replace("masks.h5", "long.h5").replace('["cross_entropy", "dice"]', '"mse"').replace(
+            "epochs = 2", "epochs = 1").replace('"run"', '"long"').replace("filters = 3", "filters = 1"))
+        self.mrmf("train", "long.toml")
+        self.mrmf("report", "long", "-o", "long.html")
+        text = self.read("long.html")
+        self.assertLess(len(text), 300_000)
+        self.assertIn("position", text)
+        names = ["\u00e4" * 30, "b", "c"]
+        self.mrmf("train", "c.toml", "--overwrite", "--set", f"data.names.classes={json.dumps(names, ensure_ascii=False)}")
+        self.assertIn(">" + "\u00e4" * 8 + "\u2026</text>", self.report())
 
     def test_without_data_it_says_so(self):
         os.rename(self.path("masks.h5"), self.path("gone.h5"))
