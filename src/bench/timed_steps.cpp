@@ -191,6 +191,8 @@ TeamTables median_of(const std::vector<TableRound>& rounds) {
   for (std::optional<Line> TeamTables::*line : {&TeamTables::message, &TeamTables::sum, &TeamTables::update_sum})
     if (all.*line)
       all.*line = line_over(rounds, kBytes, [&](const TeamTables& times) { return (times.*line).value(); });
+  for (auto& [scheme, seconds] : all.codings)
+    seconds = over(rounds, [&](const TeamTables& times) { return times.codings.at(scheme); });
   all.small_sum = over(rounds, [](const TeamTables& times) { return times.small_sum; });
   all.waiting = mean_waiting(rounds);
   all.spread = spread_of(rounds).median;

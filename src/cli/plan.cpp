@@ -195,15 +195,14 @@ void print_plan(const PlanOptions& options, Comm& world) {
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;
   if (config.method.name == MethodName::automatic) set_batch(config, options.ranks);
-  const int meant = options.ranks.ranks > 0 ? options.ranks.ranks : std::max(config.run.ranks, world.size());
-  const bool on_cpu = config.run.device != Device::cuda;
-  require_communication(config.training, shard_by_shard(config, on_cpu) ? config.data.shards : meant, on_cpu);
   const Config asked = config;
   if (config.method.name == MethodName::automatic) {
     chosen = schedule_for(config, *sample, size, world);
     config = chosen->config;
   }
   const Plan plan = make_plan(config);
+  const int meant = options.ranks.ranks > 0 ? options.ranks.ranks : std::max(config.run.ranks, world.size());
+  require_ways(plan, config, meant, config.run.device != Device::cuda && options.ranks.machine.empty());
   print_warnings(config_warnings(config), world);
   if (sample && sample->train) {
     Config resolved = config;
@@ -220,7 +219,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   if (sample) {
     const Config& run = ranks && ranks->config ? *ranks->config : config;
     costs.emplace().run = run_cost(run, make_plan(run), sample->shape, of_trainer(size, config));
-    costs->ranks = options.ranks.ranks > 0 ? options.ranks.ranks : std::max(config.run.ranks, world.size());
+    costs->ranks = meant;
     costs->sums = planned_sums(run, make_plan(run), sample->shape, costs->ranks);
     if (chosen || (run.method.name != MethodName::baseline && epochs_given(config))) {
       const Config baseline = beside(chosen ? baseline_of(asked) : without_method(config), ranks);
@@ -241,7 +240,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   } else {
     std::cout << to_text(plan);
     if (costs) std::cout << cost_text(costs->run, plan, sample->shape);
-    if (costs) std::cout << sums_text(costs->sums, config, plan, costs->ranks);
+    if (costs) std::cout << sums_text(costs->sums, plan, costs->ranks);
     if (costs && costs->baseline && plan.method != MethodName::baseline)
       std::cout << baseline_text(*costs, plan, config.training.epochs);
     if (chosen)

@@ -88,6 +88,12 @@ RanksProposal plan_ranks(const Config& config, const DataSample& sample, const R
   const Plan plan = make_plan(config);
   RanksProposal found;
   found.model = costs->description(), found.assumptions = costs->assumptions();
+  for (const Phase& phase : plan.phases())
+    if (!phase.sums.adds_plainly() && costs->coding(phase.sums.communication, 1) == 0 && settings.ranks.ranks > 1) {
+      found.assumptions.push_back("the codes of communication " + to_string(phase.sums.communication) +
+                                  " cost no time, which these tables have not measured: start mrmf bench tables again");
+      break;
+    }
   found.phases = search_grids(*backend, *costs, config, plan, settings);
   found.all = one_grid(found.phases);
   found.splits = search_team_sizes(*backend, *costs, config, plan, settings, found.phases);

@@ -10,17 +10,12 @@
 #include "layers/network.hpp"
 #include "src/plan/labels.hpp"
 #include "src/run/model_file.hpp"
+#include "src/training/momenta.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/sum_coding.hpp"
 
 namespace mrmf {
 namespace {
-
-double parameters_of(const Network& network) {
-  double count = 0;
-  for (const TensorSpan& tensor : parameter_spans(network)) count += static_cast<double>(tensor.count);
-  return count;
-}
 
 std::string megabytes(double bytes) { return fmt::format("{:.3g} MB", 1e-6 * bytes); }
 
@@ -28,40 +23,46 @@ std::string megabytes(double bytes) { return fmt::format("{:.3g} MB", 1e-6 * byt
 
 std::vector<PlannedSum> planned_sums(const Config& config, const Plan& plan, const Shape& sample, int ranks) {
   if (ranks <= 1 || plan.shares_samples() || std::ranges::any_of(plan.stages, &Stage::at_once)) return {};
-  const TrainingConfig& training = config.training;
   const bool shards = shard_by_shard(config, config.run.device != Device::cuda);
-  const int workers = shards && !training.adds_plainly() ? config.data.shards / ranks : 1;
   const auto backend = make_reference_backend();
-  std::vector<PlannedSum> sums;
-  for (const Extent& resolution : plan.resolutions()) {
-    const double values = parameters_of({*backend, network_settings(config, plan, sample, resolution)});
-    PlannedSum sum{resolution, sum_bytes(training.communication, values, ranks, workers),
-                   sum_bytes(Communication::fp32, values, ranks)};
-    if (training.momenta.rule == MomentaRule::every || training.momenta.rule == MomentaRule::spaced)
-      sum.momenta = sum.plain;
-    sums.push_back(sum);
+  std::vector<PlannedSum> planned;
+  for (const Phase& phase : plan.phases()) {
+    const auto same = [&](const PlannedSum& sum) {
+      return sum.resolution == phase.resolution && sum.sums == phase.sums;
+    };
+    if (std::ranges::any_of(planned, same)) continue;
+    const Network network(*backend, network_settings(config, plan, sample, phase.resolution));
+    const double values = parameter_count(network);
+    const int workers = shards && !phase.sums.adds_plainly() ? config.data.shards / ranks : 1;
+    require_averaged_tensors(phase.sums.momenta, network);
+    planned.push_back({phase.resolution, phase.sums, sum_bytes(phase.sums.communication, values, ranks, workers),
+                       sum_bytes(Communication::fp32, values, ranks),
+                       sum_bytes(Communication::fp32, averaged_count(phase.sums.momenta, network), ranks)});
   }
-  return sums;
+  return planned;
 }
 
-std::string sums_text(const std::vector<PlannedSum>& sums, const Config& config, const Plan& plan, int ranks) {
+std::string sums_text(const std::vector<PlannedSum>& sums, const Plan& plan, int ranks) {
   if (sums.empty()) return "";
   std::vector<std::string> each;
   for (const PlannedSum& sum : sums) {
-    std::string text = megabytes(sum.sent);
+    std::string text = fmt::format("{} in {}", megabytes(sum.sent), to_string(sum.sums.communication));
     if (sums.size() > 1) text += " at " + resolution_text(sum.resolution, plan.last.axes);
     if (sum.sent != sum.plain) text += fmt::format(" (fp32: {})", megabytes(sum.plain));
     if (sum.momenta > 0) text += fmt::format(", and {} when momenta are averaged", megabytes(sum.momenta));
     each.push_back(text);
   }
-  return fmt::format("sums: each of {} ranks sends {} in a step; communication {}\n", ranks, fmt::join(each, "; "),
-                     to_string(config.training.communication));
+  const bool chooses = std::ranges::any_of(
+      sums, [](const PlannedSum& sum) { return sum.sums.communication == Communication::automatic; });
+  return fmt::format("sums: each of {} ranks sends in a step {}{}\n", ranks, fmt::join(each, "; "),
+                     chooses ? "; auto is counted as fp32, until training has measured" : "");
 }
 
 nlohmann::json sums_json(const std::vector<PlannedSum>& sums, const Plan& plan) {
   nlohmann::json all = nlohmann::json::array();
   for (const PlannedSum& sum : sums)
     all.push_back({{"resolution", factors(sum.resolution, plan.last.axes)},
+                   {"communication", to_string(sum.sums.communication)},
                    {"sent_bytes", sum.sent},
                    {"fp32_bytes", sum.plain},
                    {"momenta_bytes", sum.momenta}});

@@ -60,8 +60,27 @@ struct MomentaSettings {
   MomentaRule rule = MomentaRule::shared;
   int every = 100;   ///< steps from one average to the next
   int spacing = 16;  ///< spaced: 2^(j / spacing) steps from the j-th average to the next
+  /// Names of the parameters whose momenta are averaged, with * for any characters: "dense*". Empty: all.
+  std::vector<std::string> tensors{};
+  /// Whether they are averaged at some steps.
+  bool averaged() const { return rule == MomentaRule::every || rule == MomentaRule::spaced; }
   bool operator==(const MomentaSettings&) const = default;
 };
+
+/// How the gradients of a phase are added over ranks.
+struct SumSettings {
+  Communication communication = Communication::fp32;
+  bool error_feedback = false;  ///< what a sum's codes leave out is added to the next one's values
+  MomentaSettings momenta{};
+  /// Whether the directions of the ranks' own momenta are added, in place of gradients.
+  bool adds_directions() const { return momenta.rule != MomentaRule::shared; }
+  /// Whether it is gradients that are added, in float32.
+  bool adds_plainly() const { return communication == Communication::fp32 && !adds_directions(); }
+  bool operator==(const SumSettings&) const = default;
+};
+/// The same in another way: momenta become each rank's own where the way needs it, and shared where only the former way
+/// did. Errors are fed back no more where it leaves none out.
+SumSettings in_another_way(const SumSettings& sums, Communication scheme);
 
 /// Lion's beta2 where a configuration gives none: its momentum is ten times as short-lived as Adam's mean square.
 constexpr double kLionBeta2 = 0.99;
@@ -118,6 +137,7 @@ struct RoleSettings {
   std::optional<double> threshold;
   std::optional<int> patience;
   std::optional<double> metric;  ///< training.metric of the validation data that ends the phase
+  std::optional<Communication> communication;
   bool operator==(const RoleSettings&) const = default;
 };
 
@@ -263,9 +283,7 @@ struct TrainingConfig {
   std::optional<Metric> monitored;  ///< what `monitor` has named, until the configuration is complete: then `metric`
   EarlyStopping early_stopping;
   double clip_norm = 0;  ///< largest L2 norm of all gradients together; 0: any
-  Communication communication = Communication::fp32;
-  bool error_feedback = false;  ///< what a sum's codes leave out is added to the next one's values
-  MomentaSettings momenta;
+  SumSettings sums;
   int accumulate = 1;  ///< parts of a step's batch that are computed one after the other
   int batch = 512;     ///< per rank
   std::uint64_t seed = 1;
@@ -274,10 +292,6 @@ struct TrainingConfig {
   int precise_batch_norm = 0;  ///< batches that recalibrate batch norms at a phase's end; 0: the running averages stay
   /// Rows of a batch of this size that are computed at once: of the largest of its parts.
   int rows_at_once(int of_batch) const { return (of_batch + accumulate - 1) / accumulate; }
-  /// Whether the directions of the ranks' own momenta are added, in place of gradients.
-  bool adds_directions() const { return momenta.rule != MomentaRule::shared; }
-  /// Whether it is gradients that are added, in float32.
-  bool adds_plainly() const { return communication == Communication::fp32 && !adds_directions(); }
   bool operator==(const TrainingConfig&) const = default;
 };
 

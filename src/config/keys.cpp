@@ -129,6 +129,8 @@ void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std:
   key(settings + "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step" + as_training);
   key(settings + "learning_rate", MRMF_FIELD(learning_rate), above(0), "learning rate" + as_training);
   key(settings + "rule", MRMF_FIELD(rule), one_of(words_of<RateRule>()), "learning-rate rule" + as_training);
+  key(settings + "communication", MRMF_FIELD(communication), one_of(words_of<Communication>()),
+      "how the values that ranks add travel" + as_training);
   key(stop + "threshold", MRMF_FIELD(threshold), above(0),
       "stop when the training loss falls by less than this per epoch, `patience` times running (paper 3.2)");
   key(stop + "patience", MRMF_FIELD(patience), at_least(1), "epochs running below the threshold; 3 unless set");

@@ -16,6 +16,7 @@
 #include "src/run/checkpoint.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/run/start_model.hpp"
+#include "src/training/momenta.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/sample_grid.hpp"
 #include "src/training/worker_sums.hpp"
@@ -118,6 +119,7 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
     networks.emplace_back(*backend, network_settings(config, plan, shape.sample, resolution));
     check_grid(plan, resolution, networks.back(), axes);
   }
+  require_averaged_tensors(config.training.sums.momenta, networks.back());
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     require_fusible(networks[s], networks[s + 1], plan.stages[s].fuse);
 }
@@ -158,8 +160,12 @@ void check_backend(const ResolvedRun& run, const Backend& backend, int ranks) {
   require_grids(run.plan, run.config, backend);
   require_patches(run.plan, run.config, backend);
   require_parts(run.config, on_cpu);
-  require_communication(run.config.training, shard_by_shard(run.config, on_cpu) ? run.config.data.shards : ranks,
-                        on_cpu);
+  require_ways(run.plan, run.config, ranks, on_cpu);
+}
+
+void require_ways(const Plan& plan, const Config& config, int ranks, bool on_cpu) {
+  const int workers = shard_by_shard(config, on_cpu) ? config.data.shards : ranks;
+  for (const Phase& phase : plan.phases()) require_communication(phase.sums, workers, on_cpu);
 }
 
 void check_validation(const Config& config, Data& data, Comm& world) {

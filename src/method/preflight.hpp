@@ -45,6 +45,9 @@ void check_start(const ResolvedRun& run, const TrainRun& train, const Checkpoint
 /// ConfigError: keys that do not go together on this backend.
 void check_backend(const ResolvedRun& run, const Backend& backend, int ranks);
 
+/// ConfigError: ways in which so many ranks cannot add.
+void require_ways(const Plan& plan, const Config& config, int ranks, bool on_cpu);
+
 /// DataError: labels or samples that validate and have no logarithm, where data.normalise asks for one. Collective.
 void check_validation(const Config& config, Data& data, Comm& world);
 

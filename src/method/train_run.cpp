@@ -107,28 +107,45 @@ void list_left_out(const ResolvedRun& run, Data& data, const Comm& world) {
   if (world.root() && !text.empty()) write_file(run.config.run.folder + "/left_out.txt", text, Replace::file);
 }
 
-// training.communication = "auto" is measured once; a run that continues keeps what it took then.
-void resolve_communication(Config& config, const ResolvedRun& run, Checkpoints& checkpoints, bool on_cpu, Comm& world,
-                           RunLog& log) {
-  TrainingConfig& training = config.training;
-  if (training.communication != Communication::automatic) return;
-  const bool alike = on_cpu && !run.plan.shares_samples() && !shard_by_shard(config, on_cpu);
-  if (!alike) {
-    set_communication(training, Communication::fp32);
-    return log.line(
-        "communication: fp32, the only way for grids, for shards that are computed by themselves, and on GPUs");
+std::vector<Phase*> phases_of(Plan& plan) {
+  std::vector<Phase*> phases{&plan.last};
+  for (Stage& stage : plan.stages) {
+    phases.push_back(&stage.coarse);
+    if (stage.dense) phases.push_back(&*stage.dense);
+  }
+  return phases;
+}
+
+// What the communication "auto" comes to, and a line that says so. It is measured once; a run that continues keeps what
+// it took then.
+Communication chosen_communication(const ResolvedRun& run, Checkpoints& checkpoints, bool on_cpu, Comm& world,
+                                   RunLog& log) {
+  if (!on_cpu || run.plan.shares_samples() || shard_by_shard(run.config, on_cpu)) {
+    log.line("communication: fp32, the only way for grids, for shards that are computed by themselves, and on GPUs");
+    return Communication::fp32;
   }
   if (checkpoints.communication().empty()) {
     const auto backend = make_reference_backend();
-    const Network last(*backend, network_settings(config, run.plan, run.shape.sample, run.plan.resolutions().back()));
+    const Network last(*backend,
+                       network_settings(run.config, run.plan, run.shape.sample, run.plan.resolutions().back()));
     const CommunicationChoice choice =
-        choose_communication(training, static_cast<std::size_t>(last.params_size()), world);
+        choose_communication(run.config.training, static_cast<std::size_t>(last.params_size()), world);
     log.line(choice.text);
     checkpoints.set_communication(to_string(choice.scheme));
   }
   const std::vector<std::string> words = words_of<Communication>();
-  const auto found = std::ranges::find(words, checkpoints.communication());
-  set_communication(training, static_cast<Communication>(found - words.begin()));
+  return static_cast<Communication>(std::ranges::find(words, checkpoints.communication()) - words.begin());
+}
+
+// The plan with what training.communication = "auto" has come to.
+Plan with_communication(const ResolvedRun& run, Checkpoints& checkpoints, bool on_cpu, Comm& world, RunLog& log) {
+  Plan plan = run.plan;
+  std::vector<Phase*> measured = phases_of(plan);
+  std::erase_if(measured, [](const Phase* phase) { return phase->sums.communication != Communication::automatic; });
+  if (measured.empty()) return plan;
+  const Communication chosen = chosen_communication(run, checkpoints, on_cpu, world, log);
+  for (Phase* const phase : measured) phase->sums = in_another_way(phase->sums, chosen);
+  return plan;
 }
 
 RunResult result_of(const ResolvedRun& run, const Outcome& outcome, const std::optional<ModelNote>& best,
@@ -248,8 +265,7 @@ RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const
   tell_run(log, run, train, input, *backend, lost, warnings, world.size());
   collective_try(world, [&] { list_left_out(run, input.data, world); });
 
-  Config trained = config;
-  resolve_communication(trained, run, checkpoints, backend->immediate(), world, log);
+  const Plan trained = with_communication(run, checkpoints, backend->immediate(), world, log);
   no_training_yet.reset();
   const StopSignals signals(launched.root());
   SaveTimes times(config.run, signals);
@@ -262,7 +278,7 @@ RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const
                  shard_by_shard(config, backend->immediate()),
                  input.grids ? &*input.grids : nullptr};
   ctx.meetings = train.meetings;
-  Outcome outcome = run_pipeline(plan, trained, ctx);
+  Outcome outcome = run_pipeline(trained, config, ctx);
   if (train.meetings != nullptr) train.meetings->end();
 
   RunResult result = result_of(run, outcome, save_models(*backend, outcome, config, world), *backend, world.size());

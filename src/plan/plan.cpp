@@ -24,6 +24,7 @@ void apply(const RoleSettings& role, const TrainingConfig& training, Phase& phas
   if (role.threshold) phase.stop.threshold = *role.threshold;
   if (role.patience) phase.stop.patience = *role.patience;
   if (role.metric) phase.stop.metric_target = {training.metric.value(), *role.metric};
+  if (role.communication) phase.sums = in_another_way(training.sums, *role.communication);
 }
 
 // Where "auto" has chosen the resolutions, there is one grid for all of them.
@@ -42,6 +43,7 @@ Phase make_phase(const Config& config, int stage, Role role, const Extent& resol
   phase.axes = std::max(1, config.method.axes);
   phase.batch = config.training.batch;
   phase.optimizer = config.training.optimizer;
+  phase.sums = config.training.sums;
   phase.stop.epochs = config.training.epochs;
   phase.stop.early_stopping = config.training.early_stopping;
   phase.stop.monitor = config.training.monitor;
@@ -104,6 +106,7 @@ nlohmann::json to_json(const Phase& phase) {
                          {"epochs", phase.stop.epochs},
                          {"seed", phase.seed}};
   if (product(phase.grid) > 1) json["grid"] = factors(phase.grid, phase.axes);
+  if (phase.sums.communication != Communication::fp32) json["communication"] = to_string(phase.sums.communication);
   if (phase.stop.threshold) json["threshold"] = *phase.stop.threshold, json["patience"] = phase.stop.patience;
   if (phase.stop.target) json["target"] = *phase.stop.target;
   if (const auto& target = phase.stop.metric_target) json["target_" + to_string(target->metric)] = target->least;
@@ -160,9 +163,11 @@ std::string stop_text(const StopSettings& stop) {
 std::string train_text(const Phase& phase) {
   const std::string grid =
       product(phase.grid) > 1 ? fmt::format("  grid {:<8}", resolution_text(phase.grid, phase.axes)) : "";
-  return fmt::format("train  {:<8}  resolution {:<8}{}  batch {:<5} {} {} {:<9} until {}", to_string(phase.role),
+  const Communication scheme = phase.sums.communication;
+  return fmt::format("train  {:<8}  resolution {:<8}{}  batch {:<5} {} {} {:<9} until {}{}", to_string(phase.role),
                      resolution_text(phase.resolution, phase.axes), grid, phase.batch, to_string(phase.optimizer.name),
-                     phase.optimizer.learning_rate, to_string(phase.optimizer.rule), stop_text(phase.stop));
+                     phase.optimizer.learning_rate, to_string(phase.optimizer.rule), stop_text(phase.stop),
+                     scheme == Communication::fp32 ? "" : "; communication " + to_string(scheme));
 }
 
 std::string teams_text(const Stage& stage) {

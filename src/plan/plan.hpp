@@ -29,6 +29,7 @@ struct Phase {
   int batch = 1;         ///< per rank, or per sample group
   OptimizerSettings optimizer;
   StopSettings stop;
+  SumSettings sums;  ///< over ranks, of its gradients
   CurvePart curve;
   std::uint64_t seed = 1;       ///< initial parameters, when this phase makes a new model
   bool transfers_best = false;  ///< it ends with the model of its best epoch

@@ -85,6 +85,10 @@ void unread_optimizer_keys(const Config& config, std::vector<std::string>& lines
 
 void unread_momenta_keys(const MomentaSettings& is, std::vector<std::string>& lines) {
   const MomentaSettings standard;
+  if (!is.tensors.empty() && !is.averaged())
+    lines.push_back(
+        "training.momenta.tensors is set, and only the rules \"every\" and \"spaced\" of training.momenta.rule read "
+        "it");
   const auto unread = [&](const std::string& key, bool set, MomentaRule reader) {
     if (set && is.rule != reader)
       lines.push_back(
@@ -204,7 +208,7 @@ std::vector<std::string> config_warnings(const Config& config) {
   unread_method_keys(config.method, lines);
   jump_behind_stem(config, lines);
   unread_optimizer_keys(config, lines);
-  unread_momenta_keys(config.training.momenta, lines);
+  unread_momenta_keys(config.training.sums.momenta, lines);
   unread_split_keys(config.data.split, lines);
   same_data(config.data, lines);
   return lines;

@@ -92,6 +92,11 @@ class CostModel {
   virtual double update_sum(double bytes, double backward, const RankLayout& ranks) const {
     return gradient_sum(bytes, backward, ranks);
   }
+  /// What a rank computes for a sum of so many values that travel as codes: it makes, adds and reads them.
+  virtual double coding(Communication scheme, double values) const {
+    (void)scheme, (void)values;
+    return 0;
+  }
   /// A sum of a few numbers over the ranks.
   virtual double small_sum(const RankLayout& ranks) const = 0;
   /// What ranks that compute at the same time wait for the slowest of them, as a part of what they compute.

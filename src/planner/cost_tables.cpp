@@ -102,6 +102,7 @@ Json json_of(const TeamTables& team) {
           {"message_by_byte", json_of(team.message)},
           {"sum_by_byte", json_of(team.sum)},
           {"update_sum_by_byte", json_of(team.update_sum)},
+          {"codings_by_value", team.codings},
           {"small_sum", team.small_sum},
           {"waiting", {{"step", team.waiting.step}, {"unit", team.waiting.unit}}},
           {"spread", team.spread},
@@ -138,6 +139,7 @@ TeamTables team_of(const Json& json) {
                   .message = line(json.at("message_by_byte")),
                   .sum = line(json.at("sum_by_byte")),
                   .update_sum = line(json.value("update_sum_by_byte", Json())),
+                  .codings = json.value("codings_by_value", std::map<std::string, double>()),
                   .small_sum = json.at("small_sum").get<double>(),
                   .waiting = waiting_of(json.value("waiting", Json::object())),
                   .spread = json.value("spread", 0.0)};

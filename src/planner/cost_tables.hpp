@@ -2,6 +2,7 @@
 // and the fits that it follows by.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,6 +66,7 @@ struct TeamTables {
   std::optional<Line> sum;      ///< a sum of gradients, by bytes
   /// A sum of gradients with the updates in between, without these; none: as `sum`.
   std::optional<Line> update_sum;
+  std::map<std::string, double> codings;  ///< by training.communication: seconds for a value of a sum
   double small_sum = 0;
   RankWaiting waiting{};  ///< mean over networks and rounds
   /// How far rounds of measurement differ: (most - least) / median of a network's step, median over the networks.

@@ -9,6 +9,8 @@
 #include "layers/model.hpp"
 #include "mpi/reduce_scatter.hpp"
 #include "src/training/data_parallel.hpp"
+#include "src/training/momenta.hpp"
+#include "src/training/sum_coding.hpp"
 
 namespace mrmf {
 namespace {
@@ -74,6 +76,7 @@ struct BlockStep {
   int number = 0;
   Index params = 0, cut = 0;  ///< floats of its parameters; of them cut
   Index updated = 0;          ///< floats that this rank updates
+  double averaged = 0;        ///< numbers whose momenta are averaged at some steps
 };
 
 RunMemory with_elements(RunMemory memory, const Execution& execution, double element_bytes) {
@@ -86,7 +89,7 @@ RunMemory with_elements(RunMemory memory, const Execution& execution, double ele
 bool on_device(const CostModel& costs) { return costs.feed(1) > 0; }
 
 bool in_pieces(const Workload& work, const CostModel& costs) {
-  return updates_in_pieces(work.training,
+  return updates_in_pieces(work.training, work.training.sums,
                            !on_device(costs) && mpi::adds_by_reduce_scatter(work.ranks.ranks, work.reproducible_sums));
 }
 
@@ -99,10 +102,25 @@ Index updated_by_rank(const BlockStep& block, const CostModel& costs, const Work
   return share(block.params - block.cut, work.ranks.ranks) + share(block.cut, work.sample_groups());
 }
 
+// As long as a sum in float32 of as many bytes takes, and the codes. Momenta are added in float32.
+double coded_sums(const BlockStep& block, const CostModel& costs, const Workload& work) {
+  const SumSettings& sums = work.training.sums;
+  const auto values = static_cast<double>(block.params);
+  const double part = sum_bytes(sums.communication, values, work.ranks.ranks) /
+                      sum_bytes(Communication::fp32, values, work.ranks.ranks);
+  const double seconds = costs.gradient_sum(kFloat * part * values, block.step.backward, work.ranks) +
+                         costs.coding(sums.communication, values);
+  if (!sums.momenta.averaged()) return seconds;
+  const double steps = Steps(work.samples, work).count * work.training.epochs;
+  return seconds +
+         averages_share(sums.momenta, steps) * costs.gradient_sum(kFloat * block.averaged, /*backward=*/0, work.ranks);
+}
+
 // Row-parallel weights are summed by the ranks with the same block, which do not read them in each other's memory.
 double gradient_sums(const BlockStep& block, const CostModel& costs, const Workload& work) {
   const double whole = kFloat * static_cast<double>(block.params - block.cut + kReducedScalars);
   const double backward = block.step.backward;
+  if (!work.training.sums.adds_plainly() && work.ranks.ranks > 1) return coded_sums(block, costs, work);
   const double seconds = in_pieces(work, costs) ? costs.update_sum(whole, backward, work.ranks)
                                                 : costs.gradient_sum(whole, backward, work.ranks);
   if (block.cut == 0 || work.sample_groups() == 1) return seconds;
@@ -173,10 +191,12 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
                     .params = execution.params.size()};
     for (const ArenaSpan& place : execution.params.cuts()) block.cut += place.count;
     block.updated = updated_by_rank(block, costs, work);
+    block.averaged = averaged_count(work.training.sums.momenta, network);
     block.step = step_of(block.work, costs, work, train.rows / parts);
     const int sum = on_device(costs) ? 1 : work.ranks.ranks;
-    const RunMemory memory =
+    RunMemory memory =
         with_elements(memory_of(network, execution, work.training, sum), execution, costs.element_bytes());
+    memory.models += memory_of_sums(work.training.sums, block.params, sum);
     if (memory.all() > prediction.memory.all()) prediction.memory = memory;
     if (block.step.all() > slowest.step.all() || number == 0) slowest = std::move(block);
   }

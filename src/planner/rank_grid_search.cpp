@@ -89,14 +89,15 @@ class Search {
   void add(PhaseChoices& choices, Refusals& refusals, const Grid& grid, int axes) {
     const Index groups = settings_.ranks.ranks / grid.ranks();
     if (grid.ranks() > 1)
-      if (const char* reason = refused(); reason != nullptr) return refusals.add(grid, axes, "settings", reason);
+      if (const char* reason = refused(choices.phase); reason != nullptr)
+        return refusals.add(grid, axes, "settings", reason);
     if (choices.mini_batch % groups != 0 || choices.mini_batch < groups)
       return refusals.add(grid, axes, "batch",
                           fmt::format("{} groups of ranks cannot share a step's {} samples evenly; change "
                                       "training.batch, or give --batch",
                                       groups, choices.mini_batch));
     const GridChoice choice{grid, choices.mini_batch / groups, {}};
-    const auto& known = predictions_.find({choices.phase.resolution, grid.blocks, choice.batch});
+    const auto& known = predictions_.find(key(choices.phase, choice));
     GridChoice made = choice;
     try {
       if (!trains_in_a_team(plan_, choices.phase))
@@ -107,17 +108,19 @@ class Search {
     } catch (const ConfigError& error) {
       return refusals.add(grid, axes, std::string(error.what()).substr(0, 12), error.what());
     }
-    predictions_[{choices.phase.resolution, grid.blocks, choice.batch}] = made.prediction;
+    predictions_[key(choices.phase, choice)] = made.prediction;
     if (const std::string reason = memory_refusal(made.prediction, settings_, costs_); !reason.empty())
       return refusals.add(grid, axes, "memory", reason);
     choices.fitting.push_back(std::move(made));
   }
 
   // What run.grid does not go with (src/config/check.cpp; src/method/train_run.cpp on shards).
-  const char* refused() const {
+  const char* refused(const Phase& phase) const {
     if (shard_by_shard(config_, settings_.on_cpu)) return "run.deterministic and data.shards go without run.grid";
     if (config_.method.teams == TeamMode::concurrent) return "method.teams = \"concurrent\" goes without run.grid";
     if (!config_.training.global_batch_norm) return "training.batch_norm = \"local\" goes without run.grid";
+    if (phase.sums.communication != Communication::automatic && !phase.sums.adds_plainly())
+      return "training.communication other than fp32, and momenta of each rank's own, go without run.grid";
     return nullptr;
   }
 
@@ -132,7 +135,12 @@ class Search {
   const Config& config_;
   const Plan& plan_;
   SearchSettings settings_;
-  std::map<std::tuple<Extent, Extent, Index>, Prediction> predictions_;  // phases share resolutions
+  // Phases share resolutions, and mostly ways of adding.
+  using Known = std::tuple<Extent, Extent, Index, Communication, MomentaRule>;
+  static Known key(const Phase& phase, const GridChoice& choice) {
+    return {phase.resolution, choice.grid.blocks, choice.batch, phase.sums.communication, phase.sums.momenta.rule};
+  }
+  std::map<Known, Prediction> predictions_;
 };
 
 /// What a resolution's phases take with each grid that fits all of them.
@@ -167,6 +175,7 @@ Workload workload_of(const Config& config, const Plan& plan, const SearchSetting
                 .reproducible_sums = config.run.deterministic,
                 .training = config.training};
   work.training.optimizer = phase.optimizer;
+  work.training.sums = phase.sums;
   return work;
 }
 

@@ -133,6 +133,10 @@ class TableCosts final : public CostModel {
     if (!team_.update_sum || ranks.ranks > ranks.per_node) return gradient_sum(bytes, backward, ranks);
     return sum_seconds(team_.update_sum, bytes, ranks);
   }
+  double coding(Communication scheme, double values) const override {
+    const auto measured = team_.codings.find(to_string(scheme));
+    return measured == team_.codings.end() ? 0 : values * measured->second;
+  }
   double small_sum(const RankLayout& ranks) const override {
     return ranks.ranks == 1 ? 0 : team_.small_sum * rounds(ranks);
   }

@@ -134,6 +134,12 @@ std::vector<TensorSpan> state_spans(const Network& network) {
   return places;
 }
 
+double parameter_count(const Network& network) {
+  double count = 0;
+  for (const TensorSpan& tensor : parameter_spans(network)) count += static_cast<double>(tensor.count);
+  return count;
+}
+
 std::string last_model_path(const std::string& run) {
   return (std::filesystem::path(run) / "checkpoints" / "final.h5").string();
 }

@@ -42,6 +42,8 @@ struct TensorSpan {
 std::vector<TensorSpan> parameter_spans(const Network& network, const ParameterLayout& layout);
 std::vector<TensorSpan> parameter_spans(const Network& network);
 std::vector<TensorSpan> state_spans(const Network& network);
+/// Numbers of all parameters.
+double parameter_count(const Network& network);
 
 /// What a model's file says of it, as attributes.
 struct ModelTexts {

@@ -151,8 +151,8 @@ std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group) {
   return make_messages(sample_group);
 }
 
-bool updates_in_pieces(const TrainingConfig& training, bool by_pieces) {
-  return by_pieces && training.clip_norm == 0 && training.adds_plainly();
+bool updates_in_pieces(const TrainingConfig& training, const SumSettings& sums, bool by_pieces) {
+  return by_pieces && training.clip_norm == 0 && sums.adds_plainly();
 }
 
 void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,

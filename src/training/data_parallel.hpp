@@ -24,7 +24,7 @@ std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group);
 /// by reduce-scatter, as AllReduce::updates() says and mpi::adds_by_reduce_scatter() foresees; shard replicas do not.
 /// Where gradients are clipped, all must be summed before the first parameter is updated. Sums that travel as codes
 /// come back as codes.
-bool updates_in_pieces(const TrainingConfig& training, bool by_pieces);
+bool updates_in_pieces(const TrainingConfig& training, const SumSettings& sums, bool by_pieces);
 
 /// What is compared. With local batch norm, each rank has its own running statistics within an epoch.
 enum class Compared { parameters, parameters_and_state };

@@ -15,12 +15,6 @@ namespace {
 
 constexpr Index float_bytes = sizeof(float);
 
-// Codes that are sent and have arrived.
-Index code_floats(Communication scheme, Index values) {
-  const CodeBytes bytes = code_bytes(scheme, static_cast<double>(values));
-  return static_cast<Index>(2 * (bytes.there + bytes.back)) / float_bytes;
-}
-
 }  // namespace
 
 Index resident_bytes() {
@@ -43,12 +37,17 @@ RunMemory memory_of(const Network& network, const Execution& execution, const Tr
   RunMemory memory;
   memory.models = execution.floats(network, moments) + own + state + (training.accumulate > 1 ? own : 0);
   memory.models += static_cast<Index>(mpi::floats_of_sums(static_cast<std::size_t>(own), ranks));
-  if (training.error_feedback && ranks > 1) memory.models += own;
-  if (!training.adds_plainly() && ranks > 1) memory.models += code_floats(training.communication, own);
   memory.batches = splits * network.input().n * sample;
   memory.saving = images * ((2 + moments) * whole + 2 * state);
   for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
   return memory;
+}
+
+Index memory_of_sums(const SumSettings& sums, Index floats, int ranks) {
+  if (ranks == 1 || sums.adds_plainly()) return 0;
+  const CodeBytes codes = code_bytes(sums.communication, static_cast<double>(floats));
+  const auto sent_and_arrived = static_cast<Index>(2 * (codes.there + codes.back));
+  return sent_and_arrived + (sums.error_feedback ? floats * float_bytes : 0);
 }
 
 /// A model's operations, without its arenas.
@@ -89,6 +88,7 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings, const Grid& g
   const Built& model = build(backend_, replicas_ > 0 ? 1 : settings.max_rows);
   RunMemory memory = memory_of(model.network, model.execution, training_, ranks_);
   memory.workspace = model.workspace;
+  params_.push_back(model.execution.params.size());
   if (replicas_ > 0) {  // each has a copy of its rows
     const Index rows = (settings.max_rows + replicas_ - 1) / replicas_;
     const Index sample = model.network.input().per_sample() + model.network.output().per_sample();
@@ -104,10 +104,17 @@ const RunMemory& MemoryCount::add(const NetworkSettings& settings, const Grid& g
 RunMemory MemoryCount::peak(const Plan& plan, const std::optional<HeldData>& held) const {
   const std::vector<Extent> resolutions = plan.resolutions();
   RunMemory most;
+  const auto sums_of = [&](std::size_t i) {
+    Index bytes = 0;
+    for (const Phase& phase : plan.phases())
+      if (phase.resolution == resolutions[i]) bytes = std::max(bytes, memory_of_sums(phase.sums, params_[i], ranks_));
+    return bytes;
+  };
   const auto consider = [&](std::size_t first, std::size_t together, bool saves) {
     RunMemory sum;
     for (std::size_t i = first; i < first + together; ++i) {
       RunMemory model = models_[i];  // only one model at a time is trained, or saved
+      model.models += sums_of(i);
       model.batches = std::max(model.batches, sum.batches) - sum.batches;
       model.saving = saves ? std::max(model.saving, sum.saving) - sum.saving : 0;
       sum = sum + model;

@@ -28,9 +28,12 @@ struct RunMemory {
   RunMemory operator+(const RunMemory& other) const;
 };
 
-/// The memory of one model in training with this execution, without the program, its libraries' scratch and data. So
-/// many ranks of the CPU sum its gradients.
+/// The memory of one model in training with this execution, without the program, its libraries' scratch and data, and
+/// without what sums in other ways than fp32 keep. So many ranks of the CPU sum its gradients.
 RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training, int ranks = 1);
+
+/// What a rank keeps for sums of so many gradients in this way, in bytes.
+Index memory_of_sums(const SumSettings& sums, Index floats, int ranks);
 
 /// The splits as a rank holds them.
 struct HeldData {
@@ -63,6 +66,7 @@ class MemoryCount {
   std::unique_ptr<Backend> replica_backend_;
   std::vector<std::unique_ptr<Built>> built_;
   std::vector<RunMemory> models_;
+  std::vector<Index> params_;  // floats of each
 };
 
 }  // namespace mrmf

@@ -72,7 +72,9 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.seed = seed;
   // The ranks that train the model in the end may be others than those that make it (method.teams): any number.
   const bool some_add_by_pieces = MpiSession::ranks() > 1 && !config.run.deterministic && !ctx.shard_replicas;
-  settings.shared = updates_in_pieces(config.training, some_add_by_pieces);
+  settings.shared = std::ranges::any_of(plan.phases(), [&](const Phase& phase) {
+    return updates_in_pieces(config.training, phase.sums, some_add_by_pieces);
+  });
   SampleGrid* const grid = ctx.grid(resolution);
   if (grid != nullptr) settings.grid = grid->grid(), settings.block = grid->block();
   return {ctx.backend, settings, config.training.optimizer, resolution,

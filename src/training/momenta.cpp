@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/check.hpp"
 #include "src/training/sum_coding.hpp"
 
 namespace mrmf {
@@ -30,6 +31,14 @@ std::vector<float> some_of(ConstSpan values) {
 
 }  // namespace
 
+double averages_share(const MomentaSettings& settings, double steps) {
+  if (settings.rule == MomentaRule::every) return 1.0 / settings.every;
+  if (settings.rule != MomentaRule::spaced || steps < 1) return 0;
+  double count = 0;
+  for (double at = 1; at <= steps; ++count) at += std::max(1.0, std::exp2(count / settings.spacing));
+  return count / steps;
+}
+
 bool averages_momenta(const MomentaSettings& settings, std::uint64_t step) {
   switch (settings.rule) {
     case MomentaRule::shared:
@@ -41,6 +50,57 @@ bool averages_momenta(const MomentaSettings& settings, std::uint64_t step) {
   const auto wanted = static_cast<double>(step);
   for (int j = 0; std::floor(at) < wanted; ++j) at += std::exp2(static_cast<double>(j) / settings.spacing);
   return std::floor(at) == wanted;
+}
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view left = pattern.substr(star + 1);
+  for (std::size_t at = star; at <= name.size(); ++at)
+    if (matches(left, name.substr(at))) return true;
+  return false;
+}
+
+namespace {
+
+bool averages(const MomentaSettings& settings, const std::string& tensor) {
+  return settings.tensors.empty() ||
+         std::ranges::any_of(settings.tensors, [&](const std::string& name) { return matches(name, tensor); });
+}
+
+}  // namespace
+
+std::vector<ArenaSpan> averaged_places(const MomentaSettings& settings, const std::vector<TensorSpan>& tensors,
+                                       Index floats) {
+  if (settings.tensors.empty()) return {{0, floats}};
+  std::vector<ArenaSpan> places;
+  bool before = false;
+  for (const TensorSpan& tensor : tensors) {
+    const bool now = averages(settings, tensor.name);
+    const auto first = static_cast<Index>(tensor.first), count = static_cast<Index>(tensor.count);
+    if (now && before) places.back().count = first + count - places.back().first;
+    if (now && !before) places.push_back({first, count});
+    before = now;
+  }
+  return places;
+}
+
+double averaged_count(const MomentaSettings& settings, const Network& network) {
+  double count = 0;
+  if (!settings.averaged()) return count;
+  for (const TensorSpan& tensor : parameter_spans(network))
+    if (averages(settings, tensor.name)) count += static_cast<double>(tensor.count);
+  return count;
+}
+
+void require_averaged_tensors(const MomentaSettings& settings, const Network& network) {
+  const std::vector<TensorSpan> tensors = parameter_spans(network);
+  for (const std::string& name : settings.tensors)
+    if (std::ranges::none_of(tensors, [&](const TensorSpan& tensor) { return matches(name, tensor.name); }))
+      throw ConfigError("training.momenta.tensors has \"" + name +
+                        "\", and no parameter has such a name; take names that mrmf inspect model lists, as \"" +
+                        tensors.front().name + "\", or with *, as \"dense*\"");
 }
 
 double average_momenta(const std::vector<Span>& momenta, const std::vector<float>& weights, int all, Comm& team) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mpi/comm.hpp"
@@ -14,6 +15,20 @@ namespace mrmf {
 /// Whether the momenta are averaged after this step, from 1. A function of the step alone, so that a run continues as
 /// if it had never stopped. spaced: after step 1, and 2^(j / k) steps, for j = 0, 1, ..., from one to the next.
 bool averages_momenta(const MomentaSettings& settings, std::uint64_t step);
+
+/// The share of so many steps after which they are averaged.
+double averages_share(const MomentaSettings& settings, double steps);
+
+/// Whether a name is what a pattern stands for, in which * is any characters.
+bool matches(std::string_view pattern, std::string_view name);
+/// What is averaged of momenta with so many floats, whose tensors these are: all, or those that settings.tensors name.
+/// Neighbours together.
+std::vector<ArenaSpan> averaged_places(const MomentaSettings& settings, const std::vector<TensorSpan>& tensors,
+                                       Index floats);
+/// How many values that are, of a whole network's; 0 where none is ever averaged.
+double averaged_count(const MomentaSettings& settings, const Network& network);
+/// ConfigError for a name in settings.tensors that no parameter of the network has.
+void require_averaged_tensors(const MomentaSettings& settings, const Network& network);
 
 /// Every worker's momentum becomes the sum of all, times their weights, which are this rank's workers'. `all` workers
 /// of the team. Collective; returns the bytes that a rank sends for it.

@@ -42,10 +42,11 @@ std::unique_ptr<ShardReplicas> make_replicas(TrainingSession& session, ModelStat
   return std::make_unique<ShardReplicas>(session.ctx.backend, session.ctx.team, model_state.model, settings);
 }
 
-std::unique_ptr<WorkerSums> make_worker_sums(TrainingSession& session, ModelState& model_state) {
-  if (session.config.adds_plainly() || model_state.workers.count().all == 1) return nullptr;
+std::unique_ptr<WorkerSums> make_worker_sums(TrainingSession& session, ModelState& model_state,
+                                             const SumSettings& sums) {
+  if (sums.adds_plainly() || model_state.workers.count().all == 1) return nullptr;
   const RunContext& ctx = session.ctx;
-  return std::make_unique<WorkerSums>(model_state, session.config, ctx.backend, ctx.team, session.all_reduce.get());
+  return std::make_unique<WorkerSums>(model_state, sums, ctx.backend, ctx.team, session.all_reduce.get());
 }
 
 // Where ranks have other numbers of rows than their neighbours.
@@ -94,9 +95,9 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
       replicas(make_replicas(session, model_state, phase, objective)) {
   const RunContext& ctx = session.ctx;
   AllReduce* const sums = session.all_reduce.get();
-  if (updates_in_pieces(session.config, sums != nullptr && sums->updates() && !replicas))
+  if (updates_in_pieces(session.config, phase.sums, sums != nullptr && sums->updates() && !replicas))
     sharded.emplace(model_state, ShardedUpdate::Ranks{*sums, ctx.team, ctx.sharing(phase.resolution)});
-  worker_sums = make_worker_sums(session, model_state);
+  worker_sums = make_worker_sums(session, model_state, phase.sums);
   tell_unequal_rows(*this, order.training);
   if (replicas) {
     replicas->prepare(order.shard_rows());
@@ -118,7 +119,7 @@ void prepare_workers(TrainingSession& session, ModelState& model_state, const Ph
     count = {shards.own, shards.all};
   }
   const std::vector<Span> moments = model_state.optimizer.moments();
-  model_state.workers.prepare(session.ctx.backend, session.config, count, moments.front());
+  model_state.workers.prepare(session.ctx.backend, phase.sums, count, moments.front());
 }
 
 OptimizerSettings optimizer_at(const Phase& phase, const TrainState& state) {

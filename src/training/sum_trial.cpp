@@ -103,9 +103,4 @@ CommunicationChoice choose_communication(const TrainingConfig& training, std::si
                               count, ms(plain), ms(coded), to_string(other))};
 }
 
-void set_communication(TrainingConfig& training, Communication scheme) {
-  training.communication = scheme;
-  if (scheme == Communication::levels8) training.momenta.rule = MomentaRule::local;
-}
-
 }  // namespace mrmf

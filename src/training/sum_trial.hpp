@@ -34,7 +34,4 @@ struct CommunicationChoice {
 };
 CommunicationChoice choose_communication(const TrainingConfig& training, std::size_t values, Comm& team);
 
-/// The configuration with what "auto" has come to.
-void set_communication(TrainingConfig& training, Communication scheme);
-
 }  // namespace mrmf

@@ -17,9 +17,9 @@ struct WorkerCount {
 
 class WorkerArrays {
  public:
-  /// Makes the arrays that training needs, unless they are there for as many workers. `momentum`: the optimizer's,
+  /// Makes the arrays that these sums need, unless they are there for as many workers. `momentum`: the optimizer's,
   /// which is the first worker's.
-  void prepare(Backend& backend, const TrainingConfig& training, const WorkerCount& count, Span momentum);
+  void prepare(Backend& backend, const SumSettings& sums, const WorkerCount& count, Span momentum);
 
   const WorkerCount& count() const { return count_; }
   /// By own worker, laid out as the parameters; empty where gradients are added.

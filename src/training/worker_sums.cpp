@@ -30,27 +30,28 @@ double scale_of(Communication scheme, const float* values, std::size_t count) {
 
 }  // namespace
 
-void require_communication(const TrainingConfig& training, int workers, bool on_cpu) {
-  if (training.communication == Communication::automatic) return;  // takes what there is
-  const std::string value = "training.communication = \"" + to_string(training.communication) + "\"";
-  if (workers > most_workers(training.communication))
+void require_communication(const SumSettings& sums, int workers, bool on_cpu) {
+  if (sums.communication == Communication::automatic) return;  // takes what there is
+  const std::string value = "training.communication = \"" + to_string(sums.communication) + "\"";
+  if (workers > most_workers(sums.communication))
     throw ConfigError(fmt::format(
         "{} adds what {} ranks or shards send, and its counters hold {}; take a scheme of more bits, or \"vote\", or "
         "fewer ranks",
-        value, workers, most_workers(training.communication)));
-  if (!on_cpu && workers > 1 && !training.adds_plainly())
-    throw ConfigError((training.adds_directions() ? "training.momenta.rule other than shared" : value) +
+        value, workers, most_workers(sums.communication)));
+  if (!on_cpu && workers > 1 && !sums.adds_plainly())
+    throw ConfigError((sums.adds_directions() ? "training.momenta.rule other than shared" : value) +
                       " is for the CPU: a GPU adds gradients by NCCL, in float32; take \"fp32\" and shared momenta");
 }
 
-WorkerSums::WorkerSums(ModelState& model_state, const TrainingConfig& training, Backend& backend, Comm& team,
+WorkerSums::WorkerSums(ModelState& model_state, const SumSettings& settings, Backend& backend, Comm& team,
                        AllReduce* plain)
     : model_state_(model_state),
-      training_(training),
+      settings_(settings),
       backend_(backend),
       team_(team),
       plain_(plain),
-      tensors_(parameter_spans(model_state.model.network(), model_state.model.layout())) {
+      tensors_(parameter_spans(model_state.model.network(), model_state.model.layout())),
+      averaged_(averaged_places(settings.momenta, tensors_, std::ssize(model_state.model.params()))) {
   factors_.assign(static_cast<std::size_t>(model_state_.workers.count().own), std::vector<float>(tensors_.size()));
 }
 
@@ -93,11 +94,11 @@ void WorkerSums::start_range(std::size_t first, std::size_t end) {
   for (std::size_t worker = 0; worker < values_.size(); ++worker)
     if (rows_[worker] == 0) std::fill_n(values_[worker].data() + first, end - first, 0.0F);  // of an earlier step
   if (adds_directions()) take_directions(first, end);
-  if (adds_directions() && !has_levels(training_.communication) && training_.communication != Communication::vote)
+  if (adds_directions() && !has_levels(settings_.communication) && settings_.communication != Communication::vote)
     weigh(first, end);
-  if (training_.communication == Communication::fp32) return add_plainly(first, end);
+  if (settings_.communication == Communication::fp32) return add_plainly(first, end);
   for (const PackedTensors& tensors : tensors_in(first, end)) {
-    if (has_levels(training_.communication)) find_factors(tensors);
+    if (has_levels(settings_.communication)) find_factors(tensors);
     start_coded(tensors);
   }
 }
@@ -121,12 +122,12 @@ void WorkerSums::weigh(std::size_t first, std::size_t end) {
 // In a sum of levels each worker has a say by its share of the rows, whatever the size of its gradients.
 void WorkerSums::find_factors(const PackedTensors& tensors) {
   const int all = model_state_.workers.count().all;
-  const double half = 0.5 * most_level(training_.communication, all);
+  const double half = 0.5 * most_level(settings_.communication, all);
   for (const PackedTensors::Part& part : tensors.parts()) {
     const TensorSpan& tensor = tensors_[part.tensor];
     if (part.at != tensor.first) continue;  // its first part had it
     for (std::size_t worker = 0; worker < values_.size(); ++worker) {
-      const double scale = scale_of(training_.communication, values_[worker].data() + tensor.first, tensor.count);
+      const double scale = scale_of(settings_.communication, values_[worker].data() + tensor.first, tensor.count);
       const double factor = scale > 0 ? half / scale * all * weight(worker) : 0;
       factors_[worker][part.tensor] = static_cast<float>(std::min(factor, double{std::numeric_limits<float>::max()}));
     }
@@ -138,9 +139,9 @@ void WorkerSums::start_coded(const PackedTensors& tensors) {
   std::vector<WorkerValues> workers;
   for (std::size_t worker = 0; worker < values_.size(); ++worker) {
     workers.push_back({values_[worker], {}, factors_[worker].data(), static_cast<std::uint32_t>(rows_[worker])});
-    if (training_.error_feedback) workers.back().residual = model_state_.workers.residuals()[worker];
+    if (settings_.error_feedback) workers.back().residual = model_state_.workers.residuals()[worker];
   }
-  CodingSettings settings{training_.communication, most_level(training_.communication, count.all),
+  CodingSettings settings{settings_.communication, most_level(settings_.communication, count.all),
                           mix(step_->seed, step_->number)};
   pending_.start([&] {
     return team_.start_sum(CodedSum{tensors.count(), count.own,
@@ -177,20 +178,28 @@ const std::vector<PackedTensors>& WorkerSums::tensors_in(std::size_t first, std:
 
 void WorkerSums::move() {
   backend_.lion_move(*step_, model_state_.model.params(), model_state_.model.grads());
-  if (!averages_momenta(training_.momenta, model_state_.optimizer.steps())) return;
+  if (!averages_momenta(settings_.momenta, model_state_.optimizer.steps())) return;
   const Timer timer;
   std::vector<float> weights;
   for (std::size_t worker = 0; worker < rows_.size(); ++worker) weights.push_back(weight(worker));
-  const WorkerArrays& workers = model_state_.workers;
-  sent_ += average_momenta(workers.momenta(), weights, workers.count().all, team_);
+  average(averaged_, weights);
   pending_.waited(timer.seconds());
 }
 
 void WorkerSums::end() {
   const WorkerArrays& workers = model_state_.workers;
   if (workers.momenta().empty()) return;
-  const std::vector<float> equal(workers.momenta().size(), 1.0F / static_cast<float>(workers.count().all));
-  sent_ += average_momenta(workers.momenta(), equal, workers.count().all, team_);
+  average({{0, std::ssize(workers.momenta().front())}},
+          std::vector<float>(workers.momenta().size(), 1.0F / static_cast<float>(workers.count().all)));
+}
+
+void WorkerSums::average(const std::vector<ArenaSpan>& places, const std::vector<float>& weights) {
+  const WorkerArrays& workers = model_state_.workers;
+  for (const ArenaSpan& place : places) {
+    std::vector<Span> momenta;
+    for (const Span momentum : workers.momenta()) momenta.push_back(span_at(momentum, place));
+    sent_ += average_momenta(momenta, weights, workers.count().all, team_);
+  }
 }
 
 double WorkerSums::take_sent() { return static_cast<double>(memory_.take_sent()) + std::exchange(sent_, 0); }

@@ -16,12 +16,12 @@
 namespace mrmf {
 
 /// ConfigError: more workers than the scheme's counters hold; a scheme that a device has no sums for.
-void require_communication(const TrainingConfig& training, int workers, bool on_cpu);
+void require_communication(const SumSettings& sums, int workers, bool on_cpu);
 
 class WorkerSums final : public AllReduce {
  public:
   /// Keeps references. `plain`: the team's own sums; null: the team is one rank. The model's worker arrays are ready.
-  WorkerSums(ModelState& model_state, const TrainingConfig& training, Backend& backend, Comm& team, AllReduce* plain);
+  WorkerSums(ModelState& model_state, const SumSettings& settings, Backend& backend, Comm& team, AllReduce* plain);
 
   /// The step whose sums begin next, and the rows that each of this rank's workers has in it, of so many of all. `step`
   /// must live until it is done.
@@ -38,7 +38,7 @@ class WorkerSums final : public AllReduce {
 
   /// Whether what was summed are directions: the step then ends with move(), which also averages momenta when it is
   /// time.
-  bool adds_directions() const { return training_.adds_directions(); }
+  bool adds_directions() const { return settings_.adds_directions(); }
   void move();
   /// Where a phase ends: all momenta become their mean, which the next one begins with. Collective.
   void end();
@@ -53,17 +53,19 @@ class WorkerSums final : public AllReduce {
   void find_factors(const PackedTensors& tensors);
   void start_coded(const PackedTensors& tensors);
   void add_plainly(std::size_t first, std::size_t end);
+  void average(const std::vector<ArenaSpan>& places, const std::vector<float>& weights);
   const std::vector<PackedTensors>& tensors_in(std::size_t first, std::size_t end);
   float weight(std::size_t worker) const;
 
   ModelState& model_state_;
-  const TrainingConfig& training_;
+  const SumSettings& settings_;
   Backend& backend_;
   Comm& team_;
   AllReduce* plain_;
   std::vector<TensorSpan> tensors_;
-  std::vector<Span> values_;  // by own worker: gradients, then what is sent of them
-  std::vector<Index> rows_;   // by own worker
+  std::vector<ArenaSpan> averaged_;  // of the momenta
+  std::vector<Span> values_;         // by own worker: gradients, then what is sent of them
+  std::vector<Index> rows_;          // by own worker
   Index all_rows_ = 1;
   const Step* step_ = nullptr;
   std::vector<std::vector<float>> factors_;                   // by own worker and tensor: of levels

@@ -165,6 +165,47 @@ class Communication(support.MrmfTest):
         self.train("teams", "training.communication=vote", "method.teams=concurrent", "method.team_shares=[1, 2]",
                    "training.batch=8", ranks=3)
 
+    def test_a_way_of_the_coarse_phases_alone(self):
+        self.config(replace=[support.MRMF_METHOD])
+        settings = ["method.coarse.communication=levels8", "training.batch=4"]
+        wanted = self.train("run", *settings)
+        plan = json.loads(self.mrmf("plan", "config.toml", "--json", *words(*LION, *settings, "run.ranks=2")))
+        ways = {step["role"]: step.get("communication", "fp32") for step in plan["steps"] if step["step"] == "train"}
+        self.assertEqual(ways, {"coarse": "levels8", "dense": "fp32", "finetune": "fp32"})
+        planned = {(tuple(sums["resolution"]), sums["communication"]): sums["sent_bytes"] for sums in plan["sums"]}
+        for epoch in self.epochs("run"):
+            way = ways[epoch["role"]]
+            self.assertEqual("momenta" in epoch, way == "levels8", epoch["role"])
+            sent = planned[tuple(epoch["resolution"]), way]
+            self.assertGreater(epoch["sent_bytes"], 0.95 * sent)
+            self.assertLess(epoch["sent_bytes"], 1.1 * sent + 1500)
+        self.assertIn("in levels8 at [4]", self.mrmf("plan", "config.toml", *words(*LION, *settings, "run.ranks=2")))
+        self.assertNotEqual(self.train("plain", "training.batch=4"), wanted)
+        self.refused('method.coarse.communication = "levels8" adds signs and levels', *settings)
+        self.refused('method.dense.communication = "vote" adds signs', "method.dense.communication=vote")
+
+    def test_a_run_that_stops_in_a_way_of_one_phase_continues_bit_for_bit(self):
+        support.make_data(self.path("data.h5"), train=480)
+        self.config(replace=[support.MRMF_METHOD])
+        settings = ["method.coarse.communication=vote", "training.batch=4"]
+        wanted = self.train("whole", *settings)
+        self.stopped("run", signal.SIGUSR1, *settings)
+        self.assertEqual(self.train("run", *settings), wanted)
+
+    def test_momenta_of_chosen_tensors_are_averaged(self):
+        settings = ["training.communication=levels8", "training.momenta.rule=every", "training.momenta.every=3"]
+        chosen = settings + ['training.momenta.tensors=["dense*"]']
+        self.train("run", *chosen)
+        for tensor, numbers in self.epochs("run")[-1]["momenta"].items():
+            self.assertEqual(numbers["variance"] > 1e-6 * numbers["mean_square"], not tensor.startswith("dense"), tensor)
+        def momenta_bytes(settings):
+            return json.loads(self.mrmf("plan", "config.toml", "--json", *words(*LION, *settings, "run.ranks=2")))["sums"][0][
+                "momenta_bytes"]
+        self.assertLess(momenta_bytes(chosen), momenta_bytes(settings))
+        self.refused('training.momenta.tensors has "fc*", and no parameter has such a name', *LION, *settings,
+                     'training.momenta.tensors=["dense*", "fc*"]')
+        self.refused("training.momenta.tensors has an empty name", *LION, *settings, 'training.momenta.tensors=[""]')
+
     def refused(self, message, *settings, ranks=2, code=2):
         self.fails(code, "train", "config.toml", *words(*settings), message=message, ranks=ranks)
 

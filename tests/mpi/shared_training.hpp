@@ -15,17 +15,17 @@ namespace mrmf::test {
 
 /// 41 samples of 40x2 with three labels, for training and validation alike; a batch of 4.
 struct SharedTraining {
-  static constexpr Index kLength = 40;
+  static constexpr Index kLength = 40, kInputs = 41 * kLength * 2;
   Comm world = Comm::world();
   SharedFolder folder{world};
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
 
-  /// Collective.
-  explicit SharedTraining(std::vector<LayerSpec> layers) {
+  /// Collective; `inputs` are kInputs values.
+  explicit SharedTraining(std::vector<LayerSpec> layers, const std::vector<float>& inputs = random_values(kInputs, 1)) {
     const std::string file = folder.file("data.h5");
     if (world.root()) {
-      write_floats(file, "x", {41, kLength, 2}, random_values(41 * kLength * 2, 1));
+      write_floats(file, "x", {41, kLength, 2}, inputs);
       write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
     }
     world.barrier();

@@ -25,8 +25,16 @@ struct Numbers {
   bool same = false;
 };
 
+/// Inputs with a channel of zeros, and so no gradient of its weights, on the first rank alone.
+std::vector<float> zeros_on_first_rank() {
+  std::vector<float> x = random_values(SharedTraining::kInputs, 1);
+  const std::size_t first = x.size() / static_cast<std::size_t>(Comm::world().size());
+  for (std::size_t i = 1; i < first; i += 2) x[i] = 0;
+  return x;
+}
+
 struct Training : SharedTraining {
-  Training() : SharedTraining(small_layers()) {
+  Training() : SharedTraining(small_layers(), zeros_on_first_rank()) {
     config.training.epochs = 3;
     config.training.optimizer.name = OptimizerKind::lion;
     config.training.optimizer.beta2 = kLionBeta2;
@@ -36,8 +44,8 @@ struct Training : SharedTraining {
 
   Numbers train(Communication scheme, MomentaRule rule, Comm& team) {
     Config own = config;
-    own.training.communication = scheme;
-    own.training.momenta.rule = rule;
+    own.training.sums.communication = scheme;
+    own.training.sums.momenta.rule = rule;
     own.data.shards = team.size();
     RunLog silent;
     const Plan plan = make_plan(own);
@@ -119,7 +127,7 @@ TEST_CASE("worker sums: one rank alone computes plain Lion to the bit, whatever 
 TEST_CASE("worker sums: directions in float32, with momenta averaged after every step, are exact Lion") {
   for (const int accumulate : {1, 2}) {
     Training training;
-    training.config.training.momenta.every = 1;
+    training.config.training.sums.momenta.every = 1;
     training.config.training.accumulate = accumulate;
     const Numbers exact = training.train(fp32, MomentaRule::shared), got = training.train(fp32, MomentaRule::every);
     CHECK(got.same);
@@ -175,13 +183,13 @@ TEST_CASE("worker sums: gradients in few bits train as in float32, and the recor
     for (const bool feedback : {false, true}) {
       if (feedback && scheme == fp32) continue;
       CAPTURE(to_string(scheme));
-      training.config.training.error_feedback = feedback;
+      training.config.training.sums.error_feedback = feedback;
       const Numbers got = training.train(scheme, MomentaRule::shared);
       CHECK(got.same);
       CHECK(got.epochs.back().train_loss == doctest::Approx(exact.epochs.back().train_loss).epsilon(0.05));
       CHECK(got.epochs.back().sent_bytes == doctest::Approx(sum_bytes(scheme, values, size)).epsilon(0.02));
     }
-  training.config.training.error_feedback = false;
+  training.config.training.sums.error_feedback = false;
   training.config.training.optimizer.name = OptimizerKind::lion;
   for (const Communication scheme : {levels8, levels4, vote}) {
     CAPTURE(to_string(scheme));
@@ -194,6 +202,58 @@ TEST_CASE("worker sums: gradients in few bits train as in float32, and the recor
   training.world.barrier();
 }
 
+TEST_CASE("worker sums: momenta of chosen tensors are averaged, the others stay apart") {
+  Training training;
+  training.config.training.batch = 41;  // a step an epoch
+  training.config.training.sums.momenta.every = 1;
+  training.config.training.sums.momenta.tensors = {"dense*", "conv1/bias"};
+  const Numbers got = training.train(levels8, MomentaRule::every);
+  CHECK(got.same);
+  for (const MomentaSpread& spread : got.epochs.back().momenta) {
+    CAPTURE(spread.tensor);
+    const bool averaged = spread.tensor.starts_with("dense") || spread.tensor == "conv1/bias";
+    CHECK((spread.variance <= 1e-9 * spread.mean_square) == averaged);
+  }
+  CHECK(got.epochs.back().momenta.empty() == (training.world.size() == 1));
+  training.world.barrier();
+}
+
+TEST_CASE("momenta: names with * stand for tensors, which are averaged with their neighbours") {
+  CHECK(matches("conv1/weight", "conv1/weight"));
+  CHECK_FALSE(matches("conv1", "conv1/weight"));
+  CHECK(matches("*", ""));
+  CHECK(matches("dense*", "dense2/bias"));
+  CHECK(matches("*/bias", "dense2/bias"));
+  CHECK(matches("d*2*s", "dense2/bias"));
+  CHECK_FALSE(matches("d*3*s", "dense2/bias"));
+  const std::vector<TensorSpan> tensors{{0, "conv1/weight", {}, 0, 30},
+                                        {0, "conv1/bias", {}, 32, 4},
+                                        {1, "dense1/weight", {}, 48, 9},
+                                        {1, "dense1/bias", {}, 64, 3}};
+  const auto places = [&](const std::vector<std::string>& names) {
+    std::vector<std::pair<Index, Index>> found;
+    for (const ArenaSpan& place : averaged_places({MomentaRule::every, 1, 1, names}, tensors, 80))
+      found.emplace_back(place.first, place.count);
+    return found;
+  };
+  using Places = std::vector<std::pair<Index, Index>>;
+  CHECK(places({}) == Places{{0, 80}});
+  CHECK(places({"dense*"}) == Places{{48, 19}});
+  CHECK(places({"*/bias"}) == Places{{32, 4}, {64, 3}});
+  CHECK(places({"*bias", "conv1*"}) == Places{{0, 36}, {64, 3}});
+}
+
+TEST_CASE("momenta: the share of steps after which they are averaged") {
+  for (const MomentaSettings& settings : {MomentaSettings{MomentaRule::every, 7, 1, {}},
+                                          {MomentaRule::spaced, 1, 1, {}},
+                                          {MomentaRule::spaced, 1, 16, {}},
+                                          {MomentaRule::local, 1, 1, {}}}) {
+    int count = 0;
+    for (std::uint64_t step = 1; step <= 7000; ++step) count += averages_momenta(settings, step) ? 1 : 0;
+    CHECK(averages_share(settings, 7000) == doctest::Approx(count / 7000.0).epsilon(0.1));
+  }
+}
+
 TEST_CASE("momenta are averaged at steps that depend on the step alone") {
   const auto steps = [](const MomentaSettings& settings, std::uint64_t last) {
     std::vector<std::uint64_t> found;
@@ -201,10 +261,10 @@ TEST_CASE("momenta are averaged at steps that depend on the step alone") {
       if (averages_momenta(settings, step)) found.push_back(step);
     return found;
   };
-  CHECK(steps({MomentaRule::shared, 1, 1}, 50).empty());
-  CHECK(steps({MomentaRule::local, 1, 1}, 50).empty());
-  CHECK(steps({MomentaRule::every, 20, 1}, 50) == std::vector<std::uint64_t>{20, 40});
-  CHECK(steps({MomentaRule::spaced, 1, 1}, 70) == std::vector<std::uint64_t>{1, 2, 4, 8, 16, 32, 64});
-  CHECK(steps({MomentaRule::spaced, 1, 16}, 20).size() == 15);   // dense at first,
-  CHECK(steps({MomentaRule::spaced, 1, 16}, 1000).size() < 90);  // ever rarer
+  CHECK(steps({MomentaRule::shared, 1, 1, {}}, 50).empty());
+  CHECK(steps({MomentaRule::local, 1, 1, {}}, 50).empty());
+  CHECK(steps({MomentaRule::every, 20, 1, {}}, 50) == std::vector<std::uint64_t>{20, 40});
+  CHECK(steps({MomentaRule::spaced, 1, 1, {}}, 70) == std::vector<std::uint64_t>{1, 2, 4, 8, 16, 32, 64});
+  CHECK(steps({MomentaRule::spaced, 1, 16, {}}, 20).size() == 15);   // dense at first,
+  CHECK(steps({MomentaRule::spaced, 1, 16, {}}, 1000).size() < 90);  // ever rarer
 }

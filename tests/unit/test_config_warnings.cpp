@@ -80,6 +80,7 @@ TEST_CASE("keys that nothing reads are named") {
   only({"training.optimizer.name=sgd", "training.optimizer.beta1=0.5"}, "\"adam\"");
   only({"training.optimizer.name=lion", "training.optimizer.epsilon=1e-5"}, "\"adam\" or \"adamw\"");
   only({"training.optimizer.name=lion", "training.optimizer.momentum=0.5"}, "the optimizer \"sgd\"");
+  only({"training.momenta.tensors=[\"dense*\"]"}, "training.momenta.tensors is set, and only the rules");
   only({"training.momenta.every=3"}, "training.momenta.every is set, and only the rule \"every\"");
   only({"training.optimizer.name=lion", "training.momenta.rule=every", "training.momenta.spacing=3"}, "\"spaced\"");
   only({"data.split.seed=3"}, "data.split.seed is set, and data.split.by is \"given\": only \"rows\" and \"files\"");

@@ -49,6 +49,7 @@ CostTables made_up_tables() {
   team.sum = Line{0.2, 1e-3};
   team.update_sum = Line{0.1, 5e-4};
   team.small_sum = 0.05;
+  team.codings = {{"vote", 1e-6}};
   team.waiting = {0.03, 0.04};
   tables.teams.push_back(team);
   return tables;
@@ -178,6 +179,47 @@ TEST_CASE("planner: few ranks update in pieces beside the sums, unless something
   CHECK(epoch().update == near(2 * 1e-3 * static_cast<double>(small.params_size())));
 }
 
+TEST_CASE("planner: sums that travel as codes take their bytes, their codes and now and then momenta") {
+  class ByBytes final : public RoundCosts {
+   public:
+    double gradient_sum(double bytes, double, const RankLayout& ranks) const override {
+      return ranks.ranks > 1 ? 1e-3 * bytes : 0;
+    }
+    double coding(Communication scheme, double values) const override {
+      return (scheme == Communication::fp32 ? 0 : 1e-4) * values;
+    }
+  };
+  const auto backend = make_reference_backend();
+  Workload work = on_two_ranks();
+  work.grid = {};
+  work.training.global_batch_norm = false;
+  const auto sums = [&] { return predict(*backend, ByBytes(), work).epoch.sums / 2 - 0.5; };  // two steps, a signal
+  const Execution execution = build_execution(*backend, Network(*backend, work.network), {.network = work.network});
+  const auto values = static_cast<double>(execution.params.size());
+  const double plain = 4e-3 * values;
+  CHECK(sums() == near(plain + 4e-3 * kReducedScalars));
+  using enum Communication;
+  for (const auto& [scheme, bits] : {std::pair{bf16, 32}, {levels8, 10}, {levels4, 6}, {vote, 2}}) {
+    work.training.sums = in_another_way({}, scheme);
+    CHECK(sums() == near(plain * bits / 64 + 1e-4 * values));
+  }
+  work.training.sums.momenta = {.rule = MomentaRule::every, .every = 10, .tensors = {}};
+  const double votes = plain * 2 / 64 + 1e-4 * values;
+  const double all = sums() - votes;
+  CHECK(all > 0.05 * plain);  // the arena has room between tensors, which is not averaged
+  CHECK(all <= 0.1 * plain);
+  work.training.sums.momenta.tensors = {"conv*"};
+  CHECK(sums() - votes < all);
+  work.ranks = {1, 1};
+  CHECK(predict(*backend, ByBytes(), work).epoch.sums == 0);
+  const Config config = [] {
+    Config lion;
+    lion.training.sums = in_another_way({}, vote);
+    return lion;
+  }();
+  CHECK(make_plan(config).last.sums == config.training.sums);
+}
+
 TEST_CASE("planner: alone, nothing is sent, and a streamed epoch lasts as long as its files") {
   const auto backend = make_reference_backend();
   const RoundCosts costs;
@@ -252,6 +294,8 @@ TEST_CASE("planner: tables give exact sizes, those between, and beyond") {
   CHECK(costs->update_sum(1000, 9, {2, 1}) == near(0.2 + 1));  // no memory to share
   CHECK(costs->update_sum(1000, 9, {1, 1}) == 0);
   CHECK(costs->small_sum({4, 4}) == near(0.1));
+  CHECK(costs->coding(Communication::vote, 1000) == near(0.001));
+  CHECK(costs->coding(Communication::bf16, 1000) == 0);  // not measured
   CHECK(costs->waiting(false, {2, 2}) == 0.03);
   CHECK(costs->waiting(true, {2, 2}) == 0.04);
   CHECK(costs->waiting(true, {1, 1}) == 0);
@@ -403,10 +447,11 @@ TEST_CASE("planner: ranks update pieces where few of them add in MPI's order, an
   for (const int ranks : {1, 9}) CHECK_FALSE(mpi::adds_by_reduce_scatter(ranks));
   CHECK_FALSE(mpi::adds_by_reduce_scatter(4, true));
   TrainingConfig training;
-  CHECK(updates_in_pieces(training, true));
-  CHECK_FALSE(updates_in_pieces(training, false));
+  CHECK(updates_in_pieces(training, {}, true));
+  CHECK_FALSE(updates_in_pieces(training, {}, false));
+  CHECK_FALSE(updates_in_pieces(training, {.communication = Communication::bf16}, true));
   training.clip_norm = 1;
-  CHECK_FALSE(updates_in_pieces(training, true));
+  CHECK_FALSE(updates_in_pieces(training, {}, true));
 }
 
 TEST_CASE("planner: what sums over few ranks keep is counted") {
