@@ -53,13 +53,20 @@ bool averages_momenta(const MomentaSettings& settings, std::uint64_t step) {
 }
 
 bool matches(std::string_view pattern, std::string_view name) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view left = pattern.substr(star + 1);
-  for (std::size_t at = star; at <= name.size(); ++at)
-    if (matches(left, name.substr(at))) return true;
-  return false;
+  std::size_t at = 0, in_name = 0, begun = 0;  // begun: where the last star's characters end so far
+  std::size_t star = std::string_view::npos;
+  while (in_name < name.size()) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++, begun = in_name;
+    } else if (at < pattern.size() && pattern[at] == name[in_name]) {
+      ++at, ++in_name;
+    } else if (star != std::string_view::npos) {
+      at = star + 1, in_name = ++begun;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
 namespace {
@@ -99,8 +106,8 @@ void require_averaged_tensors(const MomentaSettings& settings, const Network& ne
   for (const std::string& name : settings.tensors)
     if (std::ranges::none_of(tensors, [&](const TensorSpan& tensor) { return matches(name, tensor.name); }))
       throw ConfigError("training.momenta.tensors has \"" + name +
-                        "\", and no parameter has such a name; take names that mrmf inspect model lists, as \"" +
-                        tensors.front().name + "\", or with *, as \"dense*\"");
+                        "\", and no parameter has such a name; names are as \"" + tensors.front().name +
+                        "\", and * stands for any characters");
 }
 
 double average_momenta(const std::vector<Span>& momenta, const std::vector<float>& weights, int all, Comm& team) {
