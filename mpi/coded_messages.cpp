@@ -87,7 +87,7 @@ CodedMessages::CodedMessages(const Ranks& ranks, int tag, CodedSum sum)
       received_(static_cast<std::size_t>(ranks.size)) {
   const SumPiece own = piece_of(rank());
   const std::size_t most = message_bytes(sum_.coding->code_bytes(own.count), sum_.workers);
-  MRMF_CHECK(most < ranks.most, "a coded sum goes in one message");
+  MRMF_CHECK(ranks.size == 1 || most <= ranks.most * sizeof(float), "a coded sum goes in one message");
   for_each_other([&](int r) { receive(r, tag, std::span(message(received_, r, most)).first(most)); });
   for_each_other([&](int r) {
     const SumPiece theirs = piece_of(r);
@@ -101,7 +101,11 @@ CodedMessages::CodedMessages(const Ranks& ranks, int tag, CodedSum sum)
 }
 
 CodedMessages::~CodedMessages() {
-  if (abandoned_calls()) return;  // MPI may still write there
+  if (abandoned_calls()) {  // MPI may still write there, so the memory stays until the process ends
+    (void)new std::vector<Bytes>(std::move(sent_));
+    (void)new std::vector<Bytes>(std::move(received_));
+    return;
+  }
   for (std::vector<Bytes>* const messages : {&sent_, &received_})
     for (Bytes& bytes : *messages)
       if (!bytes.empty()) sum_.memory->give_back(std::move(bytes));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/instruction_set.hpp"
@@ -266,7 +267,8 @@ float to_scaled(const float* x, std::size_t count, std::int8_t* codes) {
     most[0] = std::max(most[0], std::abs(x[i])), zero[0] += x[i] * 0;
   float largest = 0, odd = 0;
   for (std::size_t lane = 0; lane < kLanes; ++lane) largest = std::max(largest, most[lane]), odd += zero[lane];
-  const float scale = largest / 127 + odd;  // NaN where a value is not finite
+  float scale = largest / 127 + odd;                         // NaN where a value is not finite
+  if (scale < std::numeric_limits<float>::min()) scale = 0;  // so small that its inverse is infinite
   to_levels(x, count, scale > 0 ? 1 / scale : 0, 127, codes);
   return scale;
 }

@@ -15,6 +15,7 @@
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/compare/compare.hpp"
+#include "src/method/preflight.hpp"
 #include "src/planner/cost_tables.hpp"
 #include "src/planner/rank_grid_search.hpp"
 #include "src/system/backend_choice.hpp"
@@ -128,6 +129,13 @@ ScalingPoint measure(const Config& config, Comm& team) {
   const auto backend = make_backend(config.run, team);
   const Plan plan = make_plan(config);
   const Phase& phase = plan.last;
+  if (std::ranges::any_of(plan.phases(),
+                          [](const Phase& p) { return p.sums.communication == Communication::automatic; }))
+    throw ConfigError(
+        "bench scaling measures one way of adding, and training.communication = \"auto\" may take another for each "
+        "number "
+        "of ranks; set fp32, or the way to be measured");
+  require_ways(plan, config, team.size(), backend->immediate());
   Data data(config, team, plan.shares_samples() ? Data::Reading::later : Data::Reading::now);
   std::optional<StageGrids> grids = grids_of_team(*backend, config, plan, data.train().shape.sample, team);
   if (grids) data.load(grids->share(phase.resolution));

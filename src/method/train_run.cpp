@@ -120,8 +120,9 @@ std::vector<Phase*> phases_of(Plan& plan) {
 // it took then.
 Communication chosen_communication(const ResolvedRun& run, Checkpoints& checkpoints, bool on_cpu, Comm& world,
                                    RunLog& log) {
-  if (!on_cpu || run.plan.shares_samples() || shard_by_shard(run.config, on_cpu)) {
-    log.line("communication: fp32, the only way for grids, for shards that are computed by themselves, and on GPUs");
+  if (!on_cpu || run.plan.shares_samples() || run.config.run.deterministic) {
+    log.line(
+        "communication: fp32, the only way for grids and on GPUs, and the same in every run with run.deterministic");
     return Communication::fp32;
   }
   if (checkpoints.communication().empty()) {
@@ -134,7 +135,11 @@ Communication chosen_communication(const ResolvedRun& run, Checkpoints& checkpoi
     checkpoints.set_communication(to_string(choice.scheme));
   }
   const std::vector<std::string> words = words_of<Communication>();
-  return static_cast<Communication>(std::ranges::find(words, checkpoints.communication()) - words.begin());
+  const auto found = std::ranges::find(words, checkpoints.communication());
+  if (found == words.end())
+    throw DataError("the checkpoint has an unknown communication, \"" + checkpoints.communication() +
+                    "\"; begin anew with --overwrite");
+  return static_cast<Communication>(found - words.begin());
 }
 
 // The plan with what training.communication = "auto" has come to.
@@ -145,6 +150,7 @@ Plan with_communication(const ResolvedRun& run, Checkpoints& checkpoints, bool o
   if (measured.empty()) return plan;
   const Communication chosen = chosen_communication(run, checkpoints, on_cpu, world, log);
   for (Phase* const phase : measured) phase->sums = in_another_way(phase->sums, chosen);
+  require_ways(plan, run.config, world.size(), on_cpu);  // a run that continues may have other ranks
   return plan;
 }
 

@@ -112,7 +112,7 @@ void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
 
 void add_momenta(const PhaseRun& run, EpochRecord& record) {
   const WorkerArrays& workers = run.model_state.workers;
-  if (workers.momenta().empty()) return;
+  if (workers.momenta().empty() || workers.count().all == 1) return;
   const Timer timer;
   const std::vector<TensorSpan> tensors = parameter_spans(run.model().network(), run.model().layout());
   record.momenta = momenta_spread(workers.momenta(), workers.count().all, tensors, run.session.ctx.team);

@@ -43,11 +43,12 @@ RunMemory memory_of(const Network& network, const Execution& execution, const Tr
   return memory;
 }
 
-Index memory_of_sums(const SumSettings& sums, Index floats, int ranks) {
-  if (ranks == 1 || sums.adds_plainly()) return 0;
+Index memory_of_sums(const SumSettings& sums, Index floats, int ranks, int workers) {
+  Index own = sums.error_feedback ? workers * floats : 0;
+  if (sums.adds_directions()) own += (workers - 1) * floats;  // the optimizer has the first one's
+  if (ranks * workers == 1 || sums.adds_plainly()) return own * float_bytes;
   const CodeBytes codes = code_bytes(sums.communication, static_cast<double>(floats));
-  const auto sent_and_arrived = static_cast<Index>(2 * (codes.there + codes.back));
-  return sent_and_arrived + (sums.error_feedback ? floats * float_bytes : 0);
+  return own * float_bytes + static_cast<Index>(2 * (workers * codes.there + codes.back));
 }
 
 /// A model's operations, without its arenas.
@@ -107,7 +108,8 @@ RunMemory MemoryCount::peak(const Plan& plan, const std::optional<HeldData>& hel
   const auto sums_of = [&](std::size_t i) {
     Index bytes = 0;
     for (const Phase& phase : plan.phases())
-      if (phase.resolution == resolutions[i]) bytes = std::max(bytes, memory_of_sums(phase.sums, params_[i], ranks_));
+      if (phase.resolution == resolutions[i])
+        bytes = std::max(bytes, memory_of_sums(phase.sums, params_[i], ranks_, std::max(1, replicas_)));
     return bytes;
   };
   const auto consider = [&](std::size_t first, std::size_t together, bool saves) {

@@ -32,8 +32,8 @@ struct RunMemory {
 /// without what sums in other ways than fp32 keep. So many ranks of the CPU sum its gradients.
 RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training, int ranks = 1);
 
-/// What a rank keeps for sums of so many gradients in this way, in bytes.
-Index memory_of_sums(const SumSettings& sums, Index floats, int ranks);
+/// What a rank with so many workers keeps for sums of so many gradients in this way, in bytes.
+Index memory_of_sums(const SumSettings& sums, Index floats, int ranks, int workers = 1);
 
 /// The splits as a rank holds them.
 struct HeldData {

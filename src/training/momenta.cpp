@@ -118,6 +118,11 @@ double average_momenta(const std::vector<Span>& momenta, const std::vector<float
   return sum_bytes(Communication::fp32, static_cast<double>(momenta.front().size()), team.size());
 }
 
+double average_momenta(const std::vector<Span>& momenta, int all, Comm& team) {
+  if (momenta.empty() || all == 1) return 0;
+  return average_momenta(momenta, std::vector<float>(momenta.size(), 1.0F / static_cast<float>(all)), all, team);
+}
+
 std::vector<MomentaSpread> momenta_spread(const std::vector<Span>& momenta, int all,
                                           const std::vector<TensorSpan>& tensors, Comm& team) {
   std::vector<double> sums(2 * tensors.size());  // of squares of means, of deviations from them

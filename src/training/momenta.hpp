@@ -34,6 +34,9 @@ void require_averaged_tensors(const MomentaSettings& settings, const Network& ne
 /// of the team. Collective; returns the bytes that a rank sends for it.
 double average_momenta(const std::vector<Span>& momenta, const std::vector<float>& weights, int all, Comm& team);
 
+/// All workers' momenta become their mean, as they do where a phase ends. Collective; returns the bytes as above.
+double average_momenta(const std::vector<Span>& momenta, int all, Comm& team);
+
 /// How far the momenta of each tensor are apart: of some thousand of its values. Collective, the same on every rank.
 std::vector<MomentaSpread> momenta_spread(const std::vector<Span>& momenta, int all,
                                           const std::vector<TensorSpan>& tensors, Comm& team);

@@ -213,8 +213,9 @@ void PhaseRun::take_counts(TrainState& state) {
   if (grid != nullptr) clock.add(grid->take_time());
   const Timer timer;
   double sent = session.all_reduce ? session.all_reduce->take_sent() : 0;
-  if (worker_sums) sent += worker_sums->take_sent();
-  state.sent += session.ctx.team.sum(sent) / session.ctx.team.size();
+  // Codes have lengths of their own on every rank; of other sums all ranks send as much.
+  if (worker_sums) sent = session.ctx.team.sum(sent + worker_sums->take_sent()) / session.ctx.team.size();
+  state.sent += sent;
   std::int64_t rows = std::exchange(trained_rows, 0);
   session.ctx.sharing(phase.resolution).sum(std::span(&rows, 1));
   state.samples += rows;

@@ -28,6 +28,9 @@ double measured_link(Comm& team);
 /// What training.communication = "auto" takes for a model of so many parameters: fp32, unless another way takes at most
 /// kWorthIt of its time. Of gradients that is bf16; of Lion's directions, levels8.
 constexpr double kWorthIt = 0.8;
+/// Shorter sums, and smaller gains, are a matter of chance.
+constexpr std::size_t kFewest = std::size_t{1} << 16;
+constexpr double kLeastGain = 1e-3;  ///< seconds of a sum
 struct CommunicationChoice {
   Communication scheme = Communication::fp32;
   std::string text;  ///< a line for the run's log

@@ -157,10 +157,11 @@ TrainState Trainer::restore_or_begin(ModelState& model_state, const Phase& phase
   model_state.optimizer.set_ages(restored->ages);
   session_.clock.resume_from(restored->state);
   if (restored->saved_workers > 0)
-    ctx.log.line(fmt::format(
-        "{}: the momenta of {} ranks or shards were saved, and now there {} {}: each begins with their mean",
-        phase_text(phase), restored->saved_workers, model_state.workers.count().all == 1 ? "is" : "are",
-        model_state.workers.count().all));
+    ctx.log.line(fmt::format("{}: {} saved, and now there {} {}: each begins with their mean", phase_text(phase),
+                             restored->saved_workers == 1
+                                 ? "the momentum of one rank was"
+                                 : fmt::format("the momenta of {} ranks or shards were", restored->saved_workers),
+                             model_state.workers.count().all == 1 ? "is" : "are", model_state.workers.count().all));
   return std::move(restored->state);
 }
 

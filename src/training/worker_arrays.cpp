@@ -5,7 +5,8 @@
 namespace mrmf {
 
 void WorkerArrays::prepare(Backend& backend, const SumSettings& sums, const WorkerCount& count, Span momentum) {
-  const bool local = sums.adds_directions() && count.all > 1, feedback = sums.error_feedback && count.all > 1;
+  // One worker alone, too, so that a checkpoint has them on any number of ranks.
+  const bool local = sums.adds_directions(), feedback = sums.error_feedback;
   const auto own = static_cast<std::size_t>(count.own);
   if (count_ == count && momenta_.size() == (local ? own : 0) && residuals_.size() == (feedback ? own : 0)) return;
   count_ = count;

@@ -14,7 +14,13 @@
 namespace mrmf {
 namespace {
 
-constexpr std::size_t kMostValues = std::size_t{1} << 20;  // of one coded sum: encoding goes on beside its messages
+// Values of one coded sum: so few that encoding goes on beside its messages, and that those of many workers are not too
+// long. The same on any number of ranks, since codes depend on where a sum begins.
+std::size_t most_values(int workers) {
+  constexpr std::size_t kOne = std::size_t{1} << 20, kAll = std::size_t{1} << 24;
+  const std::size_t share = kAll / static_cast<std::size_t>(workers) / SumCoding::kBlock * SumCoding::kBlock;
+  return std::clamp(share, SumCoding::kBlock, kOne);
+}
 
 bool has_levels(Communication scheme) {
   return scheme == Communication::levels8 || scheme == Communication::levels8_l0 || scheme == Communication::levels4;
@@ -163,12 +169,13 @@ const std::vector<PackedTensors>& WorkerSums::tensors_in(std::size_t first, std:
   const auto [found, fresh] = packed_.try_emplace(first);
   std::vector<PackedTensors>& sums = found->second;
   if (!fresh && !sums.empty()) return sums;
+  const std::size_t most = most_values(model_state_.workers.count().all);
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const TensorSpan& tensor = tensors_[t];
     if (tensor.first < first || tensor.first + tensor.count > end) continue;
     for (std::size_t at = 0; at < tensor.count;) {
-      if (sums.empty() || sums.back().count() == kMostValues) sums.emplace_back();
-      const std::size_t some = std::min(tensor.count - at, kMostValues - sums.back().count());
+      if (sums.empty() || sums.back().count() == most) sums.emplace_back();
+      const std::size_t some = std::min(tensor.count - at, most - sums.back().count());
       sums.back().add(tensor.first + at, some, t);
       at += some;
     }
@@ -182,24 +189,18 @@ void WorkerSums::move() {
   const Timer timer;
   std::vector<float> weights;
   for (std::size_t worker = 0; worker < rows_.size(); ++worker) weights.push_back(weight(worker));
-  average(averaged_, weights);
+  const WorkerArrays& workers = model_state_.workers;
+  for (const ArenaSpan& place : averaged_) {
+    std::vector<Span> momenta;
+    for (const Span momentum : workers.momenta()) momenta.push_back(span_at(momentum, place));
+    sent_ += average_momenta(momenta, weights, workers.count().all, team_);
+  }
   pending_.waited(timer.seconds());
 }
 
 void WorkerSums::end() {
   const WorkerArrays& workers = model_state_.workers;
-  if (workers.momenta().empty()) return;
-  average({{0, std::ssize(workers.momenta().front())}},
-          std::vector<float>(workers.momenta().size(), 1.0F / static_cast<float>(workers.count().all)));
-}
-
-void WorkerSums::average(const std::vector<ArenaSpan>& places, const std::vector<float>& weights) {
-  const WorkerArrays& workers = model_state_.workers;
-  for (const ArenaSpan& place : places) {
-    std::vector<Span> momenta;
-    for (const Span momentum : workers.momenta()) momenta.push_back(span_at(momentum, place));
-    sent_ += average_momenta(momenta, weights, workers.count().all, team_);
-  }
+  sent_ += average_momenta(workers.momenta(), workers.count().all, team_);
 }
 
 double WorkerSums::take_sent() { return static_cast<double>(memory_.take_sent()) + std::exchange(sent_, 0); }

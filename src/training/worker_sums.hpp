@@ -53,7 +53,6 @@ class WorkerSums final : public AllReduce {
   void find_factors(const PackedTensors& tensors);
   void start_coded(const PackedTensors& tensors);
   void add_plainly(std::size_t first, std::size_t end);
-  void average(const std::vector<ArenaSpan>& places, const std::vector<float>& weights);
   const std::vector<PackedTensors>& tensors_in(std::size_t first, std::size_t end);
   float weight(std::size_t worker) const;
 

@@ -97,7 +97,7 @@ class Communication(support.MrmfTest):
         self.train("run", *settings)
         log = self.read("run/log.txt")
         self.assertEqual(log.count("communication: "), 1, log)
-        self.assertRegex(log, r"communication: (fp32|levels8); a sum of \d+ values takes .* ms in fp32 and .* ms in levels8")
+        self.assertRegex(log, r"communication: fp32; sums of \d+ values are too short to be coded")
         self.train("one", *settings, ranks=1)
         self.assertIn("communication: one rank adds nothing", self.read("one/log.txt"))
 
@@ -135,6 +135,34 @@ class Communication(support.MrmfTest):
         self.train("run", *settings, "training.batch=4", ranks=4)
         self.assertRegex(self.read("run/log.txt"), r"the momenta of 2 ranks or shards were saved, and now there are 4: each "
                                                    "begins with their mean")
+
+    def test_one_rank_and_several_continue_each_other(self):
+        support.make_data(self.path("data.h5"), train=960)
+        for scheme, more in (("levels8", "training.momenta.rule=local"), ("int8", "training.error_feedback=true")):
+            settings = [f"training.communication={scheme}", more, "data.shards=4"]
+            for first, then in ((1, 2), (2, 1)):
+                run = f"{scheme}-{first}"
+                self.stopped(run, signal.SIGUSR1, *settings, f"training.batch={16 // first}", ranks=first)
+                self.train(run, *settings, f"training.batch={16 // then}", ranks=then)
+                self.assertRegex(self.read(run + "/log.txt"), r"(the momentum of one rank was|the momenta of 2 ranks or shards were) "
+                                                              fr"saved, and now there (is|are) {then}: each begins with their mean")
+
+    def test_a_probe_begins_with_the_mean_of_the_momenta(self):
+        self.config(replace=[('name = "baseline"', '''name = "mrmf"
+top = "interpolated"
+moments = "carry"
+resolutions = [[2], [1]]
+switch = "slope"
+probe = 0.4
+coarse = { rule = "constant", learning_rate = 1e-12 }
+stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
+        settings = ["training.communication=levels8", *EMULATED[:2]]
+        one = self.train("one", *settings, "training.batch=24", ranks=1)
+        self.assertEqual(self.train("two", *settings, "training.batch=12", ranks=2), one)
+        reasons = [s["reason"] for s in self.lines("one/stages.jsonl")]
+        self.assertEqual(reasons[0], "slope")
+        fixed = ["method.switch=epochs", "method.stop.coarse.epochs=4"]
+        self.assertEqual(self.train("fixed", *settings, *fixed, "training.batch=24", ranks=1), one)
 
     def test_emulated_ranks_are_the_same_on_any_number_of_ranks(self):
         for scheme in ("vote", "levels8", "int8"):
@@ -230,6 +258,17 @@ class Communication(support.MrmfTest):
                      "training.communication=levels8", "data.shards=128", "training.batch=128", ranks=1)
         self.refused("adds what 16 ranks or shards send, and its counters hold 15", *LION, "run.deterministic=true",
                      "training.communication=levels4", "data.shards=16", "training.batch=16", ranks=1)
+
+    def test_what_would_not_be_the_same_in_every_run_is_refused_or_left_out(self):
+        self.refused("training.error_feedback does not go with run.deterministic and data.shards", *EMULATED,
+                     "training.communication=int8", "training.error_feedback=true", ranks=1)
+        self.train("run", "training.communication=auto", "run.deterministic=true")
+        self.assertIn("communication: fp32, the only way for grids and on GPUs, and the same in every run",
+                      self.read("run/log.txt"))
+
+    def test_bench_scaling_measures_one_way_that_the_ranks_can_add_in(self):
+        bench = ["bench", "scaling", "config.toml", *words(*LION)]
+        self.fails(2, *bench, *words("training.communication=auto"), message="bench scaling measures one way of adding", ranks=2)
 
     def test_a_checkpoint_of_another_scheme_is_refused(self):
         support.make_data(self.path("data.h5"), train=960)

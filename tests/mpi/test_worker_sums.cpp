@@ -6,6 +6,7 @@
 
 #include "src/training/momenta.hpp"
 #include "src/training/sum_coding.hpp"
+#include "src/training/sum_trial.hpp"
 #include "src/training/trainer.hpp"
 #include "tests/mpi/shared_training.hpp"
 #include "tests/support/data_files.hpp"
@@ -252,6 +253,20 @@ TEST_CASE("momenta: the share of steps after which they are averaged") {
     for (std::uint64_t step = 1; step <= 7000; ++step) count += averages_momenta(settings, step) ? 1 : 0;
     CHECK(averages_share(settings, 7000) == doctest::Approx(count / 7000.0).epsilon(0.1));
   }
+}
+
+TEST_CASE("worker sums: auto says what it has measured, and measures nothing that is short") {
+  Comm world = Comm::world();
+  TrainingConfig training;
+  training.optimizer.name = OptimizerKind::lion;
+  const CommunicationChoice short_one = choose_communication(training, 1000, world);
+  CHECK(short_one.scheme == fp32);
+  const CommunicationChoice choice = choose_communication(training, kFewest, world);
+  CHECK((choice.scheme == fp32 || choice.scheme == levels8));
+  CHECK(world.agree(static_cast<std::uint64_t>(choice.scheme)));
+  if (world.size() == 1) return;
+  CHECK(short_one.text.find("too short") != std::string::npos);
+  CHECK(choice.text.find("a sum of 65536 values takes") != std::string::npos);
 }
 
 TEST_CASE("momenta are averaged at steps that depend on the step alone") {

@@ -203,6 +203,10 @@ TEST_CASE("sum codes: bfloat16 and scaled integers round to the nearest, and kee
   cpu::from_scaled(integers.data(), 1003, scale, back.data());
   for (std::size_t i = 0; i < 1003; ++i) CHECK(std::abs(back[i] - x[i]) <= 0.5001F * scale);
   CHECK(std::isnan(cpu::to_scaled(x.data(), 1004, integers.data())));
+  std::vector<float> tiny(20, 1e-40F);  // whose scale has no finite inverse
+  CHECK(cpu::to_scaled(tiny.data(), 20, integers.data()) == 0);
+  cpu::from_scaled(integers.data(), 20, 0, tiny.data());
+  CHECK(tiny == std::vector<float>(20));
   const std::vector<float> zeros(20);
   CHECK(cpu::to_scaled(zeros.data(), 20, integers.data()) == 0);
 }
