@@ -7,7 +7,6 @@
 #include <array>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <numeric>
 #include <ostream>
 #include <set>
@@ -23,7 +22,6 @@
 #include "src/system/timer.hpp"
 #include "src/training/data_parallel.hpp"
 #include "src/training/kernel_choices.hpp"
-#include "src/training/sum_coding.hpp"
 #include "src/training/sum_trial.hpp"
 
 namespace mrmf {
@@ -325,17 +323,6 @@ double read_rate(const std::vector<std::string>& files, Comm& world) {
   });
   const double slowest = world.max(seconds);
   return slowest > 0 ? world.sum(read) / slowest : 0;
-}
-
-// What sums in other ways than fp32 make ranks compute, for a value.
-std::map<std::string, double> coding_times(Comm& world) {
-  using enum Communication;
-  constexpr std::size_t kValues = std::size_t{1} << 20;
-  std::map<std::string, double> times;
-  for (const Communication scheme : {bf16, int8, levels8, levels8_l0, levels4, vote})
-    if (world.size() <= most_workers(scheme))
-      times[to_string(scheme)] = try_sum(scheme, kValues, 5, world).packing / static_cast<double>(kValues);
-  return times;
 }
 
 // What moves between ranks, and from memory.

@@ -91,6 +91,16 @@ SumTrial try_sum(Communication scheme, std::size_t values, int times, Comm& team
   return result;
 }
 
+std::map<std::string, double> coding_times(Comm& team) {
+  using enum Communication;
+  constexpr std::size_t kValues = std::size_t{1} << 20;
+  std::map<std::string, double> times;
+  for (const Communication scheme : {bf16, int8, levels8, levels8_l0, levels4, vote})
+    if (team.size() <= most_workers(scheme))
+      times[to_string(scheme)] = try_sum(scheme, kValues, 5, team).packing / static_cast<double>(kValues);
+  return times;
+}
+
 double measured_link(Comm& team) {
   if (team.size() == 1) return 0;
   constexpr int kBytes = 1 << 24;  // to all others together

@@ -2,6 +2,7 @@
 // training.communication = "auto".
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ struct SumTrial {
 
 /// Sums of as many values on every rank, each several times. Collective, the same on every rank.
 SumTrial try_sum(Communication scheme, std::size_t values, int times, Comm& team);
+
+/// Seconds that a rank computes for each value of such sums, by the name of the way. Collective.
+std::map<std::string, double> coding_times(Comm& team);
 
 /// Bytes per second that each rank sends, where all send to all at once. Collective.
 double measured_link(Comm& team);
