@@ -88,15 +88,17 @@ CodedMessages::CodedMessages(const Ranks& ranks, int tag, CodedSum sum)
   const SumPiece own = piece_of(rank());
   const std::size_t most = message_bytes(sum_.coding->code_bytes(own.count), sum_.workers);
   MRMF_CHECK(ranks.size == 1 || most <= ranks.most * sizeof(float), "a coded sum goes in one message");
-  for_each_other([&](int r) { receive(r, tag, std::span(message(received_, r, most)).first(most)); });
+  if (own.count > 0)
+    for_each_other([&](int r) { receive(r, tag, std::span(message(received_, r, most)).first(most)); });
   for_each_other([&](int r) {
     const SumPiece theirs = piece_of(r);
+    if (theirs.count == 0) return;
     const std::size_t bytes =
         encode(theirs, message(sent_, r, message_bytes(sum_.coding->code_bytes(theirs.count), sum_.workers)));
     send(r, tag, std::span(sent_[static_cast<std::size_t>(r)]).first(bytes));
     sum_.memory->count_sent(bytes);
   });
-  encode(own, message(received_, rank(), most));
+  if (own.count > 0) encode(own, message(received_, rank(), most));
   if (ranks.size == 1) advance(), advance();  // nothing is to be waited for
 }
 
@@ -126,33 +128,42 @@ std::size_t CodedMessages::encode(const SumPiece& piece, Bytes& message) {
   return used;
 }
 
-// First all workers' codes of this rank's piece have arrived, then the results of all pieces.
+// First all workers' codes of this rank's piece have arrived, then the results of all pieces. Where there are fewer
+// blocks than ranks, some ranks have no piece, and nothing is sent for it.
 void CodedMessages::advance() {
   if (added_) {
     for (int r = 0; r < size_; ++r) {
+      if (piece_of(r).count == 0) continue;
       std::span<const std::byte> from = (r == rank() ? sent_ : received_)[static_cast<std::size_t>(r)];
       sum_.coding->decode(piece_of(r), read_code(from));
     }
     return;
   }
   added_ = true;
+  const SumPiece own = piece_of(rank());
+  const std::size_t bytes = own.count > 0 ? add(own) : 0;
+  for_each_other([&](int r) {
+    const SumPiece theirs = piece_of(r);
+    if (theirs.count == 0) return;
+    const std::size_t most = message_bytes(sum_.coding->result_bytes(theirs.count), 1);
+    receive(r, tag() + 1, std::span(message(received_, r, most)).first(most));
+  });
+  if (own.count == 0) return;
+  for_each_other([&](int r) {
+    send(r, tag() + 1, std::span(sent_[static_cast<std::size_t>(rank())]).first(bytes));
+    sum_.memory->count_sent(bytes);
+  });
+}
+
+// Puts the result where it is sent from; returns its message's bytes.
+std::size_t CodedMessages::add(const SumPiece& own) {
   std::vector<std::span<const std::byte>> workers;
   for (const Bytes& bytes : received_) {
     std::span<const std::byte> from = bytes;
     for (int worker = 0; worker < sum_.workers; ++worker) workers.push_back(read_code(from));
   }
-  const SumPiece own = piece_of(rank());
   Bytes& result = message(sent_, rank(), message_bytes(sum_.coding->result_bytes(own.count), 1));
-  const std::size_t bytes =
-      write_code(result, [&](std::span<std::byte> codes) { return sum_.coding->add(own, workers, codes); });
-  for_each_other([&](int r) {
-    const std::size_t most = message_bytes(sum_.coding->result_bytes(piece_of(r).count), 1);
-    receive(r, tag() + 1, std::span(message(received_, r, most)).first(most));
-  });
-  for_each_other([&](int r) {
-    send(r, tag() + 1, std::span(result).first(bytes));
-    sum_.memory->count_sent(bytes);
-  });
+  return write_code(result, [&](std::span<std::byte> codes) { return sum_.coding->add(own, workers, codes); });
 }
 
 }  // namespace mpi

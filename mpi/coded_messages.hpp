@@ -21,6 +21,7 @@ class CodedMessages final : public ReduceScatterSum {
   void advance() override;
   SumPiece piece_of(int rank) const { return sum_piece(sum_.count, rank, size_); }
   std::size_t encode(const SumPiece& piece, Bytes& message);
+  std::size_t add(const SumPiece& own);
   Bytes& message(std::vector<Bytes>& of, int rank, std::size_t bytes);
 
   CodedSum sum_;

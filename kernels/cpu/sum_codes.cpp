@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "kernels/check.hpp"
 #include "kernels/cpu/instruction_set.hpp"
@@ -95,11 +97,16 @@ inline void add_logarithms(const float* __restrict x, std::size_t count, float* 
     }
 }
 
-// Calls body(from, count) on pieces short enough for sums in float32; the last may not be whole lanes.
-template <class Body>
-void for_sums(std::size_t count, const Body& body) {
-  constexpr std::size_t kPiece = 4096;
-  for (std::size_t first = 0; first < count; first += kPiece) body(first, std::min(kPiece, count - first));
+// The sum of part(from, count) over pieces short enough for sums in float32, in their order; OpenMP's threads share
+// them. The last may not be whole lanes.
+template <class Part>
+auto sum_of_parts(std::size_t count, const Part& part) {
+  using Sum = decltype(part(count, count));
+  constexpr std::size_t kPiece = 4096, kFewest = 8;
+  std::vector<Sum> sums((count + kPiece - 1) / kPiece);
+#pragma omp parallel for schedule(static) if (sums.size() >= kFewest)
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = part(i * kPiece, std::min(kPiece, count - i * kPiece));
+  return std::accumulate(sums.begin(), sums.end(), Sum{});
 }
 
 // Calls body(bit, first value, values) for the planes of bits.
@@ -151,19 +158,19 @@ void pack(const Value* x, std::size_t count, std::uint8_t* positive, std::uint8_
 }  // namespace
 
 double sum_of_sizes(const float* x, std::size_t count) {
-  double sum = 0;
-  for_sums(count, [&](std::size_t first, std::size_t part) {
+  return sum_of_parts(count, [&](std::size_t first, std::size_t part) {
+    double sum = 0;
     float lanes[kLanes] = {};
     vectorised([&] { add_sizes(x + first, part, lanes); });
     for (std::size_t i = first + part / kLanes * kLanes; i < first + part; ++i) lanes[0] += std::abs(x[i]);
     for (const float lane : lanes) sum += lane;
+    return sum;
   });
-  return sum;
 }
 
 SizeLogarithms size_logarithms(const float* x, std::size_t count) {
-  SizeLogarithms result;
-  for_sums(count, [&](std::size_t first, std::size_t part) {
+  return sum_of_parts(count, [&](std::size_t first, std::size_t part) {
+    SizeLogarithms result;
     float lanes[kLanes] = {};
     std::int32_t counts[kLanes] = {};
     vectorised([&] { add_logarithms(x + first, part, lanes, counts); });
@@ -171,8 +178,8 @@ SizeLogarithms size_logarithms(const float* x, std::size_t count) {
       if (x[i] != 0) lanes[0] += logarithm(x[i]), ++counts[0];
     for (const float lane : lanes) result.sum += lane;
     for (const std::int32_t some : counts) result.count += static_cast<std::size_t>(some);
+    return result;
   });
-  return result;
 }
 
 bool finite(const float* x, std::size_t count) {

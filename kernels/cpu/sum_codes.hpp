@@ -10,12 +10,14 @@
 
 namespace mrmf::cpu {
 
-/// Sum of the values' sizes, in double and in one order for all instruction sets; not finite if a value is not.
+/// Sum of the values' sizes, in double and in one order for all instruction sets and numbers of threads; not finite if
+/// a value is not.
 double sum_of_sizes(const float* x, std::size_t count);
 /// Sum of the logarithms of the values' sizes, and how many they are, leaving out zeros. Base 2, to 1e-4.
 struct SizeLogarithms {
   double sum = 0;
   std::size_t count = 0;
+  SizeLogarithms operator+(const SizeLogarithms& other) const { return {sum + other.sum, count + other.count}; }
 };
 SizeLogarithms size_logarithms(const float* x, std::size_t count);
 /// Whether all values are.

@@ -23,7 +23,7 @@ std::vector<Row> measure(const SumBenchSettings& settings, double link, Comm& wo
   std::vector<Row> rows;
   for (const Index values : settings.values)
     for (const Communication scheme : {fp32, bf16, int8, levels8, levels4, vote}) {
-      if (world.size() > most_workers(scheme)) continue;
+      if (world.size() > most_workers({scheme})) continue;
       const SumTrial trial = try_sum(scheme, static_cast<std::size_t>(values), settings.times, world);
       rows.push_back({static_cast<std::size_t>(values), trial, trial.packing + trial.sent / link});
     }

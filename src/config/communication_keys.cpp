@@ -23,6 +23,10 @@ bool sends_signs(Communication scheme) {
   return scheme == levels8 || scheme == levels8_l0 || scheme == levels4 || scheme == vote;
 }
 
+bool sends_levels(const SumSettings& sums) {
+  return sends_signs(sums.communication) && sums.communication != Communication::vote;
+}
+
 // Whether a sum's codes leave something out that a later one can make good.
 bool leaves_errors(const SumSettings& sums) {
   const bool rounds = sums.communication == Communication::bf16 || sums.communication == Communication::int8;
@@ -87,6 +91,9 @@ class Checks {
     if (training_.sums.error_feedback && std::ranges::none_of(ways, leaves_errors, &Way::sums))
       fail("training.error_feedback",
            "training.error_feedback belongs to sums of gradients in bf16 or int8 (training.communication); remove it");
+    if (training_.sums.full_levels && std::ranges::none_of(ways, sends_levels, &Way::sums))
+      fail("training.full_levels",
+           "training.full_levels belongs to levels8, levels8-l0 and levels4 (training.communication); remove it");
     const std::vector<std::string>& tensors = training_.sums.momenta.tensors;
     if (std::ranges::find(tensors, "") != tensors.end())
       fail("training.momenta.tensors", "training.momenta.tensors has an empty name; write names such as \"dense*\"");
@@ -124,6 +131,7 @@ SumSettings in_another_way(const SumSettings& sums, Communication scheme) {
   if (!sends_signs(scheme) && sends_signs(sums.communication)) other.momenta.rule = MomentaRule::shared;
   if (sends_signs(scheme) && !sums.adds_directions()) other.momenta.rule = MomentaRule::local;
   other.error_feedback = sums.error_feedback && leaves_errors(other);
+  other.full_levels = sums.full_levels && sends_levels(other);
   return other;
 }
 
@@ -135,6 +143,10 @@ std::vector<Key<TrainingConfig>> communication_keys() {
       "or 4 bits, or as votes of a bit; \"auto\" measures which pays");
   add(keys, "error_feedback", MRMF_FIELD(sums.error_feedback), {},
       "bf16, int8: what a sum's codes leave out is added to the next one's values");
+  add(keys, "full_levels", MRMF_FIELD(sums.full_levels), {},
+      "levels8, levels8-l0, levels4: each rank's levels go to 127 or 7 on any number of ranks, for the same bytes; "
+      "else "
+      "the levels of all ranks add up to no more than 127 or 15, as in Lion Cub");
   add(keys, "momenta.rule", MRMF_FIELD(sums.momenta.rule), one_of(words_of<MomentaRule>()),
       "lion: one momentum for all ranks, or one of each rank's own gradients, which is then averaged never, `every` so "
       "many steps, or at steps that are `spaced` ever wider");

@@ -71,6 +71,7 @@ struct MomentaSettings {
 struct SumSettings {
   Communication communication = Communication::fp32;
   bool error_feedback = false;  ///< what a sum's codes leave out is added to the next one's values
+  bool full_levels = false;     ///< each worker's levels fill a byte, or half of one, in place of their sum
   MomentaSettings momenta{};
   /// Whether the directions of the ranks' own momenta are added, in place of gradients.
   bool adds_directions() const { return momenta.rule != MomentaRule::shared; }

@@ -15,11 +15,17 @@ constexpr std::size_t kScaled = 256;  ///< values with one scale
 
 using Floats = std::array<float, kBlock>;
 
-/// Calls body(block of the piece) for all of them; the last may be shorter.
+/// Calls body(block of the piece, its number) for all of them, which OpenMP's threads share; the last block may be
+/// shorter. Blocks have nothing in common that a body changes.
 template <class Body>
 void for_blocks(const SumPiece& piece, const Body& body) {
-  for (std::size_t first = piece.first; first < piece.end(); first += kBlock)
-    body(SumPiece{first, std::min(kBlock, piece.end() - first)});
+  constexpr std::size_t kFewest = 32;  // fewer take no longer than to start the threads
+  const std::size_t blocks = (piece.count + kBlock - 1) / kBlock;
+#pragma omp parallel for schedule(static) if (blocks >= kFewest)
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const std::size_t first = piece.first + i * kBlock;
+    body(SumPiece{first, std::min(kBlock, piece.end() - first)}, i);
+  }
 }
 
 /// What a coding is of, and where its sum goes.

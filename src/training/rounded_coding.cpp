@@ -23,9 +23,9 @@ class Rounded : public SumCoding {
 
   std::size_t encode(int number, const SumPiece& piece, std::span<std::byte> codes) override {
     const WorkerValues& from = workers_[static_cast<std::size_t>(number)];
-    std::byte* to = codes.data();
-    Floats values, residual, decoded;
-    for_blocks(piece, [&](const SumPiece& block) {
+    for_blocks(piece, [&](const SumPiece& block, std::size_t i) {
+      Floats values, residual, decoded;
+      std::byte* const to = codes.data() + i * block_bytes(kBlock);
       tensors_.read(from.values, block, values.data());
       if (!from.residual.empty()) {
         tensors_.read(from.residual, block, residual.data());
@@ -37,16 +37,15 @@ class Rounded : public SumCoding {
         cpu::subtract(decoded.data(), block.count, values.data());
         tensors_.write(values.data(), block, from.residual);
       }
-      to += block_bytes(block.count);
     });
     return code_bytes(piece.count);
   }
 
   std::size_t add(const SumPiece& piece, const std::vector<std::span<const std::byte>>& workers,
                   std::span<std::byte> result) override {
-    Floats sum, one;
-    std::size_t at = 0;
-    for_blocks(piece, [&](const SumPiece& block) {
+    for_blocks(piece, [&](const SumPiece& block, std::size_t number) {
+      Floats sum, one;
+      const std::size_t at = number * block_bytes(kBlock);
       read(workers.front().data() + at, block.count, sum.data());
       for (std::size_t i = 1; i < workers.size(); ++i) {
         read(workers[i].data() + at, block.count, one.data());
@@ -54,18 +53,15 @@ class Rounded : public SumCoding {
       }
       write(sum.data(), block.count, result.data() + at);
       keep_rounding(block, sum, result.data() + at);
-      at += block_bytes(block.count);
     });
     return code_bytes(piece.count);
   }
 
   void decode(const SumPiece& piece, std::span<const std::byte> result) override {
-    const std::byte* from = result.data();
-    Floats values;
-    for_blocks(piece, [&](const SumPiece& block) {
-      read(from, block.count, values.data());
+    for_blocks(piece, [&](const SumPiece& block, std::size_t i) {
+      Floats values;
+      read(result.data() + i * block_bytes(kBlock), block.count, values.data());
       tensors_.write(values.data(), block, result_);
-      from += block_bytes(block.count);
     });
   }
 

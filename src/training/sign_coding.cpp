@@ -1,6 +1,7 @@
 // Codings of which only the sign of the sum comes back: levels and votes.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -38,8 +39,9 @@ std::size_t plane_bytes(std::size_t count) {
   return count / kBlock * cpu::bit_bytes(kBlock) + cpu::bit_bytes(count % kBlock);
 }
 
+constexpr std::size_t kPlane = kBlock / 8;  // of a block
 using Sums = std::array<std::int32_t, kBlock>;
-using Plane = std::array<std::uint8_t, kBlock / 8>;
+using Plane = std::array<std::uint8_t, kPlane>;
 
 /// What codings of signs have in common: the result is the sums' signs, one bit each or, with zeros, two.
 class SignResult : public SumCoding {
@@ -51,15 +53,13 @@ class SignResult : public SumCoding {
 
   void decode(const SumPiece& piece, std::span<const std::byte> result) override {
     const Header header = header_of(result);
-    const std::uint8_t* positive = body_of(result);
-    const std::uint8_t* nonzero = header.zeros != 0 ? positive + plane_bytes(piece.count) : nullptr;
-    Floats signs;
-    for_blocks(piece, [&](const SumPiece& block) {
-      cpu::unpack_signs(positive, nonzero, block.count, signs.data());
+    const std::size_t plane = plane_bytes(piece.count);
+    for_blocks(piece, [&](const SumPiece& block, std::size_t i) {
+      Floats signs;
+      const std::uint8_t* const positive = body_of(result) + i * kPlane;
+      cpu::unpack_signs(positive, header.zeros != 0 ? positive + plane : nullptr, block.count, signs.data());
       if (header.finite == 0) signs.fill(std::numeric_limits<float>::quiet_NaN());
       tensors_.write(signs.data(), block, result_);
-      positive += cpu::bit_bytes(block.count);
-      if (nonzero != nullptr) nonzero += cpu::bit_bytes(block.count);
     });
   }
 
@@ -76,7 +76,7 @@ class SignResult : public SumCoding {
   Span result_;
 };
 
-/// Whole numbers between -most and most. Those of all workers add up to no more than a byte holds, or half of one.
+/// Whole numbers between -most and most, which a byte holds, or half of one. They are added in 32 bits.
 class Levels final : public SignResult {
  public:
   Levels(bool halves, int most, Values values) : SignResult(std::move(values)), halves_(halves), most_(most) {}
@@ -87,19 +87,19 @@ class Levels final : public SignResult {
 
   std::size_t encode(int number, const SumPiece& piece, std::span<std::byte> codes) override {
     const WorkerValues& from = worker(number);
-    Header header{from.rows};
-    std::uint8_t* to = body_of(codes);
-    std::array<std::int8_t, kBlock> levels;
-    for_blocks(piece, [&](const SumPiece& block) {
+    std::atomic<std::uint8_t> finite = 1;
+    for_blocks(piece, [&](const SumPiece& block, std::size_t i) {
+      std::array<std::int8_t, kBlock> levels;
+      std::uint8_t* const to = body_of(codes) + i * bytes(kBlock);
       std::int8_t* const here = halves_ ? levels.data() : reinterpret_cast<std::int8_t*>(to);
       tensors().for_each(block, [&](std::size_t offset, const PackedTensors::Part& part) {
         const float* const values = from.values.data() + part.at;
-        if (!cpu::finite(values, part.count)) header.finite = 0;
+        if (!cpu::finite(values, part.count)) finite = 0;
         cpu::to_levels(values, part.count, from.factors[part.tensor], most_, here + offset);
       });
       if (halves_) cpu::pack_halves(here, block.count, to);
-      to += bytes(block.count);
     });
+    const Header header{from.rows, finite};
     std::memcpy(codes.data(), &header, sizeof header);
     return code_bytes(piece.count);
   }
@@ -108,20 +108,18 @@ class Levels final : public SignResult {
                   std::span<std::byte> result) override {
     const Header header{0, all_finite(workers), 1};
     std::memcpy(result.data(), &header, sizeof header);
-    std::uint8_t* positive = body_of(result);
-    std::uint8_t* nonzero = positive + plane_bytes(piece.count);
-    std::size_t at = 0;
-    for_blocks(piece, [&](const SumPiece& block) {
+    const std::size_t plane = plane_bytes(piece.count);
+    for_blocks(piece, [&](const SumPiece& block, std::size_t i) {
       Sums sums{};
+      const std::size_t at = i * bytes(kBlock);
       for (const std::span<const std::byte> codes : workers) {
         const std::uint8_t* const from = body_of(codes) + at;
         halves_ ? cpu::add_halves(from, block.count, sums.data())
                 : cpu::add_levels(reinterpret_cast<const std::int8_t*>(from), block.count, sums.data());
       }
       bool any_zero = false;
-      cpu::pack_signs(sums.data(), block.count, positive, nonzero, any_zero);
-      positive += cpu::bit_bytes(block.count), nonzero += cpu::bit_bytes(block.count);
-      at += bytes(block.count);
+      std::uint8_t* const positive = body_of(result) + i * kPlane;
+      cpu::pack_signs(sums.data(), block.count, positive, positive + plane, any_zero);
     });
     return result_bytes(piece.count);
   }
@@ -137,26 +135,24 @@ class Levels final : public SignResult {
 /// by a bit that is a function of the step and the place, and stays zero where nobody votes.
 class Votes final : public SignResult {
  public:
-  Votes(std::uint64_t tie_key, Values values)
-      : SignResult(std::move(values)), tie_key_(mix(tie_key, this->tensors().begin_in_arena())) {}
+  Votes(std::uint64_t tie_key, Values values) : SignResult(std::move(values)), tie_key_(tie_key) {}
 
   std::size_t code_bytes(std::size_t count) const override { return result_bytes(count); }
 
   std::size_t encode(int number, const SumPiece& piece, std::span<std::byte> codes) override {
     const WorkerValues& from = worker(number);
-    Header header{from.rows};
+    std::atomic<std::uint8_t> finite = 1, zeros = 0;
     const std::size_t plane = plane_bytes(piece.count);
-    std::uint8_t* positive = body_of(codes);
-    std::uint8_t* nonzero = positive + plane;
-    Floats values;
-    for_blocks(piece, [&](const SumPiece& block) {
+    for_blocks(piece, [&](const SumPiece& block, std::size_t i) {
+      Floats values;
       bool any_zero = false;
       tensors().read(from.values, block, values.data());
-      if (!cpu::finite(values.data(), block.count)) header.finite = 0;
-      cpu::pack_signs(values.data(), block.count, positive, nonzero, any_zero);
-      if (any_zero) header.zeros = 1;
-      positive += cpu::bit_bytes(block.count), nonzero += cpu::bit_bytes(block.count);
+      if (!cpu::finite(values.data(), block.count)) finite = 0;
+      std::uint8_t* const positive = body_of(codes) + i * kPlane;
+      cpu::pack_signs(values.data(), block.count, positive, positive + plane, any_zero);
+      if (any_zero) zeros = 1;
     });
+    const Header header{from.rows, finite, zeros};
     std::memcpy(codes.data(), &header, sizeof header);
     return sizeof header + (header.zeros != 0 ? 2 : 1) * plane;
   }
@@ -173,13 +169,9 @@ class Votes final : public SignResult {
     const Header header{0, all_finite(workers), static_cast<std::uint8_t>(zeros ? 1 : 0)};
     std::memcpy(result.data(), &header, sizeof header);
     const std::size_t plane = plane_bytes(piece.count);
-    std::uint8_t* positive = body_of(result);
-    std::uint8_t* nonzero = positive + plane;
-    for_blocks(piece, [&](const SumPiece& block) {
-      count(votes, block, positive, nonzero);
-      const std::size_t bytes = cpu::bit_bytes(block.count);
-      positive += bytes, nonzero += bytes;
-      for (Vote& vote : votes) vote.positive += bytes, vote.nonzero += vote.nonzero != nullptr ? bytes : 0;
+    for_blocks(piece, [&](const SumPiece& block, std::size_t i) {
+      std::uint8_t* const positive = body_of(result) + i * kPlane;
+      count(votes, i * kPlane, block, positive, positive + plane);
     });
     return sizeof header + (zeros ? 2 : 1) * plane;
   }
@@ -190,15 +182,17 @@ class Votes final : public SignResult {
     const std::uint8_t *positive, *nonzero;
   };
 
-  void count(const std::vector<Vote>& votes, const SumPiece& block, std::uint8_t* positive,
+  // Of a block whose bits begin at a byte of each vote's planes.
+  void count(const std::vector<Vote>& votes, std::size_t at, const SumPiece& block, std::uint8_t* positive,
              std::uint8_t* nonzero) const {
     Sums sums{};
     Plane voted{};
     const std::size_t bytes = cpu::bit_bytes(block.count);
     for (const Vote& vote : votes) {
-      cpu::add_signs(vote.positive, vote.nonzero, block.count, vote.rows, sums.data());
+      const std::uint8_t* const some = vote.nonzero != nullptr ? vote.nonzero + at : nullptr;
+      cpu::add_signs(vote.positive + at, some, block.count, vote.rows, sums.data());
       for (std::size_t j = 0; j < bytes; ++j)
-        voted[j] = static_cast<std::uint8_t>(voted[j] | (vote.nonzero != nullptr ? vote.nonzero[j] : 0xFFU));
+        voted[j] = static_cast<std::uint8_t>(voted[j] | (some != nullptr ? some[j] : 0xFFU));
     }
     bool any_zero = false;
     cpu::pack_signs(sums.data(), block.count, positive, nonzero, any_zero);
@@ -211,10 +205,12 @@ class Votes final : public SignResult {
     }
   }
 
+  // By places in the arena, so that they do not depend on how tensors are cut into sums.
   Plane tie_bits(const SumPiece& block) const {
     Plane bits;
+    const std::size_t place = tensors().place_of(block.first);
     for (std::size_t j = 0; j < bits.size(); j += sizeof(std::uint64_t)) {
-      const std::uint64_t word = mix(tie_key_, block.first, j);
+      const std::uint64_t word = mix(tie_key_, place, j);
       std::memcpy(bits.data() + j, &word, sizeof word);
     }
     return bits;

@@ -1,6 +1,7 @@
 #include "src/training/sum_coding.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -20,6 +21,12 @@ void PackedTensors::write(const float* from, const SumPiece& piece, Span arena) 
   });
 }
 
+std::size_t PackedTensors::place_of(std::size_t number) const {
+  const auto next = std::ranges::upper_bound(parts_, number, {}, &Part::first);
+  MRMF_CHECK(next != parts_.begin() && number < count_, "a value of these tensors");
+  return std::prev(next)->at + (number - std::prev(next)->first);
+}
+
 std::unique_ptr<SumCoding> make_sum_coding(const CodingSettings& settings, PackedTensors tensors,
                                            std::vector<WorkerValues> workers, Span result) {
   coding::Values values{std::move(tensors), std::move(workers), result};
@@ -37,8 +44,9 @@ std::unique_ptr<SumCoding> make_sum_coding(const CodingSettings& settings, Packe
   throw FaultError("sums in float32 have no codes");
 }
 
-int most_workers(Communication scheme) {
-  switch (scheme) {
+int most_workers(const SumSettings& sums) {
+  if (sums.full_levels) return std::numeric_limits<int>::max();
+  switch (sums.communication) {
     case Communication::levels8:
     case Communication::levels8_l0: return 127;
     case Communication::levels4: return 15;
@@ -46,9 +54,14 @@ int most_workers(Communication scheme) {
   }
 }
 
-int most_level(Communication scheme, int workers) {
-  const int level = most_workers(scheme) / workers;
-  return scheme == Communication::levels4 ? std::min(level, 7) : level;
+int most_level(const SumSettings& sums, int workers) {
+  const int one = sums.communication == Communication::levels4 ? 7 : 127;
+  return sums.full_levels ? one : std::min(most_workers(sums) / workers, one);
+}
+
+std::size_t fewest_values(Communication scheme, int ranks) {
+  constexpr double kMessage = 64 << 10;  // bytes of a piece's codes
+  return static_cast<std::size_t>(kMessage / code_bytes(scheme, 1).there) * static_cast<std::size_t>(ranks);
 }
 
 CodeBytes code_bytes(Communication scheme, double values) {

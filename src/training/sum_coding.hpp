@@ -22,7 +22,8 @@ class PackedTensors {
     if (count > 0) parts_.push_back({count_, at, count, tensor}), count_ += count;
   }
   std::size_t count() const { return count_; }
-  std::size_t begin_in_arena() const { return parts_.empty() ? 0 : parts_.front().at; }
+  /// Where the value of a number lies in the arena.
+  std::size_t place_of(std::size_t number) const;
   const std::vector<Part>& parts() const { return parts_; }
   void read(ConstSpan arena, const SumPiece& piece, float* to) const;
   void write(const float* from, const SumPiece& piece, Span arena) const;
@@ -59,10 +60,14 @@ struct CodingSettings {
 std::unique_ptr<SumCoding> make_sum_coding(const CodingSettings& settings, PackedTensors tensors,
                                            std::vector<WorkerValues> workers, Span result);
 
-/// The largest level that so many workers can add up in a byte, or in four bits; 0: more than its counters hold.
-int most_level(Communication scheme, int workers);
-/// Workers whose sums the counters of a scheme hold.
-int most_workers(Communication scheme);
+/// Workers whose sums the counters of a way hold.
+int most_workers(const SumSettings& sums);
+/// The largest level that so many workers can add up in a byte, or in four bits; 0: more than its counters hold. With
+/// full levels, the largest that a byte, or half of one, carries: sums are added unpacked.
+int most_level(const SumSettings& sums, int workers);
+
+/// Values of a sum over so many ranks below which its messages are so short that what each costs shows.
+std::size_t fewest_values(Communication scheme, int ranks);
 
 /// Bytes of the codes of so many values, as a worker sends them and as the sum comes back; of votes without zeros.
 struct CodeBytes {

@@ -17,7 +17,7 @@ namespace {
 class TrialValues {
  public:
   TrialValues(Communication scheme, std::size_t count, int ranks, int rank)
-      : scheme_(scheme), level_(most_level(scheme, ranks)), values_(count), factor_(static_cast<float>(level_) / 2) {
+      : scheme_(scheme), level_(most_level({scheme}, ranks)), values_(count), factor_(static_cast<float>(level_) / 2) {
     Rng rng(mix(7, static_cast<std::uint64_t>(rank)));
     std::vector<float> some(std::min<std::size_t>(count, 65536));
     for (float& value : some) value = static_cast<float>(rng.normal());
@@ -96,7 +96,7 @@ std::map<std::string, double> coding_times(Comm& team) {
   constexpr std::size_t kValues = std::size_t{1} << 20;
   std::map<std::string, double> times;
   for (const Communication scheme : {bf16, int8, levels8, levels8_l0, levels4, vote})
-    if (team.size() <= most_workers(scheme))
+    if (team.size() <= most_workers({scheme}))
       times[to_string(scheme)] = try_sum(scheme, kValues, 5, team).packing / static_cast<double>(kValues);
   return times;
 }
@@ -118,7 +118,7 @@ CommunicationChoice choose_communication(const TrainingConfig& training, std::si
   const bool lion = training.optimizer.name == OptimizerKind::lion && training.clip_norm == 0;
   if (team.size() == 1) return {Communication::fp32, "communication: one rank adds nothing"};
   const Communication other =
-      lion && team.size() <= most_workers(Communication::levels8) ? Communication::levels8 : Communication::bf16;
+      lion && team.size() <= most_workers({Communication::levels8}) ? Communication::levels8 : Communication::bf16;
   if (values < kFewest)
     return {Communication::fp32,
             fmt::format("communication: fp32; sums of {} values are too short to be coded", values)};

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace mrmf {
@@ -14,8 +15,10 @@ constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 GradientSums gradient_sums(PhaseRun& run, const Step& step) {
   AllReduce* const ranks =
       run.worker_sums ? static_cast<AllReduce*>(run.worker_sums.get()) : run.session.all_reduce.get();
-  return {ranks, run.grid != nullptr ? run.grid->over_same_block() : nullptr,
-          run.backend().immediate() ? kHostBucket : kDeviceBucket, run.sharded ? run.sharded->of(step) : nullptr};
+  Index bucket = run.backend().immediate() ? kHostBucket : kDeviceBucket;
+  if (run.worker_sums) bucket = std::max(bucket, run.worker_sums->bucket());
+  return {ranks, run.grid != nullptr ? run.grid->over_same_block() : nullptr, bucket,
+          run.sharded ? run.sharded->of(step) : nullptr};
 }
 
 // Adds a micro-batch's gradients and loss to those of the ones before it, and the step's to those of the other ranks.

@@ -14,12 +14,13 @@
 namespace mrmf {
 namespace {
 
-// Values of one coded sum: so few that encoding goes on beside its messages, and that those of many workers are not too
-// long. The same on any number of ranks, since codes depend on where a sum begins.
-std::size_t most_values(int workers) {
-  constexpr std::size_t kOne = std::size_t{1} << 20, kAll = std::size_t{1} << 24;
-  const std::size_t share = kAll / static_cast<std::size_t>(workers) / SumCoding::kBlock * SumCoding::kBlock;
-  return std::clamp(share, SumCoding::kBlock, kOne);
+// Values of one coded sum, whole blocks: so few that encoding goes on beside its messages, and that those of a rank's
+// many workers are not too long; so many that messages to many ranks are not too short.
+std::size_t most_values(Communication scheme, int own_workers, int ranks) {
+  constexpr std::size_t kOne = std::size_t{1} << 20, kAll = std::size_t{1} << 24, kBlock = SumCoding::kBlock;
+  const std::size_t wanted = std::max(kOne, fewest_values(scheme, ranks));
+  const std::size_t room = kAll / static_cast<std::size_t>(own_workers);
+  return std::max(std::min(wanted, room) / kBlock, std::size_t{1}) * kBlock;
 }
 
 bool has_levels(Communication scheme) {
@@ -34,16 +35,54 @@ double scale_of(Communication scheme, const float* values, std::size_t count) {
   return logarithms.count == 0 ? 0 : std::exp2(logarithms.sum / static_cast<double>(logarithms.count));
 }
 
+/// Books what a coding computes as computation, also while its sum is waited for.
+class TimedCoding final : public SumCoding {
+ public:
+  TimedCoding(std::unique_ptr<SumCoding> coding, PendingSums& sums) : coding_(std::move(coding)), sums_(sums) {}
+
+  std::size_t code_bytes(std::size_t count) const override { return coding_->code_bytes(count); }
+  std::size_t result_bytes(std::size_t count) const override { return coding_->result_bytes(count); }
+  std::size_t encode(int worker, const SumPiece& piece, std::span<std::byte> codes) override {
+    const Computing time(sums_);
+    return coding_->encode(worker, piece, codes);
+  }
+  std::size_t add(const SumPiece& piece, const std::vector<std::span<const std::byte>>& workers,
+                  std::span<std::byte> result) override {
+    const Computing time(sums_);
+    return coding_->add(piece, workers, result);
+  }
+  void decode(const SumPiece& piece, std::span<const std::byte> result) override {
+    const Computing time(sums_);
+    coding_->decode(piece, result);
+  }
+
+ private:
+  class Computing {
+   public:
+    explicit Computing(PendingSums& sums) : sums_(sums) {}
+    Computing(const Computing&) = delete;
+    Computing& operator=(const Computing&) = delete;
+    ~Computing() { sums_.computed(timer_.seconds()); }
+
+   private:
+    PendingSums& sums_;
+    Timer timer_;
+  };
+
+  std::unique_ptr<SumCoding> coding_;
+  PendingSums& sums_;
+};
+
 }  // namespace
 
 void require_communication(const SumSettings& sums, int workers, bool on_cpu) {
   if (sums.communication == Communication::automatic) return;  // takes what there is
   const std::string value = "training.communication = \"" + to_string(sums.communication) + "\"";
-  if (workers > most_workers(sums.communication))
+  if (workers > most_workers(sums))
     throw ConfigError(fmt::format(
-        "{} adds what {} ranks or shards send, and its counters hold {}; take a scheme of more bits, or \"vote\", or "
-        "fewer ranks",
-        value, workers, most_workers(sums.communication)));
+        "{} adds what {} ranks or shards send, and its counters hold {}; set training.full_levels = true, or take "
+        "\"vote\", or fewer ranks",
+        value, workers, most_workers(sums)));
   if (!on_cpu && workers > 1 && !sums.adds_plainly())
     throw ConfigError((sums.adds_directions() ? "training.momenta.rule other than shared" : value) +
                       " is for the CPU: a GPU adds gradients by NCCL, in float32; take \"fp32\" and shared momenta");
@@ -128,7 +167,7 @@ void WorkerSums::weigh(std::size_t first, std::size_t end) {
 // In a sum of levels each worker has a say by its share of the rows, whatever the size of its gradients.
 void WorkerSums::find_factors(const PackedTensors& tensors) {
   const int all = model_state_.workers.count().all;
-  const double half = 0.5 * most_level(settings_.communication, all);
+  const double half = 0.5 * most_level(settings_, all);
   for (const PackedTensors::Part& part : tensors.parts()) {
     const TensorSpan& tensor = tensors_[part.tensor];
     if (part.at != tensor.first) continue;  // its first part had it
@@ -147,12 +186,12 @@ void WorkerSums::start_coded(const PackedTensors& tensors) {
     workers.push_back({values_[worker], {}, factors_[worker].data(), static_cast<std::uint32_t>(rows_[worker])});
     if (settings_.error_feedback) workers.back().residual = model_state_.workers.residuals()[worker];
   }
-  CodingSettings settings{settings_.communication, most_level(settings_.communication, count.all),
-                          mix(step_->seed, step_->number)};
+  const CodingSettings settings{settings_.communication, most_level(settings_, count.all),
+                                mix(step_->seed, step_->number)};
   pending_.start([&] {
-    return team_.start_sum(CodedSum{tensors.count(), count.own,
-                                    make_sum_coding(settings, tensors, std::move(workers), model_state_.model.grads()),
-                                    &memory_});
+    auto coding = std::make_unique<TimedCoding>(
+        make_sum_coding(settings, tensors, std::move(workers), model_state_.model.grads()), pending_);
+    return team_.start_sum(CodedSum{tensors.count(), count.own, std::move(coding), &memory_});
   });
 }
 
@@ -169,7 +208,7 @@ const std::vector<PackedTensors>& WorkerSums::tensors_in(std::size_t first, std:
   const auto [found, fresh] = packed_.try_emplace(first);
   std::vector<PackedTensors>& sums = found->second;
   if (!fresh && !sums.empty()) return sums;
-  const std::size_t most = most_values(model_state_.workers.count().all);
+  const std::size_t most = most_values(settings_.communication, model_state_.workers.count().own, team_.size());
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const TensorSpan& tensor = tensors_[t];
     if (tensor.first < first || tensor.first + tensor.count > end) continue;

@@ -43,6 +43,9 @@ class WorkerSums final : public AllReduce {
   /// Where a phase ends: all momenta become their mean, which the next one begins with. Collective.
   void end();
 
+  /// Gradients that are best ready when a sum starts, so that its messages are not too short.
+  Index bucket() const { return static_cast<Index>(fewest_values(settings_.communication, team_.size())); }
+
   /// Bytes sent to other ranks since the last call; of sums in float32 what a reduce-scatter sends.
   double take_sent();
 

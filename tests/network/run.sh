@@ -6,7 +6,8 @@
 #
 #   tests/network/run.sh RANKS GBIT COMMAND [WORDS...]      such as: run.sh 2 1 build/mrmf bench network --gbit 1
 #
-# Signals end it at once, in the middle of the command, too. Needs root, ip and tc; exits 77 where it cannot have them. Namespaces and files are removed however it ends.
+# Signals end it at once, in the middle of the command, too. Needs root, ip and tc; exits 77 where it cannot have them.
+# Namespaces and files are removed however it ends; what a killed one has left, by the next.
 set -eu
 [ $# -ge 3 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2; }
 ranks=$1 gbit=$2; shift 2

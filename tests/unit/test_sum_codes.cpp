@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/cpu/sum_codes.hpp"
+#include "kernels/cpu/threads.hpp"
 #include "kernels/random.hpp"
 #include "src/training/sum_coding.hpp"
 
@@ -57,6 +58,11 @@ struct Emulated {
   std::vector<std::vector<float>> factors{};
   std::vector<std::vector<float>> residuals{};
   std::uint64_t tie_key = 7;
+  bool full_levels = false;
+
+  int most() const {
+    return most_level({.communication = scheme, .full_levels = full_levels}, static_cast<int>(arenas.values.size()));
+  }
 
   /// What each rank has in the end, where every rank has so many workers.
   std::vector<std::vector<float>> sum(std::size_t workers_per_rank = 1) {
@@ -64,7 +70,7 @@ struct Emulated {
     std::vector<std::vector<float>> results(ranks, std::vector<float>(arenas.size, 99.0F));
     std::vector<std::unique_ptr<SumCoding>> codings;
     std::vector<SumCoding*> views;
-    const CodingSettings settings{scheme, most_level(scheme, static_cast<int>(workers)), tie_key};
+    const CodingSettings settings{scheme, most(), tie_key};
     for (std::size_t r = 0; r < ranks; ++r) {
       std::vector<WorkerValues> own;
       for (std::size_t w = r * workers_per_rank; w < (r + 1) * workers_per_rank; ++w) {
@@ -79,7 +85,7 @@ struct Emulated {
   }
   /// Factors that make the tensors' means half of the largest level.
   void set_factors() {
-    const int level = most_level(scheme, static_cast<int>(arenas.values.size()));
+    const int level = most();
     for (const std::vector<float>& values : arenas.values) {
       std::vector<float>& own = factors.emplace_back();
       for (std::size_t t = 0; t < arenas.lengths.size(); ++t) {
@@ -211,35 +217,123 @@ TEST_CASE("sum codes: bfloat16 and scaled integers round to the nearest, and kee
   CHECK(cpu::to_scaled(zeros.data(), 20, integers.data()) == 0);
 }
 
+namespace {
+
+// The largest sum of all ranks' levels, as a slow count finds it, whose signs the sum must have.
+int check_levels(Emulated& emulated) {
+  const Arenas& arenas = emulated.arenas;
+  const std::size_t ranks = arenas.values.size();
+  CAPTURE(to_string(emulated.scheme));
+  CAPTURE(ranks);
+  emulated.set_factors();
+  const auto level = static_cast<float>(emulated.most());
+  CHECK(level >= 1);
+  std::vector<float> wanted(arenas.size, 99.0F);
+  int largest = 0;
+  arenas.for_each([&](std::size_t at, std::size_t tensor) {
+    int sum = 0;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const float scaled = emulated.factors[r][tensor] * arenas.values[r][at];
+      sum += static_cast<int>(std::nearbyint(std::clamp(scaled, -level, level)));
+    }
+    largest = std::max(largest, std::abs(sum));
+    wanted[at] = static_cast<float>(sign(sum));
+  });
+  for (const std::vector<float>& result : emulated.sum()) CHECK(wrong(arenas, result, wanted) == 0);
+  return largest;
+}
+
+}  // namespace
+
 TEST_CASE("emulated ranks: sums of levels have the signs of a slow count, on any number of ranks") {
   for (const Communication scheme : {Communication::levels8, Communication::levels4})
     for (const std::size_t ranks : {1, 2, 3, 5, 8, 15, 63, 64, 127}) {
-      if (static_cast<int>(ranks) > most_workers(scheme)) continue;
-      CAPTURE(to_string(scheme));
-      CAPTURE(ranks);
+      if (static_cast<int>(ranks) > most_workers({scheme})) continue;
       Arenas arenas({1, 1031, 77, 2048, 5}, ranks, ranks);
       std::fill_n(arenas.values[0].begin(), 16, 0.0F);  // a tensor of zeros on a rank
       Emulated emulated{scheme, arenas, std::vector<std::uint32_t>(ranks, 1)};
-      emulated.set_factors();
-      const int level = most_level(scheme, static_cast<int>(ranks));
-      CHECK(level >= 1);
-      std::vector<float> wanted(arenas.size, 99.0F);
-      int largest = 0;
-      arenas.for_each([&](std::size_t at, std::size_t tensor) {
-        int sum = 0;
-        for (std::size_t r = 0; r < ranks; ++r) {
-          const float scaled = emulated.factors[r][tensor] * arenas.values[r][at];
-          sum += static_cast<int>(
-              std::nearbyint(std::clamp(scaled, static_cast<float>(-level), static_cast<float>(level))));
-        }
-        largest = std::max(largest, std::abs(sum));
-        wanted[at] = static_cast<float>(sign(sum));
-      });
-      CHECK(largest <= most_workers(scheme));  // no counter carries
-      for (const std::vector<float>& result : emulated.sum()) CHECK(wrong(arenas, result, wanted) == 0);
+      CHECK(check_levels(emulated) <= most_workers({scheme}));  // no counter carries
     }
-  CHECK(most_level(Communication::levels8, 128) == 0);
-  CHECK(most_level(Communication::levels4, 16) == 0);
+  CHECK(most_level({Communication::levels8}, 128) == 0);
+  CHECK(most_level({Communication::levels4}, 16) == 0);
+}
+
+TEST_CASE(
+    "emulated ranks: full levels add up beyond what a byte holds, on more ranks, and have the right sign more often") {
+  for (const Communication scheme : {Communication::levels8, Communication::levels4}) {
+    int largest = 0;
+    for (const std::size_t ranks : {1, 2, 16, 130, 300}) {
+      Arenas arenas({1031, 77}, ranks, ranks);
+      Emulated emulated{scheme, arenas, std::vector<std::uint32_t>(ranks, 1)};
+      emulated.full_levels = true;
+      CHECK(emulated.most() == (scheme == Communication::levels4 ? 7 : 127));
+      largest = std::max(largest, check_levels(emulated));
+    }
+    CHECK(largest > 127);
+  }
+  const auto right = [](bool full) {
+    Arenas arenas({20'000}, 32, 9);
+    Emulated emulated{Communication::levels8, arenas, std::vector<std::uint32_t>(32, 1)};
+    emulated.full_levels = full;
+    emulated.set_factors();
+    const std::vector<float> signs = emulated.sum().front();
+    double count = 0;
+    arenas.for_each([&](std::size_t at, std::size_t) {
+      double sum = 0;
+      for (std::size_t r = 0; r < 32; ++r) sum += double{emulated.factors[r][0]} * arenas.values[r][at];
+      count += static_cast<int>(signs[at]) == sign(sum) ? 1 : 0;
+    });
+    return count / 20'000;
+  };
+  CHECK(right(true) > right(false) + 0.1);
+  CHECK(right(true) > 0.85);
+}
+
+TEST_CASE("codes are the same on any number of threads, and however tensors are cut into sums") {
+  using enum Communication;
+  constexpr std::size_t kCount = 100'003, kCut = 40 * SumCoding::kBlock;
+  for (const Communication scheme : {bf16, int8, levels8, levels4, vote}) {
+    CAPTURE(to_string(scheme));
+    Arenas arenas({kCount}, 4, 3);
+    Emulated emulated{scheme, arenas, std::vector<std::uint32_t>(4, 2)};
+    emulated.set_factors();
+    std::vector<std::vector<float>> results;
+    for (const int threads : {1, 3}) {
+      const cpu::ThreadScope scope(threads);
+      results.push_back(emulated.sum(2).front());
+    }
+    CHECK(results[0] == results[1]);
+    std::vector<float> cut(arenas.size, 99.0F);
+    for (const auto& [first, end] : {std::pair{std::size_t{0}, kCut}, {kCut, kCount}}) {
+      arenas.tensors = {};
+      arenas.tensors.add(first, end - first, 0);
+      const std::vector<float> part = emulated.sum(2).front();
+      std::copy(part.begin() + static_cast<std::ptrdiff_t>(first), part.begin() + static_cast<std::ptrdiff_t>(end),
+                cut.begin() + static_cast<std::ptrdiff_t>(first));
+    }
+    CHECK(cut == results[0]);
+  }
+}
+
+TEST_CASE("codes: scales are the same on any number of threads") {
+  const std::vector<float> x = heavy_values(100'003, 4);
+  std::vector<double> sizes, logarithms;
+  for (const int threads : {1, 2, 3}) {
+    const cpu::ThreadScope scope(threads);
+    sizes.push_back(cpu::sum_of_sizes(x.data(), x.size()));
+    logarithms.push_back(cpu::size_logarithms(x.data(), x.size()).sum);
+  }
+  CHECK(sizes == std::vector<double>(3, sizes[0]));
+  CHECK(logarithms == std::vector<double>(3, logarithms[0]));
+}
+
+TEST_CASE("codes: sums over many ranks are long enough for messages of 64 KB") {
+  using enum Communication;
+  for (const Communication scheme : {fp32, bf16, int8, levels8, levels4, vote})
+    for (const int ranks : {2, 5, 128}) {
+      const auto count = static_cast<double>(fewest_values(scheme, ranks));
+      CHECK(code_bytes(scheme, count).there / ranks == doctest::Approx(65536).epsilon(1e-3));
+    }
 }
 
 TEST_CASE("emulated ranks: votes are the majority of rows; ties are a bit of step and place; zeros stay") {
