@@ -167,11 +167,6 @@ void require_ways(const Plan& plan, const Config& config, int ranks, bool on_cpu
   const bool shards = shard_by_shard(config, on_cpu);
   for (const Phase& phase : plan.phases()) {
     require_communication(phase.sums, shards ? config.data.shards : ranks, on_cpu);
-    // What the sum's own code leaves out is kept by the rank that adds, and so by another shard on other ranks.
-    if (phase.sums.error_feedback && shards)
-      throw ConfigError(
-          "training.error_feedback does not go with run.deterministic and data.shards, which promise the same bits on "
-          "any number of ranks; remove one of them");
     if (phase.sums.communication != Communication::automatic && !phase.sums.adds_plainly() && plan.shares_samples())
       throw ConfigError(
           "run.grid goes with training.communication = \"fp32\" and shared momenta alone; use these, or no grid");

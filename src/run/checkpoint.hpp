@@ -1,6 +1,7 @@
 // Checkpoints of a run, and whether it may continue from them. A checkpoint is an HDF5 file with
 // /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32. Where
-// each worker has a momentum of its own, or a residual (/residuals/<layer>/<part>), they have a row for each. It also
+// each worker has a momentum of its own, or a residual (/residuals/<layer>/<part>), they have a row for each, and there
+// is one residual of the sums (/sum_residual/<layer>/<part>). It also
 // has /best/parameters and /best/state where the best epoch's model is kept beside the last one. It also has the texts
 // /progress (JSON) and /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16
 // more: a checksum of all bytes before, so that nothing damaged reaches the HDF5 library. It is written beside its
@@ -35,6 +36,7 @@ struct SavedWorkers {
   int all = 1;                  ///< workers of the team; every rank has as many
   std::vector<Span> momenta{};  ///< by worker of this rank, in place of the first moment; empty: none
   std::vector<Span> residuals{};
+  Span sum_residual{};  ///< of the team: each rank has some values, and zeros elsewhere; empty: none
 };
 
 /// A checkpoint's part of a model in training: views of its arrays, which lie in the backend's memory.

@@ -51,6 +51,18 @@ void collect_workers(Backend& backend, Array& array, Comm& team) {
   }
 }
 
+// The root gets what any rank has. Where several have a value, in front of a run's first sum, it is the same.
+void collect_pieces(Backend& backend, Array& array, Comm& team) {
+  std::vector<float> piece(array.count());
+  if (team.root()) array.make_room();
+  for (int rank = 0; rank < team.size(); ++rank) {
+    if (team.rank() == rank) array.read(backend, piece);
+    if (rank != 0) team.broadcast(piece, rank);
+    for (std::size_t i = 0; team.root() && i < piece.size(); ++i)
+      if (piece[i] != 0) array.values[i] = piece[i];
+  }
+}
+
 // Every worker gets its row; of another number of rows than there are workers, their mean, or of residuals its share of
 // their sum.
 void distribute_workers(Backend& backend, Array& array, Comm& team) {
@@ -78,6 +90,9 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
   for (const TensorSpan& part : parameters) arrays.push_back(make_array("parameters/", part, model.params));
   add_workers(arrays, model, "moments/1/", model.workers.momenta);
   add_workers(arrays, model, "residuals/", model.workers.residuals);
+  if (!model.workers.sum_residual.empty())
+    for (const TensorSpan& part : parameters)
+      arrays.push_back(make_array("sum_residual/", part, model.workers.sum_residual)), arrays.back().pieces = true;
   for (std::size_t i = model.workers.momenta.empty() ? 0 : 1; i < model.moments.size(); ++i)
     for (const TensorSpan& part : parameters)
       arrays.push_back(make_array(fmt::format("moments/{}/", i + 1), part, model.moments[i]));
@@ -104,6 +119,7 @@ void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sam
       if (!team.root()) array.give_back();
     }
     if (!array.workers.empty()) collect_workers(backend, array, team);
+    if (array.pieces) collect_pieces(backend, array, team);
     if (array.rows == 1 || !array.workers.empty()) continue;
     array.make_room();
     array.read(backend, array.row(team.rank()));

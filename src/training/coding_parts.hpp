@@ -33,6 +33,7 @@ struct Values {
   PackedTensors tensors;
   std::vector<WorkerValues> workers;
   Span result;
+  Span sum_residual{};
 };
 
 std::unique_ptr<SumCoding> make_levels(bool halves, int most, Values values);

@@ -44,8 +44,8 @@ RunMemory memory_of(const Network& network, const Execution& execution, const Tr
 }
 
 Index memory_of_sums(const SumSettings& sums, Index floats, int ranks, int workers) {
-  Index own = sums.error_feedback ? workers * floats : 0;
-  if (sums.adds_directions()) own += (workers - 1) * floats;  // the optimizer has the first one's
+  Index own = sums.error_feedback ? (workers + 1) * floats : 0;  // of each, and of their sum
+  if (sums.adds_directions()) own += (workers - 1) * floats;     // the optimizer has the first one's
   if (ranks * workers == 1 || sums.adds_plainly()) return own * float_bytes;
   const CodeBytes codes = code_bytes(sums.communication, static_cast<double>(floats));
   return own * float_bytes + static_cast<Index>(2 * (workers * codes.there + codes.back));

@@ -41,9 +41,15 @@ struct ModelState {
 
   /// The arrays that a checkpoint reads and writes.
   SavedArrays arrays() {
-    return {model.network(),  model.layout(), sample_group,
-            model.params(),   model.state(),  optimizer.moments(),
-            optimizer.ages(), &best,          {workers.count().all, workers.momenta(), workers.residuals()}};
+    return {model.network(),
+            model.layout(),
+            sample_group,
+            model.params(),
+            model.state(),
+            optimizer.moments(),
+            optimizer.ages(),
+            &best,
+            {workers.count().all, workers.momenta(), workers.residuals(), workers.sum_residual()}};
   }
 
   /// The model as it is becomes the best one.

@@ -9,12 +9,16 @@
 namespace mrmf::coding {
 namespace {
 
-/// Numbers of fewer bits, which are added in float32 in the workers' order; the sum is rounded once more. Subclasses
-/// say how a block is written and read.
+/// Numbers of fewer bits, which are added in float32 in the workers' order; the sum is rounded once more. What that
+/// leaves out is brought to the next sum, on whichever rank adds the piece then. Subclasses say how a block is written
+/// and read.
 class Rounded : public SumCoding {
  public:
   Rounded(Values values)
-      : tensors_(std::move(values.tensors)), workers_(std::move(values.workers)), result_(values.result) {}
+      : tensors_(std::move(values.tensors)),
+        workers_(std::move(values.workers)),
+        result_(values.result),
+        left_out_(values.sum_residual) {}
 
   std::size_t code_bytes(std::size_t count) const override {
     return count / kBlock * block_bytes(kBlock) + block_bytes(count % kBlock);
@@ -43,6 +47,7 @@ class Rounded : public SumCoding {
 
   std::size_t add(const SumPiece& piece, const std::vector<std::span<const std::byte>>& workers,
                   std::span<std::byte> result) override {
+    added_ = piece;
     for_blocks(piece, [&](const SumPiece& block, std::size_t number) {
       Floats sum, one;
       const std::size_t at = number * block_bytes(kBlock);
@@ -51,8 +56,7 @@ class Rounded : public SumCoding {
         read(workers[i].data() + at, block.count, one.data());
         cpu::add(one.data(), block.count, sum.data());
       }
-      write(sum.data(), block.count, result.data() + at);
-      keep_rounding(block, sum, result.data() + at);
+      round(block, sum, result.data() + at);
     });
     return code_bytes(piece.count);
   }
@@ -62,6 +66,9 @@ class Rounded : public SumCoding {
       Floats values;
       read(result.data() + i * block_bytes(kBlock), block.count, values.data());
       tensors_.write(values.data(), block, result_);
+      if (left_out_.empty() || (piece.first == added_.first && added_.count > 0)) return;
+      values.fill(0);  // another rank has it
+      tensors_.write(values.data(), block, left_out_);
     });
   }
 
@@ -71,21 +78,21 @@ class Rounded : public SumCoding {
   virtual void read(const std::byte* from, std::size_t count, float* values) const = 0;
 
  private:
-  // What the sum's own rounding leaves out, the first worker here brings to the next sum.
-  void keep_rounding(const SumPiece& block, Floats& sum, const std::byte* rounded) const {
-    const Span residual = workers_.front().residual;
-    if (residual.empty()) return;
-    Floats left;
-    read(rounded, block.count, left.data());
-    cpu::subtract(left.data(), block.count, sum.data());
-    tensors_.read(residual, block, left.data());
-    cpu::add(sum.data(), block.count, left.data());
-    tensors_.write(left.data(), block, residual);
+  void round(const SumPiece& block, Floats& sum, std::byte* to) const {
+    if (left_out_.empty()) return write(sum.data(), block.count, to);
+    Floats other;
+    tensors_.read(left_out_, block, other.data());
+    cpu::add(other.data(), block.count, sum.data());
+    write(sum.data(), block.count, to);
+    read(to, block.count, other.data());
+    cpu::subtract(other.data(), block.count, sum.data());
+    tensors_.write(sum.data(), block, left_out_);
   }
 
   PackedTensors tensors_;
   std::vector<WorkerValues> workers_;
-  Span result_;
+  Span result_, left_out_;
+  SumPiece added_;  // on this rank
 };
 
 class Bf16 final : public Rounded {

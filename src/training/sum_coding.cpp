@@ -28,8 +28,8 @@ std::size_t PackedTensors::place_of(std::size_t number) const {
 }
 
 std::unique_ptr<SumCoding> make_sum_coding(const CodingSettings& settings, PackedTensors tensors,
-                                           std::vector<WorkerValues> workers, Span result) {
-  coding::Values values{std::move(tensors), std::move(workers), result};
+                                           std::vector<WorkerValues> workers, Span result, Span sum_residual) {
+  coding::Values values{std::move(tensors), std::move(workers), result, sum_residual};
   switch (settings.scheme) {
     case Communication::bf16: return coding::make_bf16(std::move(values));
     case Communication::int8: return coding::make_scaled(std::move(values));

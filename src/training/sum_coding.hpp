@@ -56,9 +56,10 @@ struct CodingSettings {
 };
 
 /// Sums of these tensors; `result` gets it: the sum, or of levels and votes its sign, and NaN where a value was not
-/// finite. Keeps what spans and pointers refer to.
+/// finite. Keeps what spans and pointers refer to. `sum_residual`, laid out as the result: what the codes of sums have
+/// left out so far, in the pieces that this rank adds, and zero elsewhere; empty: it is not kept.
 std::unique_ptr<SumCoding> make_sum_coding(const CodingSettings& settings, PackedTensors tensors,
-                                           std::vector<WorkerValues> workers, Span result);
+                                           std::vector<WorkerValues> workers, Span result, Span sum_residual = {});
 
 /// Workers whose sums the counters of a way hold.
 int most_workers(const SumSettings& sums);

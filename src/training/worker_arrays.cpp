@@ -14,16 +14,19 @@ void WorkerArrays::prepare(Backend& backend, const SumSettings& sums, const Work
   const auto make = [&] { return arenas_.emplace_back(backend.allocate(std::ssize(momentum))).span(); };
   for (std::size_t i = 0; local && i < own; ++i) momenta_.push_back(i == 0 ? momentum : make());
   for (std::size_t i = 0; feedback && i < own; ++i) residuals_.push_back(make());
+  sum_residual_ = feedback ? make() : Span{};
 }
 
 void WorkerArrays::begin() {
   for (std::size_t i = 1; i < momenta_.size(); ++i) std::ranges::copy(momenta_.front(), momenta_[i].begin());
   for (const Span residual : residuals_) std::ranges::fill(residual, 0.0F);
+  std::ranges::fill(sum_residual_, 0.0F);
 }
 
 std::vector<Span> WorkerArrays::all() const {
   std::vector<Span> spans(momenta_);
   spans.insert(spans.end(), residuals_.begin(), residuals_.end());
+  if (!sum_residual_.empty()) spans.push_back(sum_residual_);
   return spans;
 }
 

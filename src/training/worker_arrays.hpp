@@ -1,5 +1,6 @@
 // What each worker has of its own from step to step: a momentum of its own gradients, for Lion, and what the codes of
-// its gradients have left out. A worker is a rank, or each of a rank's shards where these are computed by themselves.
+// its gradients have left out; and the same of the team's sums. A worker is a rank, or each of a rank's shards where
+// these are computed by themselves.
 #pragma once
 
 #include <vector>
@@ -26,6 +27,8 @@ class WorkerArrays {
   const std::vector<Span>& momenta() const { return momenta_; }
   /// Empty without error feedback.
   const std::vector<Span>& residuals() const { return residuals_; }
+  /// What codes of the team's sums have left out: on each rank that of the pieces that it adds, and zero elsewhere.
+  Span sum_residual() const { return sum_residual_; }
 
   /// Where a phase begins: every momentum becomes the optimizer's, and nothing is left out.
   void begin();
@@ -36,6 +39,7 @@ class WorkerArrays {
   WorkerCount count_{0, 0};
   std::vector<Arena> arenas_;
   std::vector<Span> momenta_, residuals_;
+  Span sum_residual_;
 };
 
 }  // namespace mrmf

@@ -189,8 +189,10 @@ void WorkerSums::start_coded(const PackedTensors& tensors) {
   const CodingSettings settings{settings_.communication, most_level(settings_, count.all),
                                 mix(step_->seed, step_->number)};
   pending_.start([&] {
-    auto coding = std::make_unique<TimedCoding>(
-        make_sum_coding(settings, tensors, std::move(workers), model_state_.model.grads()), pending_);
+    auto coding =
+        std::make_unique<TimedCoding>(make_sum_coding(settings, tensors, std::move(workers), model_state_.model.grads(),
+                                                      model_state_.workers.sum_residual()),
+                                      pending_);
     return team_.start_sum(CodedSum{tensors.count(), count.own, std::move(coding), &memory_});
   });
 }

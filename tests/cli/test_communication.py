@@ -171,10 +171,9 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
         self.assertEqual(self.train("fixed", *settings, *fixed, "training.batch=24", ranks=1), one)
 
     def test_emulated_ranks_are_the_same_on_any_number_of_ranks(self):
-        for scheme in ("vote", "levels8", "int8"):
-            settings = [f"training.communication={scheme}", *EMULATED[:2]]
-            if scheme != "int8":
-                settings += ["training.momenta.rule=spaced", "training.momenta.spacing=1"]
+        spaced = ["training.momenta.rule=spaced", "training.momenta.spacing=1"]
+        for scheme, more in (("vote", spaced), ("levels8", spaced), ("int8", ["training.error_feedback=true"])):
+            settings = [f"training.communication={scheme}", *EMULATED[:2], *more]
             one = self.train(scheme + "-1", *settings, "training.batch=24", ranks=1)
             for ranks in (2, 4):
                 self.assertEqual(self.train(f"{scheme}-{ranks}", *settings, f"training.batch={24 // ranks}", ranks=ranks),
@@ -182,10 +181,11 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
 
     def test_a_run_of_emulated_ranks_continues_on_another_number(self):
         support.make_data(self.path("data.h5"), train=960)
-        settings = ["training.communication=vote", *EMULATED[:2]]
-        wanted = self.train("whole", *settings, "training.batch=24", ranks=1)
-        self.stopped("run", signal.SIGUSR1, *settings, "training.batch=12", ranks=2)
-        self.assertEqual(self.train("run", *settings, "training.batch=8", ranks=3), wanted)
+        for scheme, more in (("vote", []), ("int8", ["training.error_feedback=true"])):
+            settings = [f"training.communication={scheme}", *EMULATED[:2], *more]
+            wanted = self.train("whole-" + scheme, *settings, "training.batch=24", ranks=1)
+            self.stopped(scheme, signal.SIGUSR1, *settings, "training.batch=12", ranks=2)
+            self.assertEqual(self.train(scheme, *settings, "training.batch=8", ranks=3), wanted)
 
     def test_unequal_rows_are_weighed_and_said(self):
         support.make_data(self.path("data.h5"), train=97)
@@ -305,9 +305,7 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
         self.refused("adds what 16 ranks or shards send, and its counters hold 15", *LION, "run.deterministic=true",
                      "training.communication=levels4", "data.shards=16", "training.batch=16", ranks=1)
 
-    def test_what_would_not_be_the_same_in_every_run_is_refused_or_left_out(self):
-        self.refused("training.error_feedback does not go with run.deterministic and data.shards", *EMULATED,
-                     "training.communication=int8", "training.error_feedback=true", ranks=1)
+    def test_auto_takes_what_is_the_same_in_every_run(self):
         self.train("run", "training.communication=auto", "run.deterministic=true")
         self.assertIn("communication: fp32, the only way for grids and on GPUs, and the same in every run",
                       self.read("run/log.txt"))

@@ -56,7 +56,8 @@ struct Emulated {
   Arenas& arenas;
   std::vector<std::uint32_t> rows;
   std::vector<std::vector<float>> factors{};
-  std::vector<std::vector<float>> residuals{};
+  std::vector<std::vector<float>> residuals{};      // by worker
+  std::vector<std::vector<float>> sum_residuals{};  // by rank
   std::uint64_t tie_key = 7;
   bool full_levels = false;
 
@@ -77,7 +78,9 @@ struct Emulated {
         own.push_back({arenas.values[w], {}, factors.empty() ? nullptr : factors[w].data(), rows[w]});
         if (!residuals.empty()) own.back().residual = residuals[w];
       }
-      codings.push_back(make_sum_coding(settings, arenas.tensors, std::move(own), results[r]));
+      if (!residuals.empty() && sum_residuals.size() <= r) sum_residuals.emplace_back(arenas.size);
+      codings.push_back(make_sum_coding(settings, arenas.tensors, std::move(own), results[r],
+                                        residuals.empty() ? Span{} : Span{sum_residuals[r]}));
       views.push_back(codings.back().get());
     }
     sum_here(views, arenas.tensors.count(), static_cast<int>(workers_per_rank));
@@ -380,6 +383,30 @@ TEST_CASE("emulated ranks: the result does not depend on how many ranks hold the
     const std::vector<float> one = emulated.sum(12).front();
     for (const std::size_t workers : {1, 2, 3, 6})
       for (const std::vector<float>& result : emulated.sum(workers)) CHECK(result == one);
+  }
+}
+
+TEST_CASE("emulated ranks: nor with error feedback, nor where another number of ranks goes on") {
+  using enum Communication;
+  for (const Communication scheme : {bf16, int8}) {
+    CAPTURE(to_string(scheme));
+    Arenas arenas({3000, 1, 4097, 33}, 12, 3);
+    std::vector<std::vector<float>> wanted;
+    for (const std::size_t workers : {12, 1, 3}) {
+      Emulated emulated{scheme, arenas, std::vector<std::uint32_t>(12, 2)};
+      emulated.residuals.assign(12, std::vector<float>(arenas.size));
+      std::vector<std::vector<float>> results;
+      for (int step = 0; step < 5; ++step) results.push_back(emulated.sum(workers).front());
+      // Each rank has what its pieces left out, and together they have all of it.
+      std::vector<float> whole(arenas.size);
+      for (const std::vector<float>& piece : emulated.sum_residuals)
+        for (std::size_t i = 0; i < whole.size(); ++i) CHECK((piece[i] == 0 || whole[i] == 0)), whole[i] += piece[i];
+      emulated.sum_residuals.assign(4, whole);
+      for (int step = 0; step < 5; ++step) results.push_back(emulated.sum(3).front());
+      if (wanted.empty()) wanted = results;
+      CHECK(results == wanted);
+    }
+    CHECK(wanted[0] != wanted[1]);  // something was left out
   }
 }
 
