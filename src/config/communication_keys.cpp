@@ -144,9 +144,8 @@ std::vector<Key<TrainingConfig>> communication_keys() {
   add(keys, "error_feedback", MRMF_FIELD(sums.error_feedback), {},
       "bf16, int8: what a sum's codes leave out is added to the next one's values");
   add(keys, "full_levels", MRMF_FIELD(sums.full_levels), {},
-      "levels8, levels8-l0, levels4: each rank's levels go to 127 or 7 on any number of ranks, for the same bytes; "
-      "else "
-      "the levels of all ranks add up to no more than 127 or 15, as in Lion Cub");
+      "levels8, levels8-l0, levels4: each rank's levels go to 127 or 7, for the same bytes; else those of all ranks "
+      "add up to no more than 127 or 15, as in Lion Cub");
   add(keys, "momenta.rule", MRMF_FIELD(sums.momenta.rule), one_of(words_of<MomentaRule>()),
       "lion: one momentum for all ranks, or one of each rank's own gradients, which is then averaged never, `every` so "
       "many steps, or at steps that are `spaced` ever wider");
