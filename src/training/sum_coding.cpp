@@ -59,6 +59,11 @@ int most_level(const SumSettings& sums, int workers) {
   return sums.full_levels ? one : std::min(most_workers(sums) / workers, one);
 }
 
+double cut_off(const SumSettings& sums) {
+  if (!sums.full_levels) return 2;
+  return sums.communication == Communication::levels4 ? 3 : 8;
+}
+
 std::size_t fewest_values(Communication scheme, int ranks) {
   constexpr double kMessage = 64 << 10;  // bytes of a piece's codes
   return static_cast<std::size_t>(kMessage / code_bytes(scheme, 1).there) * static_cast<std::size_t>(ranks);

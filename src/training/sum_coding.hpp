@@ -67,6 +67,10 @@ int most_workers(const SumSettings& sums);
 /// full levels, the largest that a byte, or half of one, carries: sums are added unpacked.
 int most_level(const SumSettings& sums, int workers);
 
+/// The size, in means of a tensor's, that becomes the largest level. Levels that fill their bytes have room for larger
+/// ones than Lion Cub's.
+double cut_off(const SumSettings& sums);
+
 /// Values of a sum over so many ranks below which its messages are so short that what each costs shows.
 std::size_t fewest_values(Communication scheme, int ranks);
 

@@ -27,8 +27,7 @@ bool has_levels(Communication scheme) {
   return scheme == Communication::levels8 || scheme == Communication::levels8_l0 || scheme == Communication::levels4;
 }
 
-// The size of a tensor's values that becomes half of the largest level: their mean, or their geometric mean without
-// zeros.
+// The size of a tensor's values by which levels go: their mean, or their geometric mean without zeros.
 double scale_of(Communication scheme, const float* values, std::size_t count) {
   if (scheme != Communication::levels8_l0) return cpu::sum_of_sizes(values, count) / static_cast<double>(count);
   const cpu::SizeLogarithms logarithms = cpu::size_logarithms(values, count);
@@ -167,13 +166,13 @@ void WorkerSums::weigh(std::size_t first, std::size_t end) {
 // In a sum of levels each worker has a say by its share of the rows, whatever the size of its gradients.
 void WorkerSums::find_factors(const PackedTensors& tensors) {
   const int all = model_state_.workers.count().all;
-  const double half = 0.5 * most_level(settings_, all);
+  const double level_of_mean = most_level(settings_, all) / cut_off(settings_);
   for (const PackedTensors::Part& part : tensors.parts()) {
     const TensorSpan& tensor = tensors_[part.tensor];
     if (part.at != tensor.first) continue;  // its first part had it
     for (std::size_t worker = 0; worker < values_.size(); ++worker) {
       const double scale = scale_of(settings_.communication, values_[worker].data() + tensor.first, tensor.count);
-      const double factor = scale > 0 ? half / scale * all * weight(worker) : 0;
+      const double factor = scale > 0 ? level_of_mean / scale * all * weight(worker) : 0;
       factors_[worker][part.tensor] = static_cast<float>(std::min(factor, double{std::numeric_limits<float>::max()}));
     }
   }

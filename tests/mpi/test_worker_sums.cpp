@@ -211,7 +211,6 @@ TEST_CASE("worker sums: gradients in few bits train as in float32, and the recor
 
 TEST_CASE("worker sums: momenta of chosen tensors are averaged, the others stay apart") {
   Training training;
-  training.config.training.batch = 41;  // a step an epoch
   training.config.training.sums.momenta.every = 1;
   training.config.training.sums.momenta.tensors = {"dense*", "conv1/bias"};
   const Numbers got = training.train(levels8, MomentaRule::every);

@@ -61,9 +61,8 @@ struct Emulated {
   std::uint64_t tie_key = 7;
   bool full_levels = false;
 
-  int most() const {
-    return most_level({.communication = scheme, .full_levels = full_levels}, static_cast<int>(arenas.values.size()));
-  }
+  SumSettings sums() const { return {.communication = scheme, .full_levels = full_levels}; }
+  int most() const { return most_level(sums(), static_cast<int>(arenas.values.size())); }
 
   /// What each rank has in the end, where every rank has so many workers.
   std::vector<std::vector<float>> sum(std::size_t workers_per_rank = 1) {
@@ -86,16 +85,16 @@ struct Emulated {
     sum_here(views, arenas.tensors.count(), static_cast<int>(workers_per_rank));
     return results;
   }
-  /// Factors that make the tensors' means half of the largest level.
+  /// Factors by the tensors' means.
   void set_factors() {
-    const int level = most();
+    const double level = most() / cut_off(sums());
     for (const std::vector<float>& values : arenas.values) {
       std::vector<float>& own = factors.emplace_back();
       for (std::size_t t = 0; t < arenas.lengths.size(); ++t) {
         double sizes = 0;
         for (const PackedTensors::Part& part : arenas.tensors.parts())
           for (std::size_t i = 0; part.tensor == t && i < part.count; ++i) sizes += std::abs(values[part.at + i]);
-        own.push_back(sizes > 0 ? static_cast<float>(0.5 * level * static_cast<double>(arenas.lengths[t]) / sizes) : 0);
+        own.push_back(sizes > 0 ? static_cast<float>(level * static_cast<double>(arenas.lengths[t]) / sizes) : 0);
       }
     }
   }
@@ -289,7 +288,7 @@ TEST_CASE(
     return count / 20'000;
   };
   CHECK(right(true) > right(false) + 0.1);
-  CHECK(right(true) > 0.85);
+  CHECK(right(true) > 0.9);
 }
 
 TEST_CASE("codes are the same on any number of threads, and however tensors are cut into sums") {
