@@ -221,11 +221,12 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
                      "training.full_levels=true")
 
     def test_codes_are_computation_and_not_waiting(self):
-        # A rank alone waits for nobody, and its twelve shards make codes of 380,000 values each.
+        # A rank alone waits for nobody, and its twelve shards make codes of 380,000 values each: a tenth of the time.
+        support.make_data(self.path("data.h5"), train=960)
         self.wide(4096)
         self.train("run", "training.communication=levels8", *EMULATED, ranks=1)
         for epoch in self.epochs("run"):
-            self.assertLess(epoch["communication_seconds"], 0.03 * epoch["compute_seconds"])
+            self.assertLess(epoch["communication_seconds"], 0.04 * epoch["compute_seconds"])
 
     def test_what_is_planned_for_ranks_is_trained(self):
         self.mrmf("bench", "tables", "config.toml", "--seconds", "0.005", "--rounds", "1", "--threads", "1", "-o", "tables.json",

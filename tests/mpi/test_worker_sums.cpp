@@ -217,6 +217,7 @@ TEST_CASE("worker sums: momenta of chosen tensors are averaged, the others stay 
   CHECK(got.same);
   for (const MomentaSpread& spread : got.epochs.back().momenta) {
     CAPTURE(spread.tensor);
+    if (spread.mean_square == 0) continue;  // of a bias in front of a batch norm
     const bool averaged = spread.tensor.starts_with("dense") || spread.tensor == "conv1/bias";
     CHECK((spread.variance <= 1e-9 * spread.mean_square) == averaged);
   }
