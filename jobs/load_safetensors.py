@@ -8,6 +8,7 @@ as mrmf's files have; normalisation of samples and labels is inside.
 python3 jobs/load_safetensors.py FILE prints the layers. Needs PyTorch alone.
 """
 import json
+import math
 import struct
 import sys
 
@@ -41,6 +42,14 @@ def tensor(numbers, beside):
 def pads(before, after, sign=1):
     """As F.pad wants them: the last axis first."""
     return [sign * size for pair in zip(reversed(before), reversed(after)) for size in pair]
+
+
+def fields(shape, layer):
+    """The elements of a sample (positions..., channels) that each position's field has: (positions, kernel and channels)."""
+    axes, of = len(shape) - 1, torch.arange(math.prod(shape)).reshape(shape)
+    for axis, (size, stride) in enumerate(zip(layer["kernel"], layer["stride"])):
+        of = of.unfold(axis, size, stride)
+    return of.movedim(axes, -1).flatten(axes).flatten(0, axes - 1)
 
 
 class Network(nn.Module):
@@ -88,6 +97,19 @@ class Network(nn.Module):
                       zip(layer["out"], layer["pad_before"], layer["pad_after"], whole)]
             y = of_axes("conv_transpose")(x, w, part("bias"), layer["stride"], 0, behind, 1, layer["dilation"])
             return F.pad(y, pads(layer["pad_before"], layer["pad_after"], -1))
+        if kind in ("locally_connected", "rica"):
+            w, x = part("weight"), x.movedim(1, -1)
+            inputs_of = fields(x.shape[1:], layer)
+            z = torch.einsum("npk,pok->npo", x.flatten(1)[:, inputs_of], w.flatten(axes + 1).flatten(0, axes - 1))
+            if kind == "locally_connected":
+                return (z.unflatten(1, w.shape[:axes]) + part("bias")).movedim(-1, 1)
+            back = getattr(self, f"decoder_{i}", w).flatten(axes + 1).flatten(0, axes - 1)
+            parts = torch.einsum("npo,pok->npk", z, back).flatten(1)
+            y = torch.zeros_like(x.flatten(1)).index_add(1, inputs_of.flatten(), parts)
+            return y.unflatten(1, x.shape[1:]).movedim(-1, 1)
+        if kind == "l2_pool":
+            sums = of_axes("avg_pool")(x * x, layer["window"], layer["stride"]) * math.prod(layer["window"])
+            return (sums.unflatten(1, (-1, layer["pooled"])).sum(2) + layer["epsilon"]).sqrt()
         if kind in ("max_pool", "average_pool"):
             return of_axes(kind.replace("average", "avg"))(x, layer["window"], layer["stride"])
         if kind == "upsample":

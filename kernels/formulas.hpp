@@ -56,12 +56,14 @@ MRMF_HD inline float activation(ActivationKind kind, float slope, float x) {
     case ActivationKind::silu: return x * logistic(x);
     case ActivationKind::softplus: return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x)));
     case ActivationKind::sigmoid: return logistic(x);
+    case ActivationKind::square: return slope * x * x;
+    case ActivationKind::root: return std::sqrt(slope + x);
   }
   return x;
 }
 
 /// dx of the activation from what gradient_reads_input() says: its output y (slope > 0 keeps the sign of the input) or,
-/// of gelu and silu, its input. dy passes where a ReLU's y is NaN, as in PyTorch.
+/// of gelu, silu and square, its input. dy passes where a ReLU's y is NaN, as in PyTorch.
 MRMF_HD inline float activation_gradient(ActivationKind kind, float slope, float y, float dy) {
   constexpr float peak = 0.39894228F;  // the normal density at 0: 1 / sqrt(2 pi)
   switch (kind) {
@@ -72,8 +74,18 @@ MRMF_HD inline float activation_gradient(ActivationKind kind, float slope, float
     case ActivationKind::silu: return dy * (logistic(y) * (1 + y * (1 - logistic(y))));
     case ActivationKind::softplus: return dy * -std::expm1(-y);
     case ActivationKind::sigmoid: return dy * (y * (1 - y));
+    case ActivationKind::square: return dy * (2 * slope * y);
+    case ActivationKind::root: return dy / (2 * y);
   }
   return dy;
+}
+
+/// dx += factor * the gradient of sqrt(epsilon + squares) of one group of settings.pooled values.
+MRMF_HD inline void add_sparsity_of_group(const SparsitySettings& settings, float factor, const float* x, float* dx) {
+  float squares = 0;
+  for (Index i = 0; i < settings.pooled; ++i) squares += x[i] * x[i];
+  const float share = factor / std::sqrt(settings.epsilon + squares);
+  for (Index i = 0; i < settings.pooled; ++i) dx[i] += share * x[i];
 }
 
 /// Max pooling's rule: the first of equals wins, and NaN wins over everything, so that it is not lost.

@@ -65,8 +65,8 @@ struct UpsampleGeometry {
   Extent out() const;  ///< in * factor per axis
 };
 
-/// A convolution, y = conv(x, w) + b, or a dense layer, y(n, out) = x(n, in) w(out, in)^T + b. backward_data of a dense
-/// layer comes after forward with the same w.
+/// A convolution, tied or untied, y = conv(x, w) + b, or a dense layer, y(n, out) = x(n, in) w(out, in)^T + b.
+/// backward_data of a dense layer comes after forward with the same w.
 class WeightedOp {
  public:
   virtual ~WeightedOp() = default;
@@ -75,6 +75,21 @@ class WeightedOp {
   virtual void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) = 0;
   virtual void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) = 0;
   virtual void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) = 0;
+};
+
+/// A locally connected layer: as a convolution, but with weights of its own at every output position: w is
+/// (positions..., out, kernel..., in), b (positions..., out). b and db may be empty.
+class LocalOp : public WeightedOp {
+ public:
+  virtual void add_weights(ConstTensor x, ConstTensor dy, Span dw) = 0;  ///< adds the gradient to dw
+};
+
+/// The penalty of features that are to be sparse: weight * step.loss_weight * the sum of sqrt(epsilon + squares), where
+/// squares are those of `pooled` neighbouring channels, added.
+struct SparsitySettings {
+  float weight = 0;
+  float epsilon = 0.01F;
+  Index pooled = 1;  ///< divides the channels
 };
 
 /// Max or average pooling, or upsampling. `winner` is one byte per output element (position of the maximum inside its
@@ -179,10 +194,11 @@ class NormConvOp {
   virtual void backward(const Backward& call) = 0;  ///< after a training forward
 };
 
-enum class ActivationKind { relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid };
+/// square and root are no layers of a network, but parts of some: y = slope * x^2 and y = sqrt(slope + x).
+enum class ActivationKind { relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid, square, root };
 /// Whether the gradient follows from the input x; else it follows from the output y, and x may be overwritten.
 constexpr bool gradient_reads_input(ActivationKind kind) {
-  return kind == ActivationKind::gelu || kind == ActivationKind::silu;
+  return kind == ActivationKind::gelu || kind == ActivationKind::silu || kind == ActivationKind::square;
 }
 
 /// mse, mae, huber: of numbers. cross_entropy: of classes that exclude each other (softmax). binary_cross_entropy: of
@@ -254,6 +270,8 @@ class ClipOp {
   /* The transposed convolution: forward is backward_data of the convolution `geometry`, plus b of in_channels */      \
   /* values. x has that one's output's shape, y its input's, and w its form. */                                        \
   OP(std::unique_ptr<WeightedOp>, conv_transpose, (const ConvGeometry& geometry, Index max_rows))                      \
+  /* Without padding and dilation. */                                                                                  \
+  OP(std::unique_ptr<LocalOp>, locally_connected, (const ConvGeometry& geometry, Index max_rows))                      \
   OP(std::unique_ptr<PoolOp>, pool, (const PoolGeometry& geometry, Index max_rows))                                    \
   OP(std::unique_ptr<PoolOp>, upsample, (const UpsampleGeometry& geometry, Index max_rows))                            \
   OP(std::unique_ptr<NormOp>, norm, (const NormSettings& settings, Index max_rows))                                    \
@@ -292,6 +310,11 @@ class ClipOp {
    */                                                                                                                  \
   /* the same channels. */                                                                                             \
   OP(void, copy_box, (ConstTensor x, Tensor y, const BoxCopy& box))                                                    \
+                                                                                                                       \
+  /* dx += the gradient of the penalty of x; plain activations. */                                                     \
+  OP(void, add_sparsity, (const Step& step, const SparsitySettings& settings, ConstTensor x, Tensor dx))               \
+  /* Rows of `count` values become vectors of this length; those of zeros stay. */                                     \
+  OP(void, scale_rows, (Span w, Index count, float length))                                                            \
                                                                                                                        \
   /* y += x, of float32 values in an arena; spans of equal length. The only sum into what is there. */                 \
   OP(void, accumulate, (ConstSpan x, Span y))                                                                          \

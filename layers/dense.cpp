@@ -57,7 +57,7 @@ namespace {
 
 class RowParallelDense final : public Layer {
  public:
-  RowParallelDense(Backend& backend, const Shape& in, const LayerSpec& spec, const RowParallelWeights& cut)
+  RowParallelDense(Backend& backend, const Shape& in, const LayerSpec& spec, const CutWeights& cut)
       : backend_(backend),
         own_(cut.columns(cut.rank)),
         output_{.n = in.n, .channels = spec.units},
@@ -153,7 +153,7 @@ class RowParallelDense final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> make_row_parallel_dense(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                               const RowParallelWeights& cut) {
+                                               const CutWeights& cut) {
   return std::make_unique<RowParallelDense>(backend, in, spec, cut);
 }
 

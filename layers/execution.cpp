@@ -75,7 +75,7 @@ class Units {
     const bool alone = settings.grid.ranks() == 1;
     if (!alone) partition_.emplace(network, settings.grid), place_ = settings.grid.coordinates(settings.block);
     execution.params =
-        alone ? ParameterLayout(network) : ParameterLayout(network, partition_->row_parallel_weights(settings.block));
+        alone ? ParameterLayout(network) : ParameterLayout(network, partition_->cut_weights(settings.block));
     for (std::size_t i = 0; i < network.size(); ++i) locals_.push_back(alone ? of_network(i) : of_block(i));
     readers_.assign(network.size() + 1, 0);
     for (const Local& local : locals_)
@@ -165,8 +165,18 @@ class Units {
       local.layer = nullptr;
       return local;
     }
-    if (const RowParallelWeights* cut = execution_.params.cut(i)) {
+    if (const CutWeights* cut = execution_.params.cut(i); cut != nullptr && local.kind == LayerKind::dense) {
       local.layer = keep(make_row_parallel_dense(backend_, local.input, local.spec, *cut));
+      return local;
+    }
+    if (local.kind == LayerKind::rica && !partition_->tensor(i + 1).whole) {
+      const Cut& owned = partition_->tensor(i + 1).owned;
+      const HaloExchangeSettings split{network_.output_numbered(local.reads[0]),
+                                       settings_.grid,
+                                       settings_.block,
+                                       {.owned = owned, .made = owned},
+                                       partition_->layer(i).needs[0]};
+      local.layer = keep(make_rica(backend_, local.input, local.spec, &split));
       return local;
     }
     if (local.join == nullptr) {

@@ -121,6 +121,11 @@ ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec) {
   return g;
 }
 
+ConvGeometry locally_connected_geometry(const Shape& in, const LayerSpec& spec) {
+  require(in.axes > 0, spec, "its input " + to_string(in) + " has no positions; use dense");
+  return conv_geometry(in, spec);
+}
+
 ConvGeometry conv_transpose_geometry(const Shape& in, const LayerSpec& spec) {
   ConvGeometry g = kernel_geometry(in, spec);
   g.in_channels = spec.units;

@@ -11,6 +11,8 @@ namespace mrmf {
 
 /// ConfigError when the layer cannot be built on this input.
 ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec);
+/// As a convolution; its input has positions.
+ConvGeometry locally_connected_geometry(const Shape& in, const LayerSpec& spec);
 /// The geometry of the convolution whose data gradient a transposed convolution is: its `in` is the layer's output, its
 /// out() the layer's input.
 ConvGeometry conv_transpose_geometry(const Shape& in, const LayerSpec& spec);

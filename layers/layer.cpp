@@ -18,6 +18,9 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
   switch (spec.kind) {
     case LayerKind::conv: return make_conv(backend, in, spec, place.here);
     case LayerKind::conv_transpose: return make_conv_transpose(backend, in, spec);
+    case LayerKind::locally_connected: return make_locally_connected(backend, in, spec);
+    case LayerKind::rica: return make_rica(backend, in, spec);
+    case LayerKind::l2_pool: return make_l2_pool(backend, in, spec);
     case LayerKind::max_pool:
     case LayerKind::average_pool: return make_pool(backend, in, spec);
     case LayerKind::global_average_pool: return make_global_average_pool(backend, in, spec);

@@ -87,6 +87,9 @@ class Layer {
   virtual double flop() const { return 0; }  ///< forward, one sample; a multiply-add counts as two; conv and dense only
   virtual void initialise(Rng& rng, Span params, Span state) const;  ///< default: nothing to initialise
   virtual void prepare(Index rows) { (void)rows; }  ///< makes plans for this number of rows before timing starts
+  /// After an update: brings parameters back to what they may be, such as rows of length 1.
+  virtual bool constrains() const { return false; }
+  virtual void constrain(Span params) { (void)params; }
 
   /// Writes all of y. x.shape.n rows, at most the number the layer was built for.
   virtual void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) = 0;

@@ -11,6 +11,8 @@ namespace mrmf {
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec,
                                  const std::optional<Box>& here);
 std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_locally_connected(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_l2_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);
@@ -24,7 +26,12 @@ std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const 
 std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec,
                                     const LayerPosition& place);
 
-struct RowParallelWeights;  // layers/parameter_layout.hpp
+struct CutWeights;            // layers/parameter_layout.hpp
+struct HaloExchangeSettings;  // layers/halo_exchange.hpp
+
+/// `split`: x has the positions of `split->to`, y those that this rank owns; null: both have all.
+std::unique_ptr<Layer> make_rica(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                 const HaloExchangeSettings* split = nullptr);
 
 // The dense layer behind a flatten on the ranks of a grid, row-parallel as in Megatron-LM (PyTorch's RowwiseParallel):
 // the features are shared out. Each rank multiplies those that it has by their weights, and the products are added over
@@ -35,6 +42,6 @@ struct RowParallelWeights;  // layers/parameter_layout.hpp
 /// that of this rank's features (zero for the others). Its parameters lie as ParameterLayout says. Needs
 /// Step::sample_sum.
 std::unique_ptr<Layer> make_row_parallel_dense(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                               const RowParallelWeights& cut);
+                                               const CutWeights& cut);
 
 }  // namespace mrmf

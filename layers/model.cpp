@@ -70,6 +70,15 @@ void Model::prepare(Index rows) {
   for (const Unit& unit : execution_.units) unit.run->prepare(rows);
 }
 
+bool Model::constrains() const {
+  return std::ranges::any_of(execution_.units, [](const Unit& unit) { return unit.run->constrains(); });
+}
+
+void Model::constrain() {
+  for (const Unit& unit : execution_.units)
+    if (unit.run->constrains()) unit.run->constrain(span_at(params_at_, layout().of(unit.first)));
+}
+
 LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   const auto place = [&](const auto& place_of) {  // from the first layer to the last that has any
     if (unit.is_halo_exchange()) return ArenaSpan{};

@@ -62,6 +62,9 @@ class Model {
 
   /// Makes the plans for this number of rows, so that no step has to.
   void prepare(Index rows);
+  /// After an update (Layer::constrain).
+  bool constrains() const;
+  void constrain();
 
   /// What forward takes and gives: of a grid, this rank's positions.
   const Shape& input() const { return execution_.input; }

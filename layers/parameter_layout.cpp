@@ -21,39 +21,51 @@ void for_runs(const Shape& whole, const Box& box, const Visit& visit) {
 
 }  // namespace
 
-void RowParallelWeights::take(ConstSpan all, Span own) const {
+void CutWeights::take(ConstSpan all, Span own) const {
   MRMF_CHECK(std::ssize(all) == whole.count() && std::ssize(own) == count(rank), "weights of another layer");
   for_runs(whole, boxes.at(static_cast<std::size_t>(rank)),
            [&](Index from, Index to, Index floats) { std::copy_n(all.data() + from, floats, own.data() + to); });
 }
 
-void RowParallelWeights::put(int of_rank, ConstSpan own, Span all) const {
+void CutWeights::put(int of_rank, ConstSpan own, Span all) const {
   MRMF_CHECK(std::ssize(all) == whole.count() && std::ssize(own) == count(of_rank), "weights of another layer");
   for_runs(whole, boxes.at(static_cast<std::size_t>(of_rank)),
            [&](Index to, Index from, Index floats) { std::copy_n(own.data() + from, floats, all.data() + to); });
 }
 
-ParameterLayout::ParameterLayout(const Network& network, std::vector<RowParallelWeights> cut) : cut_(std::move(cut)) {
+ParameterLayout::ParameterLayout(const Network& network, std::vector<CutWeights> cut) : cut_(std::move(cut)) {
   for (std::size_t i = 0; i < network.size(); ++i) {
     ArenaSpan place{size_, network.entry(i).params.count};
-    if (const RowParallelWeights* own = this->cut(i)) {
-      cuts_.push_back({size_, aligned(own->count(own->rank))});
-      place.count += cuts_.back().count - own->whole.count();
+    if (const std::vector<CutPart> parts = cut_parts(i); !parts.empty()) {
+      cuts_.push_back({size_, behind_cut(i)});
+      place.count += behind_cut(i) - parts.back().whole.end();
     }
     size_ = aligned(place.end());
     places_.push_back(place);
   }
 }
 
-const RowParallelWeights* ParameterLayout::cut(std::size_t layer) const {
-  const auto found = std::ranges::find(cut_, layer, &RowParallelWeights::layer);
+const CutWeights* ParameterLayout::cut(std::size_t layer, std::size_t part) const {
+  const auto found =
+      std::ranges::find_if(cut_, [&](const CutWeights& one) { return one.layer == layer && one.part == part; });
   return found == cut_.end() ? nullptr : &*found;
 }
 
-Index ParameterLayout::bias(std::size_t layer) const {
-  const RowParallelWeights* own = cut(layer);
-  MRMF_CHECK(own != nullptr, "a layer with whole weights");
-  return aligned(own->count(own->rank));
+std::vector<ParameterLayout::CutPart> ParameterLayout::cut_parts(std::size_t layer) const {
+  std::vector<CutPart> parts;
+  CutPart next{nullptr, {}, {}};
+  while ((next.cut = cut(layer, parts.size())) != nullptr) {
+    next.own = {next.own.end(), next.cut->count(next.cut->rank)};
+    next.whole = {next.whole.end(), next.cut->whole.count()};
+    parts.push_back(next);
+  }
+  return parts;
+}
+
+Index ParameterLayout::behind_cut(std::size_t layer) const {
+  const std::vector<CutPart> parts = cut_parts(layer);
+  MRMF_CHECK(!parts.empty(), "a layer with whole weights");
+  return aligned(parts.back().own.end());
 }
 
 std::vector<ArenaSpan> ParameterLayout::counted() const {
@@ -62,14 +74,16 @@ std::vector<ArenaSpan> ParameterLayout::counted() const {
 }
 
 void ParameterLayout::take(std::size_t layer, ConstSpan all, Span own) const {
-  const RowParallelWeights* cut_here = cut(layer);
-  if (cut_here == nullptr) {
+  const std::vector<CutPart> parts = cut_parts(layer);
+  if (parts.empty()) {
     std::ranges::copy(all, own.begin());
     return;
   }
-  const auto weights = static_cast<std::size_t>(cut_here->whole.count());
-  cut_here->take(all.first(weights), span_at(own, {0, cut_here->count(cut_here->rank)}));
-  std::ranges::copy(all.subspan(weights), own.subspan(static_cast<std::size_t>(bias(layer))).begin());
+  for (const CutPart& part : parts)
+    part.cut->take(all.subspan(static_cast<std::size_t>(part.whole.first), static_cast<std::size_t>(part.whole.count)),
+                   span_at(own, part.own));
+  const auto rest = static_cast<std::size_t>(parts.back().whole.end());
+  std::ranges::copy(all.subspan(rest), own.subspan(static_cast<std::size_t>(behind_cut(layer))).begin());
 }
 
 }  // namespace mrmf

@@ -1,9 +1,10 @@
 // Where a rank's parameters lie in its arenas: parameters, gradients and moments have one layout. Without a grid it is
 // that of the network. On a grid, the weights of the dense layer behind the flatten are row-parallel: each rank of a
-// sample group has the columns of some features. All else is the same on every rank.
+// sample group has the columns of some features. Of a locally connected layer, a rank has the weights and biases of its
+// positions. All else is the same on every rank.
 //
 // What leaves the arenas, such as a checkpoint, has whole weights: what comes in is cut by take(), and put() puts the
-// ranks' columns together (src/run/model_file.hpp).
+// ranks' parts together (src/run/model_file.hpp).
 #pragma once
 
 #include <vector>
@@ -12,11 +13,15 @@
 
 namespace mrmf {
 
-/// A dense layer's weights of which each rank of a grid has some columns: those of the features in its box.
-struct RowParallelWeights {
-  std::size_t layer = 0;     ///< in the network's list
-  Shape whole;               ///< n: the rows, one per output; their columns are features, as positions and channels
-  std::vector<Box> boxes{};  ///< by rank of the grid, no feature twice
+/// Weights of which each rank of a grid has some: of a dense layer the columns of the features in its box, of a locally
+/// connected one those of the output positions in its box.
+struct CutWeights {
+  std::size_t layer = 0;  ///< in the network's list
+  std::size_t part = 0;   ///< which of the layer's parameters; those that are cut come first
+  /// Dense: n rows, one per output; their columns are features, as positions and channels. Locally connected: n is 1,
+  /// and each position has so many weights, or biases, as there are channels here.
+  Shape whole;
+  std::vector<Box> boxes{};  ///< by rank of the grid, no position twice
   int rank = 0;              ///< this one
 
   Index columns(int of_rank) const {
@@ -27,23 +32,30 @@ struct RowParallelWeights {
   void take(ConstSpan all, Span own) const;
   /// Puts those of a rank in their place of the whole ones.
   void put(int of_rank, ConstSpan own, Span all) const;
-  bool operator==(const RowParallelWeights&) const = default;
+  bool operator==(const CutWeights&) const = default;
 };
 
 class ParameterLayout {
  public:
   ParameterLayout() = default;
-  /// `cut` in the order of layers; empty: the network's own places.
-  explicit ParameterLayout(const Network& network, std::vector<RowParallelWeights> cut = {});
+  /// `cut` in the order of layers and their parts; empty: the network's own places.
+  explicit ParameterLayout(const Network& network, std::vector<CutWeights> cut = {});
 
   Index size() const { return size_; }  ///< floats of an arena, padding included
   const ArenaSpan& of(std::size_t layer) const { return places_[layer]; }
-  /// Null: every rank has all weights of this layer.
-  const RowParallelWeights* cut(std::size_t layer) const;
-  /// Floats before a layer's bias: row-parallel weights end on a 64-byte boundary, so that what is behind them has the
-  /// same length on every rank.
-  Index bias(std::size_t layer) const;
-  /// Where this rank's row-parallel weights lie, from the first on; empty: it has whole ones.
+  /// Null: every rank has all of this part of the layer.
+  const CutWeights* cut(std::size_t layer, std::size_t part = 0) const;
+  /// A cut part: where this rank's is among the layer's parameters, and where the whole one is among the whole ones.
+  struct CutPart {
+    const CutWeights* cut;
+    ArenaSpan own, whole;
+  };
+  /// Those of a layer, one after the other.
+  std::vector<CutPart> cut_parts(std::size_t layer) const;
+  /// Floats before what is not cut: cut weights end on a 64-byte boundary, so that what is behind them has the same
+  /// length on every rank.
+  Index behind_cut(std::size_t layer) const;
+  /// Where this rank's cut weights lie, layer by layer, from the first on; empty: it has whole ones.
   const std::vector<ArenaSpan>& cuts() const { return cuts_; }
   /// Ranks that cut the weights; 1: none are cut.
   int ranks() const { return cut_.empty() ? 1 : static_cast<int>(cut_.front().boxes.size()); }
@@ -54,7 +66,7 @@ class ParameterLayout {
 
  private:
   std::vector<ArenaSpan> places_, cuts_;
-  std::vector<RowParallelWeights> cut_;
+  std::vector<CutWeights> cut_;
   Index size_ = 0;
 };
 

@@ -76,7 +76,9 @@ void window_needs(const std::vector<Interval>& out, const Window& w, Index in, s
 
 Window window_of(const ConvGeometry& g, std::size_t a) { return {g.reach()[a], g.stride[a], g.pad_before[a]}; }
 
-bool is_window(LayerKind kind) { return kind == LayerKind::conv || is_pool(kind); }
+bool is_window(LayerKind kind) {
+  return kind == LayerKind::conv || kind == LayerKind::locally_connected || is_pool(kind);
+}
 
 // Layers of which each output position follows from the input's alone, but for statistics.
 bool is_pointwise(LayerKind kind) {
@@ -85,7 +87,7 @@ bool is_pointwise(LayerKind kind) {
 }
 
 void place_window(const Entry& entry, const Cut& in, LayerPlacement& layer) {
-  const bool conv = entry.kind == LayerKind::conv;
+  const bool conv = entry.kind == LayerKind::conv || entry.kind == LayerKind::locally_connected;
   const ConvGeometry g = conv ? conv_geometry(entry.input, entry.spec) : ConvGeometry{};
   const PoolGeometry pool = conv ? PoolGeometry{} : pool_geometry(entry.input, entry.spec);
   Cut needs;
@@ -96,6 +98,7 @@ void place_window(const Entry& entry, const Cut& in, LayerPlacement& layer) {
   }
   layer.output.made = layer.output.owned;
   layer.needs = {needs};
+  if (entry.kind == LayerKind::locally_connected) layer.fields = layer.output.owned;
 }
 
 /// Why a grid does not fit a network, and the axis that has too many blocks.
@@ -134,6 +137,27 @@ void place_transposed(const Entry& entry, const Cut& in, LayerPlacement& layer) 
     }
   }
   layer.needs = {needs};
+}
+
+// Features are where the middle of their field is. The output is the input put together again, so it has its positions.
+void place_rica(const Entry& entry, const Cut& in, const Grid& grid, LayerPlacement& layer) {
+  const ConvGeometry g = locally_connected_geometry(entry.input, entry.spec);
+  Cut needs;
+  std::array<std::vector<Interval>, 3> no_pads;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Window w = window_of(g, a);
+    layer.fields.axes[a] = window_pieces(in.axes[a], w, g.out()[a]);
+    const auto empty = [](const Interval& piece) { return piece.count < 1; };
+    if (std::ranges::any_of(layer.fields.axes[a], empty))
+      throw Misfit{fmt::format("{}: run.grid = {} cuts {} positions of its features along {} into {} blocks, and one "
+                               "of them would have none",
+                               entry.name, grid.text(entry.input.axes), g.out()[a], axis_text(a, entry.input.axes),
+                               grid.blocks[a]),
+                   a};
+    window_needs(layer.fields.axes[a], w, entry.input.spatial[a], needs.axes[a], no_pads[a]);
+  }
+  layer.needs = {needs};
+  layer.output = {in, in};
 }
 
 void place_upsampled(const Entry& entry, const Cut& in, LayerPlacement& layer) {
@@ -261,7 +285,7 @@ void Partition::build() {
   }
   input_.made = input_.owned;
   layers_.clear();
-  row_parallel_weights_.clear();
+  cut_weights_.clear();
   layers_.reserve(network_->size());
   for (std::size_t i = 0; i < network_->size(); ++i) place(i);
   read_margins();
@@ -362,6 +386,8 @@ void Partition::place(std::size_t i) {
     place_flat(i, layer);
   } else if (is_window(entry.kind)) {
     place_window(entry, in.owned, layer);
+  } else if (entry.kind == LayerKind::rica) {
+    place_rica(entry, in.owned, grid_, layer);
   } else if (entry.kind == LayerKind::conv_transpose) {
     place_transposed(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::upsample) {
@@ -380,7 +406,8 @@ void Partition::place(std::size_t i) {
   // What a transposed convolution or linear upsampling makes beside its own lacks the neighbours' part.
   layer.output.right = layer.output.owned == layer.output.made;
   layers_.push_back(std::move(layer));
-  if (entry.kind == LayerKind::dense && behind_flatten(i)) this->cut(i);
+  if (entry.kind == LayerKind::dense && behind_flatten(i)) cut_columns(i);
+  if (!layers_.back().fields.axes[0].empty()) cut_positions(i);
 }
 
 // A flatten of a cut tensor, and what follows it before anything is whole.
@@ -422,12 +449,26 @@ bool Partition::behind_flatten(std::size_t i) const {
   }
 }
 
+// Untied weights and biases lie where their positions lie.
+void Partition::cut_positions(std::size_t i) {
+  const Entry& entry = network_->entry(i);
+  CutWeights weights{.layer = i,
+                     .whole = {.n = 1, .spatial = locally_connected_geometry(entry.input, entry.spec).out()}};
+  for (int rank = 0; rank < grid_.ranks(); ++rank)
+    weights.boxes.push_back(layers_[i].fields.of(grid_.coordinates(rank)));
+  for (const NamedTensor& part : entry.footprint.params) {
+    weights.whole.channels = part.count() / product(weights.whole.spatial);
+    cut_weights_.push_back(weights);
+    ++weights.part;
+  }
+}
+
 // By the positions that a rank has of the input, or evenly where each has all.
-void Partition::cut(std::size_t i) {
+void Partition::cut_columns(std::size_t i) {
   const Entry& entry = network_->entry(i);
   const std::size_t number = network_->wiring()[i][0];
   const Index features = entry.input.channels, ranks = grid_.ranks();
-  RowParallelWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
+  CutWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
   if (tensor(number).unflattened) {
     const Shape in = shape_of(number);
     weights.whole.spatial = in.spatial, weights.whole.channels = in.channels;
@@ -439,12 +480,12 @@ void Partition::cut(std::size_t i) {
   } else {
     return;
   }
-  row_parallel_weights_.push_back(std::move(weights));
+  cut_weights_.push_back(std::move(weights));
 }
 
-std::vector<RowParallelWeights> Partition::row_parallel_weights(int rank) const {
-  std::vector<RowParallelWeights> weights = row_parallel_weights_;
-  for (RowParallelWeights& one : weights) one.rank = rank;
+std::vector<CutWeights> Partition::cut_weights(int rank) const {
+  std::vector<CutWeights> weights = cut_weights_;
+  for (CutWeights& one : weights) one.rank = rank;
   return weights;
 }
 

@@ -9,7 +9,8 @@
 //
 // A flatten in front of dense layers does nothing: each rank keeps its positions, and the dense layers' weights are cut
 // by them (layers/parameter_layout.hpp). In front of anything else it gathers all positions on every rank. A dense
-// layer that finds all features there has its weights cut evenly.
+// layer that finds all features there has its weights cut evenly. A locally connected layer's weights lie where its
+// output's positions lie.
 #pragma once
 
 #include <optional>
@@ -58,6 +59,7 @@ struct LayerPlacement {
   std::vector<Cut> needs;  ///< what it needs of each input
   Placement output;
   std::array<std::vector<Interval>, 3> pads{};  ///< pads of windows by block: zeros before (first) and after (count)
+  Cut fields{};  ///< positions that have weights of their own: of the output, or of rica's features
 };
 
 class Partition {
@@ -79,8 +81,8 @@ class Partition {
   Shape input_at(std::size_t layer, std::size_t i, const Extent& place) const;
   /// What make_layer() needs to know of the layer's block.
   LayerPosition position_at(std::size_t layer, const Extent& place) const;
-  /// The weights of the dense layers behind a flatten.
-  std::vector<RowParallelWeights> row_parallel_weights(int rank) const;
+  /// The weights of the dense layers behind a flatten, and of locally connected layers.
+  std::vector<CutWeights> cut_weights(int rank) const;
   /// The share of a sample's positions of the output that a rank has; where every rank has all, each counts its part.
   double share_at(const Extent& place) const;
 
@@ -90,7 +92,8 @@ class Partition {
   void place_flat(std::size_t layer, LayerPlacement& placement);
   bool stays_cut(std::size_t number) const;
   bool behind_flatten(std::size_t layer) const;
-  void cut(std::size_t layer);
+  void cut_positions(std::size_t layer);
+  void cut_columns(std::size_t layer);
   Shape shape_of(std::size_t number) const;
   void gather(std::size_t layer, LayerPlacement& placement) const;
   bool grows_behind(std::size_t layer) const;
@@ -108,7 +111,7 @@ class Partition {
   Grid grid_;
   Placement input_;
   std::vector<LayerPlacement> layers_;
-  std::vector<RowParallelWeights> row_parallel_weights_;
+  std::vector<CutWeights> cut_weights_;
 };
 
 }  // namespace mrmf

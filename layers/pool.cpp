@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "layers/geometry.hpp"
 #include "layers/makers.hpp"
 
@@ -39,6 +41,94 @@ class Pool final : public Layer {
   PoolGeometry geometry_;
   Shape output_, stored_;
   std::unique_ptr<PoolOp> op_;
+};
+
+/// The root of the sum of squares over a window, over a group of neighbouring channels, or both:
+/// y = sqrt(epsilon + sum x^2). Made of averages; those of channels see the channels as positions.
+class L2Pool final : public Layer {
+ public:
+  L2Pool(Backend& backend, const Shape& in, const LayerSpec& spec)
+      : backend_(backend), geometry_(pool_geometry(in, spec)), epsilon_(spec.root_epsilon), in_(in) {
+    const Index groups = spec.groups == 0 ? in.channels : spec.groups;
+    require(in.channels % groups == 0, spec, fmt::format("{} groups do not divide {} channels", groups, in.channels));
+    const Index pooled = in.channels / groups;
+    middle_ = output_shape(in, geometry_.out(), in.channels);
+    output_ = output_shape(in, geometry_.out(), groups);
+    if (middle_.spatial != in.spatial || product(geometry_.window) > 1) positions_ = backend.pool(geometry_, in.n);
+    const auto as_positions = [&](Index count) {
+      return Shape{.n = in.n, .spatial = {1, product(middle_.spatial), count}, .channels = 1, .axes = 2};
+    };
+    from_ = as_positions(in.channels), to_ = as_positions(groups);
+    if (pooled > 1)
+      channels_ = backend.pool({PoolKind::average, 1, from_.spatial, {1, 1, pooled}, {1, 1, pooled}}, in.n);
+    summed_ = static_cast<float>(product(geometry_.window) * pooled);
+    const auto room = [&](const Shape& shape, bool used) {
+      const ArenaSpan place{cache_, used ? backend.activation_floats(shape) : 0};
+      cache_ = aligned(place.end());
+      return place;
+    };
+    squares_ = room(in, true);
+    averages_ = room(middle_, positions_ != nullptr);
+    from_at_ = room(from_, channels_ != nullptr), to_at_ = room(to_, channels_ != nullptr);
+    last_ = room(output_, channels_ != nullptr);
+  }
+
+  std::string signature() const override {
+    return fmt::format("l2_pool k{} s{} {}->{}", to_string(geometry_.window, output_.axes),
+                       to_string(geometry_.stride, output_.axes), in_.channels, output_.channels);
+  }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override { return {.params = {}, .state = {}, .cache = cache_, .reads_output = true}; }
+
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    const Index rows = x.shape.n;
+    Tensor sums = tensor(buffers, squares_, in_, rows);
+    backend_.activate(ActivationKind::square, summed_, x, sums);
+    if (positions_) {
+      const Tensor next = tensor(buffers, averages_, middle_, rows);
+      positions_->forward(sums, next, {});
+      sums = next;
+    }
+    if (channels_) {
+      const Tensor from = tensor(buffers, from_at_, from_, rows), to = tensor(buffers, to_at_, to_, rows);
+      backend_.reshape(sums, from);
+      channels_->forward(from, to, {});
+      sums = tensor(buffers, last_, output_, rows);
+      backend_.reshape(to, sums);
+    }
+    backend_.activate(ActivationKind::root, epsilon_, sums, y);
+  }
+
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
+    if (dx.data.empty()) return;
+    const Index rows = x.shape.n;
+    const Tensor squares = tensor(buffers, squares_, in_, rows);
+    const Tensor averages = positions_ ? tensor(buffers, averages_, middle_, rows) : squares;
+    const Tensor last = channels_ ? tensor(buffers, last_, output_, rows) : averages;
+    backend_.activate_backward(ActivationKind::root, epsilon_, y, dy, last);
+    if (channels_) {
+      const Tensor from = tensor(buffers, from_at_, from_, rows), to = tensor(buffers, to_at_, to_, rows);
+      backend_.reshape(last, to);
+      channels_->backward(to, {}, from);
+      backend_.reshape(from, averages);
+    }
+    if (positions_) positions_->backward(averages, {}, squares);
+    backend_.activate_backward(ActivationKind::square, summed_, x, squares, dx);
+  }
+
+ private:
+  Tensor tensor(const LayerBuffers& buffers, const ArenaSpan& place, const Shape& shape, Index rows) const {
+    const Shape of = shape.rows(rows);
+    return {of, span_at(buffers.cache, {place.first, backend_.activation_floats(of)})};
+  }
+
+  Backend& backend_;
+  PoolGeometry geometry_;
+  float epsilon_, summed_ = 1;  // the root's, and how many squares are summed
+  Shape in_, middle_, output_, from_, to_;
+  std::unique_ptr<PoolOp> positions_, channels_;  // null: not pooled
+  Index cache_ = 0;
+  ArenaSpan squares_, averages_, from_at_, to_at_, last_;  // in the cache
 };
 
 /// The mean over all positions, however many the resolution gives: a flat vector of channels.
@@ -96,6 +186,10 @@ class Upsample final : public Layer {
 
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec) {
   return std::make_unique<Pool>(backend, in, spec);
+}
+
+std::unique_ptr<Layer> make_l2_pool(Backend& backend, const Shape& in, const LayerSpec& spec) {
+  return std::make_unique<L2Pool>(backend, in, spec);
 }
 
 std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec) {

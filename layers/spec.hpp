@@ -17,8 +17,11 @@ namespace mrmf {
 #define MRMF_LAYER_KINDS(KIND) \
   KIND(conv)                   \
   KIND(conv_transpose)         \
+  KIND(locally_connected)      \
+  KIND(rica)                   \
   KIND(max_pool)               \
   KIND(average_pool)           \
+  KIND(l2_pool)                \
   KIND(global_average_pool)    \
   KIND(upsample)               \
   KIND(batch_norm)             \
@@ -54,6 +57,9 @@ inline std::string to_string(LayerKind kind) { return kLayerKinds[static_cast<st
 /// biases.
 enum class Initialiser { pytorch, glorot, he };
 
+/// What rica puts its input together with: its weights, or some of their own.
+enum class Decoder { tied, own };
+
 /// Sizes given as one number for every axis of the data. The number is at the last axis until resolve_axes() copies it
 /// to the others.
 struct OneForAll {
@@ -66,7 +72,7 @@ struct OneForAll {
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
   std::string name;            ///< unique in the model; made from kind and position when empty ("conv1")
-  Index units = 0;             ///< conv, conv_transpose: output channels; dense: outputs
+  Index units = 0;             ///< conv, conv_transpose, locally_connected, rica: output channels; dense: outputs
   Extent window{1, 1, 1};      ///< kernel, pool window, or factor of upsample
   Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
   Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the kernel reaches
@@ -75,13 +81,17 @@ struct LayerSpec {
   OneForAll one_for_all{};
   /// conv: out = ceil(in / stride), an odd zero goes after (TensorFlow's "same"); no pads. conv_transpose: in * stride
   bool same_padding = false;
-  Index groups = 0;  ///< group norm
+  Index groups = 0;  ///< group norm; l2_pool and rica: 0, every channel is one
   UpsampleKind mode = UpsampleKind::nearest;
-  float rate = 0.0F;      ///< dropout
-  float slope = 0.01F;    ///< leaky ReLU, for negative values
-  float scale = 1.0F;     ///< tanh: y = scale * tanh(x)
-  float momentum = 0.1F;  ///< batch norm, PyTorch's meaning: weight of the new batch
-  float epsilon = 1e-5F;  ///< epsilon of norms
+  float rate = 0.0F;           ///< dropout
+  float slope = 0.01F;         ///< leaky ReLU, for negative values
+  float scale = 1.0F;          ///< tanh: y = scale * tanh(x)
+  float momentum = 0.1F;       ///< batch norm, PyTorch's meaning: weight of the new batch
+  float epsilon = 1e-5F;       ///< epsilon of norms
+  float root_epsilon = 0.01F;  ///< l2_pool, rica: added to squares below their root
+  float sparsity = 0.1F;       ///< rica: weight of the penalty
+  Decoder decoder = Decoder::tied;
+  float row_length = 1.0F;  ///< rica: of every feature's weights; 0: any
   Initialiser initialiser = Initialiser::pytorch;
   /// conv: the batch norm behind it takes care of its bias. Set while a network is made (leave_biases_to_norms).
   bool bias_in_norm = false;
@@ -94,7 +104,9 @@ struct LayerSpec {
 inline constexpr const char* kInput = "input";
 
 /// Pools with a window; a global pool has none.
-constexpr bool is_pool(LayerKind kind) { return kind == LayerKind::max_pool || kind == LayerKind::average_pool; }
+constexpr bool is_pool(LayerKind kind) {
+  return kind == LayerKind::max_pool || kind == LayerKind::average_pool || kind == LayerKind::l2_pool;
+}
 
 /// Layers of several inputs.
 constexpr bool is_join(LayerKind kind) { return kind == LayerKind::add || kind == LayerKind::concat; }

@@ -129,10 +129,18 @@ inline void activate_range(ActivationKind kind, float slope, const float* x, flo
 #pragma GCC ivdep
       for (Index i = 0; i < count; ++i) y[i] = fast_logistic(x[i]);
       break;
+    case ActivationKind::square:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) y[i] = activation(ActivationKind::square, slope, x[i]);
+      break;
+    case ActivationKind::root:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) y[i] = activation(ActivationKind::root, slope, x[i]);
+      break;
   }
 }
 
-/// y: the input of gelu and silu.
+/// y: the input of gelu, silu and square.
 inline void activate_backward_range(ActivationKind kind, float slope, const float* y, const float* dy, float* dx,
                                     Index count) {
   switch (kind) {
@@ -169,6 +177,14 @@ inline void activate_backward_range(ActivationKind kind, float slope, const floa
     case ActivationKind::sigmoid:
 #pragma GCC ivdep
       for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::sigmoid, slope, y[i], dy[i]);
+      break;
+    case ActivationKind::square:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::square, slope, y[i], dy[i]);
+      break;
+    case ActivationKind::root:
+#pragma GCC ivdep
+      for (Index i = 0; i < count; ++i) dx[i] = activation_gradient(ActivationKind::root, slope, y[i], dy[i]);
       break;
   }
 }

@@ -3,6 +3,7 @@
 //   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl
 //   direct      convolution (direct_conv.cpp); kernels for AVX2 and AVX-512 from direct_conv.inl and winograd.inl
 //   norm_loops  batch norm (norm.cpp); loops for every set from norm_loops.inl
+//   local       locally connected layers (locally_connected.cpp); products for every set from local_products.inl
 //
 // Only plain data and function pointers, no functions and no library headers: the linker might keep, for everybody, the
 // copy of an inline function that was compiled for AVX-512.
@@ -181,3 +182,46 @@ const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 
 }  // namespace mrmf::cpu::norm_loops
+
+namespace mrmf::cpu::local {
+
+/// The products of one output position of a locally connected layer, on a part of its field.
+struct Product {
+  long rows, features;
+  long depth;             ///< floats of the part
+  long w_pitch;           ///< floats from one feature's weights to the next's
+  long x_pitch;           ///< from one row's x or dx to the next's
+  bool readable = false;  ///< whether memory may be read for a vector behind the last feature's weights
+};
+
+/// Runs of floats of every row.
+struct Runs {
+  long rows, count;
+  long floats;             ///< of a run
+  const long* begins;      ///< where each run begins in a row
+  long x_pitch, to_pitch;  ///< from one row to the next
+};
+
+/// What becomes of a gradient: dw = scale * sum, or dw += scale * sum.
+struct Target {
+  float scale;
+  bool add;
+};
+
+struct Kernels {
+  long lanes;  ///< floats in a vector
+  /// y(rows, features) += x w^T. Behind `depth`, x is zero as far as its last vector goes (copy).
+  void (*outputs)(const Product&, const float* w, const float* x, float* y);
+  /// dx(rows, x_pitch) += dy w
+  void (*inputs)(const Product&, const float* w, const float* dy, float* dx);
+  /// dw(features, w_pitch) from dy^T x. Vectors of x may be read as far as they go.
+  void (*weights)(const Product&, const Target&, const float* x, const float* dy, float* dw);
+  /// Copies runs of every row, one behind the other, and writes zeros behind them as far as the last vector goes.
+  void (*copy)(const Runs&, const float* x, float* to);
+};
+
+const Kernels* generic_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+
+}  // namespace mrmf::cpu::local

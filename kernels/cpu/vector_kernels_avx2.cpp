@@ -1,4 +1,5 @@
-// The fused kernel and the loops of batch norm for AVX2 with FMA. See conv_pool_relu.inl and norm_loops.inl.
+// The fused kernel, the loops of batch norm and the products of locally connected layers for AVX2 with FMA. See
+// conv_pool_relu.inl, norm_loops.inl and local_products.inl.
 #include <immintrin.h>
 
 #include "kernels/cpu/vector_kernels.hpp"
@@ -53,3 +54,38 @@ const Kernels* avx2_kernels() { return &kernels; }
 namespace mrmf::cpu::norm_loops {
 const Kernels* avx2_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::norm_loops
+
+namespace mrmf::cpu::local {
+namespace {
+// The first `count` floats, and zeros.
+inline __m256i first_lanes(long count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline __m256 load_some(const float* from, long count) { return _mm256_maskload_ps(from, first_lanes(count)); }
+// In halves, quarters and so on: after a masked store, processors wait with loads from there.
+inline void store_some(float* to, long count, __m256 value) {
+  __m128 four = _mm256_castps256_ps128(value);
+  if (count & 4) {
+    _mm_storeu_ps(to, four);
+    four = _mm256_extractf128_ps(value, 1);
+    to += 4;
+  }
+  if (count & 2) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(to), four);
+    four = _mm_movehl_ps(four, four);
+    to += 2;
+  }
+  if (count & 1) _mm_store_ss(to, four);
+}
+inline __m128 sums_of_four(__m256 a, __m256 b, __m256 c, __m256 d) {
+  const __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+  return _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+}
+}  // namespace
+}  // namespace mrmf::cpu::local
+
+#include "kernels/cpu/local_products.inl"
+
+namespace mrmf::cpu::local {
+const Kernels* avx2_kernels() { return &kernels; }
+}  // namespace mrmf::cpu::local

@@ -1,4 +1,5 @@
-// The fused kernel and the loops of batch norm for AVX-512. See conv_pool_relu.inl and norm_loops.inl.
+// The fused kernel, the loops of batch norm and the products of locally connected layers for AVX-512. See
+// conv_pool_relu.inl, norm_loops.inl and local_products.inl.
 #include <immintrin.h>
 
 #include "kernels/cpu/vector_kernels.hpp"
@@ -39,3 +40,50 @@ const Kernels* avx512_kernels() { return &kernels; }
 namespace mrmf::cpu::norm_loops {
 const Kernels* avx512_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::norm_loops
+
+namespace mrmf::cpu::local {
+namespace {
+// The first `count` floats, and zeros.
+inline __mmask16 first_lanes(long count) { return static_cast<__mmask16>((1U << count) - 1); }
+inline __m512 load_some(const float* from, long count) { return _mm512_maskz_loadu_ps(first_lanes(count), from); }
+// In halves, quarters and so on: after a masked store, processors wait with loads from there.
+inline void store_some(float* to, long count, __m512 value) {
+  constexpr __mmask8 all = 0xFF;  // masked, because g++ 12 warns of the plain forms by mistake
+  __m256 eight = _mm512_maskz_extractf32x8_ps(all, value, 0);
+  if (count & 8) {
+    _mm256_storeu_ps(to, eight);
+    eight = _mm512_maskz_extractf32x8_ps(all, value, 1);
+    to += 8;
+  }
+  __m128 four = _mm256_castps256_ps128(eight);
+  if (count & 4) {
+    _mm_storeu_ps(to, four);
+    four = _mm256_extractf128_ps(eight, 1);
+    to += 4;
+  }
+  if (count & 2) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(to), four);
+    four = _mm_movehl_ps(four, four);
+    to += 2;
+  }
+  if (count & 1) _mm_store_ss(to, four);
+}
+// The lanes of each are added in quarters first, for all four at once.
+inline __m128 sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
+  constexpr __mmask16 all = 0xFFFF;
+  const __m512 ab = _mm512_maskz_unpacklo_ps(all, a, b) + _mm512_maskz_unpackhi_ps(all, a, b);
+  const __m512 cd = _mm512_maskz_unpacklo_ps(all, c, d) + _mm512_maskz_unpackhi_ps(all, c, d);
+  const __m512 quarters = _mm512_maskz_shuffle_ps(all, ab, cd, 0x44) + _mm512_maskz_shuffle_ps(all, ab, cd, 0xEE);
+  constexpr __mmask8 half = 0xFF;
+  const __m256 eight =
+      _mm512_maskz_extractf32x8_ps(half, quarters, 0) + _mm512_maskz_extractf32x8_ps(half, quarters, 1);
+  return _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+}
+}  // namespace
+}  // namespace mrmf::cpu::local
+
+#include "kernels/cpu/local_products.inl"
+
+namespace mrmf::cpu::local {
+const Kernels* avx512_kernels() { return &kernels; }
+}  // namespace mrmf::cpu::local

@@ -1,4 +1,5 @@
-// The fused kernel and the loops of batch norm for any x86-64 (SSE2). See conv_pool_relu.inl and norm_loops.inl.
+// The fused kernel, the loops of batch norm and the products of locally connected layers for any x86-64 (SSE2). See
+// conv_pool_relu.inl, norm_loops.inl and local_products.inl.
 #include "kernels/cpu/vector_kernels.hpp"
 
 #define VECTOR_LANES 4
@@ -39,3 +40,30 @@ const Kernels* generic_kernels() { return &kernels; }
 namespace mrmf::cpu::norm_loops {
 const Kernels* generic_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::norm_loops
+
+namespace mrmf::cpu::local {
+namespace {
+typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
+
+// The first `count` floats, and zeros.
+inline FloatLanes load_some(const float* from, long count) {
+  FloatLanes value{};
+  for (long lane = 0; lane < count; ++lane) value[lane] = from[lane];
+  return value;
+}
+inline void store_some(float* to, long count, FloatLanes value) {
+  for (long lane = 0; lane < count; ++lane) to[lane] = value[lane];
+}
+inline FloatLanes sums_of_four(FloatLanes a, FloatLanes b, FloatLanes c, FloatLanes d) {
+  FloatLanes sums{};
+  for (int lane = 0; lane < VECTOR_LANES; ++lane) sums += FloatLanes{a[lane], b[lane], c[lane], d[lane]};
+  return sums;
+}
+}  // namespace
+}  // namespace mrmf::cpu::local
+
+#include "kernels/cpu/local_products.inl"
+
+namespace mrmf::cpu::local {
+const Kernels* generic_kernels() { return &kernels; }
+}  // namespace mrmf::cpu::local

@@ -196,7 +196,36 @@ class ConvTranspose final : public WeightedOp {
   ConvPasses passes_;
 };
 
+class LocallyConnected final : public LocalOp {
+ public:
+  LocallyConnected(Device& device, const ConvGeometry& geometry) : device_(device), geometry_(geometry) {}
+
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    local_forward(device_.work(), geometry_, x.shape.n,
+                  {x.data.data(), w.data(), b.empty() ? nullptr : b.data(), y.data.data()});
+  }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    local_backward_data(device_.work(), geometry_, dy.shape.n, dy.data.data(), w.data(), dx.data.data());
+  }
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    local_backward_weights(device_.work(), geometry_, x.shape.n,
+                           {x.data.data(), dy.data.data(), false, dw.data(), db.empty() ? nullptr : db.data()});
+  }
+  void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
+    local_backward_weights(device_.work(), geometry_, x.shape.n,
+                           {x.data.data(), dy.data.data(), true, dw.data(), nullptr});
+  }
+
+ private:
+  Device& device_;
+  ConvGeometry geometry_;
+};
+
 }  // namespace
+
+std::unique_ptr<LocalOp> CudaBackend::locally_connected(const ConvGeometry& geometry, Index) {
+  return std::make_unique<LocallyConnected>(device_, geometry);
+}
 
 std::unique_ptr<WeightedOp> CudaBackend::conv(const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<Conv>(device_, geometry, max_rows);

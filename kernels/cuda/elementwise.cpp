@@ -60,6 +60,14 @@ void CudaBackend::keep(const Step&, ConstSpan value, Span history) {
   cuda::keep(device_.stream(), device_.step(), value.data(), history.data());
 }
 
+void CudaBackend::add_sparsity(const Step&, const SparsitySettings& settings, ConstTensor x, Tensor dx) {
+  cuda::add_sparsity(device_.work(), {settings, device_.step()}, x.shape, x.data.data(), dx.data.data());
+}
+
+void CudaBackend::scale_rows(Span w, Index count, float length) {
+  cuda::scale_rows(device_.stream(), w, count, length);
+}
+
 void CudaBackend::accumulate(ConstSpan x, Span y) { cuda::accumulate(device_.stream(), x, y); }
 
 namespace {

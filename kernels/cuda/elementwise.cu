@@ -23,13 +23,16 @@ void with_kind(ActivationKind kind, Use use) {
     case ActivationKind::silu: return use(OfKind<ActivationKind::silu>{});
     case ActivationKind::softplus: return use(OfKind<ActivationKind::softplus>{});
     case ActivationKind::sigmoid: return use(OfKind<ActivationKind::sigmoid>{});
+    case ActivationKind::square: return use(OfKind<ActivationKind::square>{});
+    case ActivationKind::root: return use(OfKind<ActivationKind::root>{});
   }
 }
 
 /// Reads x, writes y; zeros in pad channels, which most kinds give by themselves.
 template <class T, ActivationKind Kind>
 struct Activate {
-  static constexpr bool keeps_zero = Kind != ActivationKind::softplus && Kind != ActivationKind::sigmoid;
+  static constexpr bool keeps_zero =
+      Kind != ActivationKind::softplus && Kind != ActivationKind::sigmoid && Kind != ActivationKind::root;
   float slope;
   Divider by_vectors;  // divides by the vectors of a position
   std::uint32_t channels;
@@ -50,7 +53,7 @@ struct Activate {
   }
 };
 
-/// Reads y (or x: gradient_reads_input) and dy, writes dx. Pads of dy are zero, so those of dx are.
+/// Reads y (or x: gradient_reads_input) and dy, writes dx. Pads of dy are zero, so those of dx are, but for 0 / 0.
 template <class T, ActivationKind Kind>
 struct ActivateBackward {
   float slope;
@@ -62,7 +65,10 @@ struct ActivateBackward {
     float output[width<T>], gradient[width<T>];
     load(y, i, output);
     load(dy, i, gradient);
-    for (int k = 0; k < width<T>; ++k) gradient[k] = activation_gradient(Kind, slope, output[k], gradient[k]);
+    for (int k = 0; k < width<T>; ++k) {
+      if (Kind == ActivationKind::root && gradient[k] == 0 && output[k] == 0) continue;
+      gradient[k] = activation_gradient(Kind, slope, output[k], gradient[k]);
+    }
     store(gradient, dx, i);
   }
 };

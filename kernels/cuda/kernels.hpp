@@ -186,6 +186,35 @@ void pool_backward(const Work& work, const PoolGeometry& geometry, Index n, cons
 void upsample_forward(const Work& work, const UpsampleGeometry& geometry, Index n, const void* x, void* y);
 void upsample_backward(const Work& work, const UpsampleGeometry& geometry, Index n, const void* dy, void* dx);
 
+// Locally connected layers on stored activations: weights (positions..., out, kernel..., in) and biases
+// (positions..., out) are float32 and unpadded.
+
+struct LocalForwardData {
+  const void* x;
+  const float *w, *b;
+  void* y;
+};
+void local_forward(const Work& work, const ConvGeometry& geometry, Index n, const LocalForwardData& data);
+/// Writes every element of dx.
+void local_backward_data(const Work& work, const ConvGeometry& geometry, Index n, const void* dy, const float* w,
+                         void* dx);
+struct LocalWeightsData {
+  const void *x, *dy;
+  bool add;        ///< to what dw has
+  float *dw, *db;  ///< db null: nobody wants it
+};
+void local_backward_weights(const Work& work, const ConvGeometry& geometry, Index n, const LocalWeightsData& data);
+
+/// A penalty of sparse features, and where its kernel finds the step's numbers.
+struct SparsityWork {
+  SparsitySettings settings{};
+  const StepBlock* step = nullptr;
+};
+/// dx += its gradient of x.
+void add_sparsity(const Work& work, const SparsityWork& sparsity, const Shape& shape, const void* x, void* dx);
+/// Every row of `count` values gets this length.
+void scale_rows(cudaStream_t stream, Span w, Index count, float length);
+
 /// The mean over all positions of n samples, per channel; the blocks of a launch share a sample's positions. `scratch`
 /// has global_average_bytes() for at least as many samples.
 void global_average(const Work& work, const PoolGeometry& geometry, Index n, const void* x, void* y, void* scratch);

@@ -41,6 +41,12 @@ class Windows {
         for (std::uint32_t k = 0; k < window(2); ++k) use(tap++, first + (i * in_[1] + j) * in_[2] + k);
   }
 
+  /// The input row of one tap of an output row's window.
+  MRMF_HD std::uint32_t tap_row(std::uint32_t out_row, std::uint32_t tap) const {
+    const std::uint32_t k = tap % window(2), j = tap / window(2) % window(1), i = tap / window(2) / window(1);
+    return input_row(place(out_row, by_out_)) + (i * in_[1] + j) * in_[2] + k;
+  }
+
   /// Where window = stride: use(tap, input row) for the window's taps and, of the last window along an axis, for the
   /// positions behind it, too (`outside`), so that all output rows together meet every input row once.
   template <class Use>

@@ -237,6 +237,8 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
   switch (first.kind) {
     case LayerKind::conv:
     case LayerKind::conv_transpose:
+    case LayerKind::locally_connected:
+    case LayerKind::rica:
     case LayerKind::dense:
       elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, gradient of weights, gradient of data
       if (fused) elements += y + p + (p + y + y);        // pooling; gradient of it and the activation

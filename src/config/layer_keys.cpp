@@ -123,14 +123,17 @@ std::vector<LayerKey> layer_keys() {
   add("type", MRMF_FIELD(kind), one_of(layer_kind_words()), all, "kind of layer", true);
   add("name", MRMF_FIELD(name), {}, all, "unique; made from kind and position unless set");
   keys.push_back({from_key(), all});
-  add("filters", MRMF_FIELD(units), at_least(1), {conv, conv_transpose}, "output channels", true);
-  keys.push_back({size_key("kernel", &LayerSpec::window, &OneForAll::window, kPerAxis), {conv, conv_transpose}, true});
+  add("filters", MRMF_FIELD(units), at_least(1), {conv, conv_transpose, locally_connected, rica}, "output channels",
+      true);
+  keys.push_back({size_key("kernel", &LayerSpec::window, &OneForAll::window, kPerAxis),
+                  {conv, conv_transpose, locally_connected, rica},
+                  true});
   add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);
   keys.push_back(
-      {size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis), {max_pool, average_pool}, true});
+      {size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis), {max_pool, average_pool, l2_pool}, true});
   keys.push_back({size_key("stride", &LayerSpec::stride, &OneForAll::stride,
                            std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set"),
-                  {conv, conv_transpose, max_pool, average_pool}});
+                  {conv, conv_transpose, locally_connected, rica, max_pool, average_pool, l2_pool}});
   keys.push_back({padding_key(), {conv, conv_transpose}, false});
   keys.push_back({dilation_key(kPerAxis), {conv, conv_transpose}, false});
   keys.push_back({size_key("factor", &LayerSpec::window, &OneForAll::window,
@@ -141,8 +144,16 @@ std::vector<LayerKey> layer_keys() {
       "repeat the values, or go linearly from one to the next (PyTorch's align_corners = false)");
   add("groups", MRMF_FIELD(groups), at_least(1), {group_norm},
       "groups of neighbouring channels, a divisor of their number", true);
-  add("initialiser", MRMF_FIELD(initialiser), one_of({"pytorch", "glorot", "he"}), {conv, conv_transpose, dense},
-      "how weights start");
+  add("initialiser", MRMF_FIELD(initialiser), one_of({"pytorch", "glorot", "he"}),
+      {conv, conv_transpose, locally_connected, rica, dense}, "how weights start");
+  add("pooled", MRMF_FIELD(groups), at_least(0), {rica, l2_pool},
+      "groups of neighbouring channels whose squares are added, a divisor of their number; 0: each by itself");
+  add("sparsity", MRMF_FIELD(sparsity), at_least(0), {rica}, "weight of the penalty of features");
+  add("decoder", MRMF_FIELD(decoder), one_of({"tied", "own"}), {rica},
+      "what puts the input together again: the same weights, or some of their own");
+  add("row_length", MRMF_FIELD(row_length), at_least(0), {rica},
+      "length that the weights of every feature have, always; 0: any");
+  add("epsilon", MRMF_FIELD(root_epsilon), above(0), {rica, l2_pool}, "added to squares below their root");
   add("rate", MRMF_FIELD(rate), from_below(0, 1), {dropout}, "share of the values that are dropped", true);
   add("slope", MRMF_FIELD(slope), above(0), {leaky_relu}, "for negative values");
   add("scale", MRMF_FIELD(scale), above(0), {tanh}, "largest magnitude of the output: scale * tanh(x)");

@@ -40,7 +40,7 @@ std::vector<LayerTensor> tensors_of(const ExportedModel& model, const Entry& ent
 
 void require_sayable(const Network& network) {
   using enum LayerKind;
-  constexpr std::array of_positions{conv, conv_transpose, max_pool, average_pool, global_average_pool};
+  constexpr std::array of_positions{conv, conv_transpose, max_pool, average_pool, l2_pool, global_average_pool};
   for (const Entry& entry : network.entries())
     if (entry.input.axes == 0 && std::ranges::find(of_positions, entry.kind) != of_positions.end())
       throw ConfigError(fmt::format("{}: its input {} has no positions, and other programs have no {} of such; {}",
@@ -69,6 +69,18 @@ Json settings_of(const Entry& entry) {
   const LayerSpec& spec = entry.spec;
   switch (entry.kind) {
     case LayerKind::conv: return window_of(conv_geometry(in, spec), in, false);
+    case LayerKind::locally_connected:
+    case LayerKind::rica: {
+      const ConvGeometry g = locally_connected_geometry(in, spec);
+      return {{"kernel", used(g.kernel, in.axes)}, {"stride", used(g.stride, in.axes)}};
+    }
+    case LayerKind::l2_pool: {
+      const PoolGeometry g = pool_geometry(in, spec);
+      return {{"window", used(g.window, in.axes)},
+              {"stride", used(g.stride, in.axes)},
+              {"pooled", in.channels / entry.output().channels},
+              {"epsilon", spec.root_epsilon}};
+    }
     case LayerKind::conv_transpose: return window_of(conv_transpose_geometry(in, spec), in, true);
     case LayerKind::max_pool:
     case LayerKind::average_pool: {

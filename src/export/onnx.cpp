@@ -161,6 +161,11 @@ Value add_layer(OnnxGraph& graph, const ExportedModel& model, const Entry& entry
   switch (entry.kind) {
     case LayerKind::conv: return add_conv(m);
     case LayerKind::conv_transpose: return add_conv_transpose(m);
+    case LayerKind::locally_connected:
+    case LayerKind::rica:
+    case LayerKind::l2_pool:
+      throw ConfigError(fmt::format("{}: ONNX has no layers of the kind {}; use --format safetensors", entry.name,
+                                    to_string(entry.kind)));
     case LayerKind::max_pool:
     case LayerKind::average_pool: return add_pool(m);
     case LayerKind::global_average_pool:

@@ -114,9 +114,7 @@ Span same_place(Model& model, Span params, Span arena) {
   return arena.subspan(static_cast<std::size_t>(params.data() - model.params().data()), params.size());
 }
 
-bool same_cut(const RowParallelWeights* a, const RowParallelWeights* b) {
-  return a == nullptr || b == nullptr ? a == b : *a == *b;
-}
+bool same_cut(const CutWeights* a, const CutWeights* b) { return a == nullptr || b == nullptr ? a == b : *a == *b; }
 
 // Whether the ranks cut the weights of the bottom alike in both models.
 bool same_bottom_layout(ModelState& coarse, ModelState& dense) {

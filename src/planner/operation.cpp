@@ -12,7 +12,8 @@ namespace mrmf {
 namespace {
 
 bool is_weighted(LayerKind kind) {
-  return kind == LayerKind::conv || kind == LayerKind::conv_transpose || kind == LayerKind::dense;
+  return kind == LayerKind::conv || kind == LayerKind::conv_transpose || kind == LayerKind::locally_connected ||
+         kind == LayerKind::rica || kind == LayerKind::dense;
 }
 bool is_norm(LayerKind kind) {
   return kind == LayerKind::batch_norm || kind == LayerKind::group_norm || kind == LayerKind::layer_norm;
@@ -25,10 +26,10 @@ std::string key_of(const Entry& entry) {
   const LayerSpec& spec = entry.spec;
   const int axes = entry.input.axes;
   if (is_norm(entry.kind)) return key + " " + (axes == 0 ? "flat" : std::to_string(entry.input.channels));
-  const bool conv = entry.kind == LayerKind::conv || entry.kind == LayerKind::conv_transpose;
+  const bool conv = is_weighted(entry.kind) && entry.kind != LayerKind::dense;
   if (!conv && !is_pool(entry.kind)) return key;
   key += " " + std::to_string(entry.input.channels);
-  if (conv) key += "->" + std::to_string(entry.output().channels);
+  if (conv) key += "->" + std::to_string(spec.units);
   key += " " + to_string(spec.window, axes);
   if (std::ranges::any_of(spec.stride, [](Index s) { return s > 1; })) key += "/" + to_string(spec.stride, axes);
   if (spec.dilation != Extent{1, 1, 1}) key += " dilated " + to_string(spec.dilation, axes);
@@ -86,7 +87,7 @@ class Follower {
 
   // By the features that it reads here, all or this rank's, and what it writes. Products of row-parallel weights are
   // summed.
-  static void scale_to_columns(Operation& operation, const RowParallelWeights* cut) {
+  static void scale_to_columns(Operation& operation, const CutWeights* cut) {
     const Index in = cut != nullptr ? cut->columns(cut->rank) : operation.in.per_sample();
     const Index out = operation.out.per_sample();
     if (cut != nullptr) operation.sums = 1;
@@ -163,12 +164,12 @@ std::vector<int> different_blocks(const Partition& partition, const Network& net
 
 GridLayers grid_layers(const Partition& partition, const Network& network) {
   GridLayers layers;
-  const std::vector<RowParallelWeights> weights = partition.row_parallel_weights(0);
+  const std::vector<CutWeights> weights = partition.cut_weights(0);
   for (std::size_t i = 0; i < network.size(); ++i) {
     const std::string& name = network.entry(i).name;
     const std::vector<std::size_t>& reads = network.wiring()[i];
     const bool whole = partition.layer(i).output.whole &&
-                       std::ranges::none_of(weights, [&](const RowParallelWeights& cut) { return cut.layer == i; });
+                       std::ranges::none_of(weights, [&](const CutWeights& cut) { return cut.layer == i; });
     bool messages = false;
     for (std::size_t k = 0; k < reads.size(); ++k) messages = messages || !partition.at_hand(i, k);
     if (whole && messages)

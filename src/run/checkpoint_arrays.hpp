@@ -17,7 +17,7 @@ struct Array {
   std::vector<Index> shape;
   Span place;                               // in the backend's memory, or
   bool on_host = false;                     // in the host's
-  const RowParallelWeights* cut = nullptr;  // the place has this rank's columns
+  const CutWeights* cut = nullptr;          // the place has this rank's part
   std::size_t rows = 1;                     // one per rank if ranks differ, or per worker
   bool pieces = false;                      // each rank has some of the values, and zeros for the others
   std::vector<Span> workers{};              // places of this rank's workers; the rows of the first rank's come first

@@ -20,15 +20,17 @@
 namespace mrmf {
 namespace {
 
-// `cut`: of the first part; null: none is.
+// `cut`: the first parts; empty: none is.
 void add(std::vector<TensorSpan>& places, const Network& network, std::size_t layer,
-         const std::vector<NamedTensor>& parts, Index first, const RowParallelWeights* cut = nullptr) {
-  for (const NamedTensor& part : parts) {
-    const Index count = cut != nullptr ? cut->count(cut->rank) : part.count();
-    places.push_back({layer, network.entry(layer).name + "/" + part.name, part.shape, static_cast<std::size_t>(first),
-                      static_cast<std::size_t>(count), cut});
-    first += cut != nullptr ? aligned(count) : count;
-    cut = nullptr;
+         const std::vector<NamedTensor>& parts, Index first, const std::vector<ParameterLayout::CutPart>& cut = {}) {
+  const Index begin = first;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    const CutWeights* const own = k < cut.size() ? cut[k].cut : nullptr;
+    const Index count = own != nullptr ? cut[k].own.count : parts[k].count();
+    places.push_back({layer, network.entry(layer).name + "/" + parts[k].name, parts[k].shape,
+                      static_cast<std::size_t>(first), static_cast<std::size_t>(count), own});
+    first += count;
+    if (k + 1 == cut.size()) first = begin + aligned(first - begin);
   }
 }
 
@@ -119,7 +121,7 @@ void TensorSpan::write(Backend& backend, ConstSpan all, Span place) const {
 std::vector<TensorSpan> parameter_spans(const Network& network, const ParameterLayout& layout) {
   std::vector<TensorSpan> places;
   for (std::size_t i = 0; i < network.size(); ++i)
-    add(places, network, i, network.entry(i).footprint.params, layout.of(i).first, layout.cut(i));
+    add(places, network, i, network.entry(i).footprint.params, layout.of(i).first, layout.cut_parts(i));
   return places;
 }
 
@@ -214,7 +216,7 @@ ModelFacts read_model_facts(const std::string& path, Comm& comm) {
   return facts;
 }
 
-void gather(const RowParallelWeights& cut, ConstSpan own, Comm& sample_group, Span all) {
+void gather(const CutWeights& cut, ConstSpan own, Comm& sample_group, Span all) {
   MRMF_CHECK(std::ssize(cut.boxes) == sample_group.size() && cut.rank == sample_group.rank(),
              "weights that another group cuts");
   for (int rank = 0; rank < sample_group.size(); ++rank) {
@@ -232,15 +234,16 @@ std::vector<float> WholeWeights::read(ConstSpan arena) const {
   std::vector<float> all(static_cast<std::size_t>(network.params_size()));
   for (std::size_t i = 0; i < network.size(); ++i) {
     const Span here = span_at(own, layout.of(i)), there = span_at(all, network.entry(i).params);
-    const RowParallelWeights* cut = layout.cut(i);
-    if (cut == nullptr) {
+    const std::vector<ParameterLayout::CutPart> parts = layout.cut_parts(i);
+    if (parts.empty()) {
       std::ranges::copy(here, there.begin());
       continue;
     }
     MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
-    gather(*cut, span_at(here, {0, cut->count(cut->rank)}), *sample_group, span_at(there, {0, cut->whole.count()}));
-    const Span bias = here.subspan(static_cast<std::size_t>(layout.bias(i)));
-    std::ranges::copy(bias, there.last(bias.size()).begin());
+    for (const ParameterLayout::CutPart& part : parts)
+      gather(*part.cut, span_at(here, part.own), *sample_group, span_at(there, part.whole));
+    const Span rest = here.subspan(static_cast<std::size_t>(layout.behind_cut(i)));
+    std::ranges::copy(rest, there.last(rest.size()).begin());
   }
   return all;
 }

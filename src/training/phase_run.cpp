@@ -95,7 +95,9 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
       replicas(make_replicas(session, model_state, phase, objective)) {
   const RunContext& ctx = session.ctx;
   AllReduce* const sums = session.all_reduce.get();
-  if (updates_in_pieces(session.config, phase.sums, sums != nullptr && sums->updates() && !replicas))
+  // What comes after an update changes all parameters, which other ranks may still be reading.
+  const bool by_pieces = sums != nullptr && sums->updates() && !replicas && !model().constrains();
+  if (updates_in_pieces(session.config, phase.sums, by_pieces))
     sharded.emplace(model_state, ShardedUpdate::Ranks{*sums, ctx.team, ctx.sharing(phase.resolution)});
   worker_sums = make_worker_sums(session, model_state, phase.sums);
   tell_unequal_rows(*this, order.training);

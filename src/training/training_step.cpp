@@ -68,6 +68,7 @@ void optimizer_step(PhaseRun& run, const Step& step) {
   if (run.clip) clip_gradients(run);
   if (run.worker_sums && run.worker_sums->adds_directions()) return run.worker_sums->move();
   if (!run.sharded) run.model_state.optimizer.update(step, model.params(), model.grads());
+  model.constrain();
 }
 
 // The last micro-batch updates the parameters and keeps the loss.

@@ -443,6 +443,56 @@ TEST_CASE("grid: a batch norm of the input counts what no window behind it reads
       }
 }
 
+namespace {
+
+LayerSpec untied(LayerKind kind, Index units, const Extent& window, const Extent& stride = {1, 1, 1}) {
+  LayerSpec spec = conv(units, window, stride);
+  spec.kind = kind;
+  return spec;
+}
+
+struct UntiedCase {
+  Shape sample;
+  std::vector<LayerSpec> layers;
+};
+void check_untied(const std::vector<UntiedCase>& cases) {
+  for (const UntiedCase& c : cases) {
+    CAPTURE(c.sample.axes);
+    Experiment e = experiment(c.layers, c.sample);
+    for (const Extent& grid : grids(e.world.size(), c.sample.axes)) e.check(grid);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("grid: locally connected layers, whose weights lie where their positions lie") {
+  constexpr LayerKind local = LayerKind::locally_connected;
+  const LayerSpec flat = layer(LayerKind::flatten), tanh = layer(LayerKind::tanh), dense = layer(LayerKind::dense, 3);
+  const LayerSpec norm = layer(LayerKind::batch_norm), average = pool(LayerKind::average_pool, {1, 2, 2}, {1, 1, 1});
+  LayerSpec roots = pool(LayerKind::l2_pool, {1, 3, 2}, {1, 2, 2});
+  roots.groups = 2;
+  check_untied({{{.n = 0, .spatial = {1, 1, 33}, .channels = 3, .axes = 1},
+                 {untied(local, 4, {1, 1, 5}), tanh, untied(local, 3, {1, 1, 4}, {1, 1, 2}), flat, dense}},
+                {{.n = 0, .spatial = {1, 14, 13}, .channels = 2, .axes = 2},
+                 {norm, untied(local, 5, {1, 4, 3}), average, tanh, untied(local, 2, {1, 3, 3})}},
+                {{.n = 0, .spatial = {1, 15, 16}, .channels = 2, .axes = 2},
+                 {untied(local, 4, {1, 3, 3}), roots, untied(local, 2, {1, 2, 2})}},
+                {{.n = 0, .spatial = {9, 8, 9}, .channels = 2, .axes = 3},
+                 {untied(local, 3, {2, 3, 2}), norm, untied(local, 4, {3, 2, 2}, {2, 1, 1}), flat, dense}}});
+}
+
+TEST_CASE("grid: reconstruction ICA, whose fields add to what other ranks put together") {
+  LayerSpec planes = untied(LayerKind::rica, 6, {1, 5, 4}, {1, 2, 2}),
+            own = untied(LayerKind::rica, 3, {1, 4, 4}, {1, 1, 3}), line = untied(LayerKind::rica, 4, {1, 1, 7});
+  planes.sparsity = own.sparsity = line.sparsity = 50;  // so that it counts
+  planes.groups = 3;
+  own.decoder = Decoder::own;
+  check_untied(
+      {{{.n = 0, .spatial = {1, 29, 30}, .channels = 2, .axes = 2}, {planes}},
+       {{.n = 0, .spatial = {1, 26, 34}, .channels = 1, .axes = 2}, {conv(2, {1, 3, 3}), own, layer(LayerKind::tanh)}},
+       {{.n = 0, .spatial = {1, 1, 40}, .channels = 1, .axes = 1}, {line, conv(2, {1, 1, 3}), line}}});
+}
+
 TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, several of them, and not at all") {
   const Shape sample{.n = 0, .spatial = {1, 9, 11}, .channels = 8, .axes = 2};
   LayerSpec drop = layer(LayerKind::dropout);

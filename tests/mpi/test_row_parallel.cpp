@@ -79,7 +79,7 @@ TEST_CASE("row-parallel weights: a rank's arenas have its columns alone, and ini
     ModelState cut(*backend, settings_of(evenly, length, along(world.size()), world, 1), {}, {1, 1, 1}, &world);
     CHECK(whole(*backend, cut).read(cut.model.params()) == copy(alone.model.params()));
     if (world.size() == 1) continue;
-    const RowParallelWeights& weights = *cut.model.layout().cut(evenly ? 5 : 4);
+    const CutWeights& weights = *cut.model.layout().cut(evenly ? 5 : 4);
     CHECK(world.sum(static_cast<double>(weights.columns(world.rank()))) == static_cast<double>(features));
     const Index left_out = units * (features - weights.columns(world.rank()));
     CHECK(left_out >= units * features / 2 - units * 12);

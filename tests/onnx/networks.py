@@ -92,6 +92,17 @@ FLAT = """layers = [
   { type = "dense", units = 5 },
 ]"""
 
+UNTIED = """layers = [
+  { type = "locally_connected", filters = 6, kernel = [4, 3], stride = [2, 1] }, { type = "silu" },
+  { type = "l2_pool", window = 2, stride = 1, pooled = 3 }, { type = "locally_connected", filters = 4, kernel = 2 },
+  { type = "global_average_pool" }, { type = "dense", units = 3 },
+]"""
+
+PUT_TOGETHER = """layers = [
+  { type = "rica", filters = 5, kernel = [3, 4], stride = [2, 1] },
+  { type = "rica", filters = 3, kernel = 4, decoder = "own", pooled = 1 },
+]"""
+
 RESNET = 'preset = "resnet"\nlevels = 2\nwidth = 8\noutputs = 3'
 UNET = 'preset = "unet"\nlevels = 2\nwidth = 8\noutputs = 2'
 
@@ -109,6 +120,8 @@ NETWORKS = {
     "a class per pixel": ((9, 8, 2), (9, 8), 3, "cross_entropy", "transpose", PIXELS),
     "cubes": ((7, 6, 8, 2), (2,), 0, "mse", "transpose", CUBES),
     "masks of cubes": ((4, 3, 5, 1), (4, 3, 5, 2), 2, "binary_cross_entropy", "transpose", MASKS),
+    "untied": ((11, 9, 2), (3,), 0, "mse", "transpose", UNTIED),
+    "put together": ((9, 8, 2), (9, 8, 2), 0, "mse", "transpose", PUT_TOGETHER),
     "flat features": ((6,), (), 5, "cross_entropy", "transpose", FLAT),
     "resnet": ((15, 14, 3), (3,), 0, "mse", "transpose", RESNET),
     "unet": ((8, 12, 1), (8, 12), 2, "cross_entropy", "transpose", UNET),
@@ -117,6 +130,9 @@ NETWORKS = {
     "logarithms": ((11, 9, 2), (3,), 0, "mae", "transpose", PLANES, LOGARITHMS),
     "fields in units": ((4, 3, 5, 1), (4, 3, 5, 2), 0, "mse", "transpose", MASKS, LOGARITHMS),
 }
+
+# Of layers that ONNX does not have; safetensors files hold them.
+NOT_IN_ONNX = ("untied", "put together")
 
 
 def mrmf(*words):

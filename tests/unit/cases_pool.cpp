@@ -32,6 +32,16 @@ LayerCases pool_cases() {
     add("3-D, rests, window differs from stride", volume(2, {5, 7, 6}, 3), pool(kind, {2, 3, 2}, {1, 2, 3}));
     add("3-D, 256 positions", volume(2, {4, 8, 8}, 8), pool(kind, {4, 8, 8}));
   }
+  const auto roots = [&](const std::string& title, const Shape& in, const LayerSpec& windows, Index groups) {
+    LayerSpec spec = windows;
+    spec.groups = groups;
+    spec.root_epsilon = 0.1F;
+    cases.push_back({"l2_pool " + title, in, spec});
+  };
+  roots("1-D, one window", line(2, 4, 4), pool(LayerKind::l2_pool, {1, 1, 4}), 0);
+  roots("2-D, overlapping", image(3, 6, 7, 3), pool(LayerKind::l2_pool, {1, 3, 3}, {1, 1, 2}), 0);
+  roots("2-D, groups of channels", image(3, 4, 5, 6), pool(LayerKind::l2_pool, {1, 1, 1}), 2);
+  roots("3-D, both", volume(2, {5, 4, 6}, 8), pool(LayerKind::l2_pool, {2, 2, 3}), 4);
   // Few positions, and so many that threads share them.
   for (const Shape& shape :
        {line(4, 9, 3), line(3, 1, 5), image(3, 6, 7, 8), volume(2, {9, 8, 7}, 5), line(5, 1500, 9)})

@@ -253,7 +253,7 @@ TEST_CASE("every key is described once, with type, default and meaning") {
                   "per rank and step\n") != std::string::npos);
   CHECK(text.find("  method.name\n      one of baseline, mrt, mrmf, progressive, auto; \"baseline\" unless set\n") !=
         std::string::npos);
-  CHECK(text.find("  filters  (conv, conv_transpose)\n      an integer of at least 1\n      output channels\n") !=
-        std::string::npos);
+  CHECK(text.find("  filters  (conv, conv_transpose, locally_connected, rica)\n      an integer of at least 1\n      "
+                  "output channels\n") != std::string::npos);
   CHECK(text.find("method.stop.dense.patience") == text.rfind("method.stop.dense.patience"));
 }

@@ -23,6 +23,8 @@ TEST_CASE("layers: transposed convolution of so many positions that threads shar
   spec.window = spec.stride = {2, 2, 2};
   check_all({{"transposed 3-D, 4->16, k2, stride 2", volume(2, {11, 12, 9}, 4), spec}});
 }
+TEST_CASE("layers: locally connected") { check_all(locally_connected_cases()); }
+TEST_CASE("layers: reconstruction ICA") { check_all(rica_cases()); }
 TEST_CASE("layers: pooling") { check_all(pool_cases()); }
 TEST_CASE("layers: upsampling") { check_all(upsample_cases()); }
 TEST_CASE("layers: batch norm") { check_all(batch_norm_cases()); }

@@ -119,9 +119,20 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: dilation and transposed convolution") {
   CHECK(make(line(2, 10, 16), up)->output() == line(2, 20, 8));
   CHECK(make(line(2, 10, 16), up)->signature() == "conv_transpose 16->8 k4 s2 same");
 
+  LayerSpec local = conv_spec(8, {1, 3, 4}, {1, 2, 1}, false);
+  local.kind = LayerKind::locally_connected;
+  const auto untied = make(image(2, 9, 12, 3), local);
+  CHECK(untied->output() == image(2, 4, 9, 8));
+  CHECK(untied->signature() == "locally_connected 3->8 k3x4 s2x1 at 4x9");  // its weights fit no other size
+  CHECK(untied->flop() == 2.0 * 4 * 9 * 8 * 3 * 4 * 3);
+  CHECK(untied->footprint().params[0].shape == std::vector<Index>{4, 9, 8, 3, 4, 3});
+  CHECK(untied->footprint().params[1].shape == std::vector<Index>{4, 9, 8});
+
   const auto refuses = [&](const Shape& in, const LayerSpec& spec, const char* message) {
     CHECK_THROWS_WITH_AS(make(in, spec), doctest::Contains(message), ConfigError);
   };
+  refuses(image(2, 9, 3, 3), local, "locally_connected: window 3x4 is larger than its input 9x3x3");
+  refuses(flat(2, 48), local, "locally_connected: its input 48 has no positions; use dense");
   conv.dilation = {1, 1, 6};
   refuses(image(2, 9, 12, 4), conv,
           "conv1: window 3x3 with dilation 1x6 (3x13 positions) is larger than its input 9x12x4");

@@ -175,6 +175,36 @@ TEST_CASE("values: a transposed convolution adds filters up, as PyTorch's, and p
   }
 }
 
+TEST_CASE("values: every position of a locally connected layer has its own weights and bias") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec = conv_spec(1, {1, 1, 2}, {1, 1, 1}, false);
+    spec.kind = LayerKind::locally_connected;
+    // weights (position, out, tap), biases (position, out)
+    CHECK(forward(*backend, line(1, 3, 1), spec, {1, 2, 3}, {1, 10, 100, 1000, 0.5F, 0.25F}) ==
+          Values{21.5F, 3200.25F});
+    spec.units = 2;
+    spec.window = {1, 1, 1};
+    CHECK(forward(*backend, line(1, 2, 2), spec, {1, 2, 3, 4}, {1, 10, 2, 20, 3, 30, 4, 40, 0, 0, 0, 7}) ==
+          Values{21, 42, 129, 179});
+  }
+}
+
+TEST_CASE("values: L2 pooling is the root of squares of a window, of a group of channels, or of both") {
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec;
+    spec.kind = LayerKind::l2_pool;
+    spec.root_epsilon = 1;
+    spec.window = spec.stride = {1, 1, 2};
+    CHECK(forward(*backend, line(1, 2, 2), spec, {2, 0, 2, 0}, {}) == Values{3, 1});
+    spec.groups = 1;
+    CHECK(forward(*backend, line(1, 2, 2), spec, {2, 1, -1, 3}, {}) == Values{4});
+    spec.window = spec.stride = {1, 1, 1};
+    CHECK(forward(*backend, line(1, 2, 4), spec, {1, 1, 1, 0, 2, 2, 0, 0}, {}) == Values{2, 3});
+  }
+}
+
 TEST_CASE("values: upsampling repeats values, or goes linearly between the centres") {
   for (const auto& backend : backends()) {
     INFO(backend->name());

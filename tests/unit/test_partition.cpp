@@ -53,19 +53,52 @@ TEST_CASE("partition: an output position is where the middle of its window is") 
   CHECK(p.share_at({0, 0, 1}) == 0.5);
 }
 
+TEST_CASE("partition: the weights and biases of a locally connected layer lie where their positions lie") {
+  const Network net = network(
+      {1, 5, 7}, 2,
+      {window(LayerKind::locally_connected, {1, 2, 3}, {1, 1, 2}),
+       window(LayerKind::average_pool, {1, 4, 3}, {1, 4, 3}), layer(LayerKind::flatten), layer(LayerKind::dense, 2)});
+  const Partition p(net, {{1, 2, 1}});
+  CHECK(p.tensor(1).owned.axes[1] == Intervals{{0, 2}, {2, 2}});
+  CHECK(p.layer(0).needs[0].axes[1] == Intervals{{0, 3}, {2, 3}});  // the halo
+  for (const int rank : {0, 1}) {
+    CAPTURE(rank);
+    const std::vector<CutWeights> cut = p.cut_weights(rank);
+    REQUIRE(cut.size() == 3);  // and the dense layer's
+    for (const std::size_t part : {0U, 1U}) {
+      CHECK(cut[part].layer == 0);
+      CHECK(cut[part].part == part);
+      CHECK(cut[part].boxes[1] == Box{{0, 2, 0}, {1, 2, 3}});
+    }
+    CHECK(cut[0].whole == Shape{.n = 1, .spatial = {1, 4, 3}, .channels = 4 * 2 * 3 * 2});
+    CHECK(cut[1].whole == Shape{.n = 1, .spatial = {1, 4, 3}, .channels = 4});
+    const ParameterLayout layout(net, cut);
+    CHECK(layout.of(0).count == aligned(6 * (48 + 4)));
+    REQUIRE(layout.cut_parts(0).size() == 2);
+    CHECK(layout.cut_parts(0)[1].own.first == 6 * 48);
+    CHECK(layout.cut_parts(0)[1].whole.first == 12 * 48);
+    std::vector<float> all(12 * 52), own(static_cast<std::size_t>(layout.of(0).count), -1);
+    std::iota(all.begin(), all.end(), 0.0F);
+    layout.take(0, all, own);
+    CHECK(own[0] == static_cast<float>(rank * 6 * 48));
+    CHECK(own[6 * 48] == static_cast<float>(12 * 48 + rank * 6 * 4));
+    CHECK(own[6 * 52] == -1);  // the gap
+  }
+}
+
 TEST_CASE("partition: a dense layer's weights are cut by the positions of its features, or evenly") {
   const LayerSpec flat = layer(LayerKind::flatten), dense = layer(LayerKind::dense, 2);
   const auto cut = [&](const std::vector<LayerSpec>& layers, const Grid& grid) {
     const Network net = network({1, 3, 4}, 2, layers);
-    return Partition(net, grid).row_parallel_weights(0);
+    return Partition(net, grid).cut_weights(0);
   };
-  const std::vector<RowParallelWeights> by_positions = cut({flat, dense, dense}, {{1, 3, 2}});
+  const std::vector<CutWeights> by_positions = cut({flat, dense, dense}, {{1, 3, 2}});
   REQUIRE(by_positions.size() == 1);  // the first dense layer alone
   CHECK(by_positions[0].layer == 1);
   CHECK(by_positions[0].whole == Shape{.n = 2, .spatial = {1, 3, 4}, .channels = 2});
   CHECK(by_positions[0].boxes[3] == Box{{0, 1, 2}, {1, 1, 2}});
   CHECK(by_positions[0].columns(3) == 4);
-  const std::vector<RowParallelWeights> evenly = cut({flat, layer(LayerKind::batch_norm), dense}, {{1, 1, 4}});
+  const std::vector<CutWeights> evenly = cut({flat, layer(LayerKind::batch_norm), dense}, {{1, 1, 4}});
   REQUIRE(evenly.size() == 1);
   CHECK(evenly[0].whole == Shape{.n = 2, .spatial = {1, 1, 24}, .channels = 1});
   CHECK(evenly[0].boxes[1] == Box{{0, 0, 6}, {1, 1, 6}});
@@ -76,7 +109,7 @@ TEST_CASE("partition: a dense layer's weights are cut by the positions of its fe
   CHECK(own[3] == 3);
   CHECK(own[4] == 24);  // the other output's
   for (int rank = 0; rank < 6; ++rank) {
-    RowParallelWeights of_rank = by_positions[0];
+    CutWeights of_rank = by_positions[0];
     of_rank.rank = rank;
     of_rank.take(all, own);
     by_positions[0].put(rank, own, back);

@@ -37,6 +37,17 @@ CASES = [
                 layer("group_norm", groups=2), layer("upsample", factor=[1, 2], mode="nearest"), layer("gelu"),
                 layer("conv", filters=4, kernel=[3, 3], stride=[2, 2], padding=[1, 1]), layer("layer_norm"),
                 layer("global_average_pool"), layer("layer_norm"), layer("dense", units=4), layer("sigmoid")]},
+    {"name": "untied, 1-D", "size": [17], "rows": 5, "steps": 5, "optimizer": ADAM, "first_salt": 780, "entries": 200,
+     "layers": [layer("locally_connected", filters=6, kernel=[5], stride=[2]), layer("gelu"),
+                layer("locally_connected", filters=4, kernel=[3]), layer("silu"), layer("global_average_pool"),
+                layer("dense", units=3)]},
+    {"name": "untied, 2-D", "size": [9, 11], "rows": 4, "steps": 5, "optimizer": SGD, "first_salt": 800, "entries": 200,
+     "layers": [layer("locally_connected", filters=6, kernel=[4, 3], stride=[1, 2]),
+                layer("l2_pool", window=[2, 2], stride=[1, 1], pooled=3), layer("locally_connected", filters=5, kernel=[2, 2]),
+                layer("silu"), layer("global_average_pool"), layer("dense", units=3)]},
+    {"name": "untied, 3-D", "size": [5, 4, 6], "rows": 3, "steps": 5, "optimizer": SGD, "first_salt": 820, "entries": 200,
+     "layers": [layer("locally_connected", filters=4, kernel=[2, 3, 3], stride=[1, 1, 2]), layer("softplus"),
+                layer("global_average_pool"), layer("dense", units=3)]},
 ]
 
 
@@ -53,14 +64,52 @@ class Upsample(nn.Module):
         return F.interpolate(x, scale_factor=self.factor, mode=self.mode, align_corners=align)
 
 
+class LocallyConnected(nn.Module):
+    """By unfolding. Parameters are in our order: (positions..., out) by (kernel..., in)."""
+
+    def __init__(self, size, channels, filters, kernel, stride):
+        super().__init__()
+        self.kernel, self.stride = kernel, stride
+        self.positions = [(n - k) // s + 1 for n, k, s in zip(size, kernel, stride)]
+        units = int(np.prod(self.positions)) * filters
+        self.weight = nn.Parameter(torch.zeros(units, int(np.prod(kernel)) * channels))
+        self.bias = nn.Parameter(torch.zeros(units))
+
+    def forward(self, x):
+        axes, fields = len(self.kernel), x.movedim(1, -1)
+        for axis, (k, s) in enumerate(zip(self.kernel, self.stride), 1):
+            fields = fields.unfold(axis, k, s)
+        fields = fields.movedim(axes + 1, -1).flatten(axes + 1).flatten(1, axes)
+        w = self.weight.unflatten(0, (fields.shape[1], -1))
+        y = torch.einsum("npk,pok->npo", fields, w) + self.bias.unflatten(0, w.shape[:2])
+        return y.unflatten(1, self.positions).movedim(-1, 1)
+
+
+class L2Pool(nn.Module):
+    def __init__(self, window, stride, groups, epsilon=0.01):
+        super().__init__()
+        self.window, self.stride, self.groups, self.epsilon = window, stride, groups, epsilon
+
+    def forward(self, x):
+        sums = x * x
+        for axis, (k, s) in enumerate(zip(self.window, self.stride), 2):
+            sums = sums.unfold(axis, k, s).sum(-1)
+        return (sums.unflatten(1, (self.groups, -1)).sum(2) + self.epsilon).sqrt()
+
+
 class GlobalAverage(nn.Module):
     def forward(self, x):
         return x.flatten(2).mean(2)
 
 
-def module(spec, channels, axes):
-    """PyTorch's module of a layer on so many channels, and the channels behind it."""
-    kind = spec["type"]
+def module(spec, channels, size):
+    """PyTorch's module of a layer on so many channels and positions, and the channels behind it."""
+    kind, axes = spec["type"], len(size)
+    if kind == "locally_connected":
+        stride = spec.get("stride", [1] * axes)
+        return LocallyConnected(size, channels, spec["filters"], spec["kernel"], stride), spec["filters"]
+    if kind == "l2_pool":
+        return L2Pool(spec["window"], spec["stride"], spec["pooled"]), spec["pooled"]
     if kind in ("conv", "conv_transpose"):
         name = f"{'ConvTranspose' if kind == 'conv_transpose' else 'Conv'}{axes}d"
         keys = {"stride": spec.get("stride", 1), "padding": spec["padding"], "dilation": spec.get("dilation", 1)}
@@ -79,10 +128,11 @@ def module(spec, channels, axes):
 
 
 def network(case):
-    modules, channels = [], 3
+    modules, channels, x = [], 3, torch.zeros(1, 3, *case["size"])
     for spec in case["layers"]:
-        made, channels = module(spec, channels, len(case["size"]))
+        made, channels = module(spec, channels, x.shape[2:] if x.dim() > 2 else case["size"])
         modules.append(made)
+        x = made(x)
     return nn.Sequential(*modules)
 
 

@@ -53,6 +53,8 @@ void check_layer(Backend& backend, const LayerCase& layer_case, const LayerCheck
 
 LayerCases conv_cases();
 LayerCases conv_transpose_cases();
+LayerCases locally_connected_cases();
+LayerCases rica_cases();
 LayerCases pool_cases();  ///< with global average pooling
 LayerCases upsample_cases();
 LayerCases batch_norm_cases();

@@ -90,6 +90,7 @@ Curvature curvature_of(LayerKind kind) {
     case LayerKind::silu:
     case LayerKind::softplus:
     case LayerKind::sigmoid:
+    case LayerKind::l2_pool:
     case LayerKind::tanh: return Curvature::smooth;
     default: return Curvature::linear;
   }

@@ -60,6 +60,42 @@ class HostWeighted final : public WeightedOp {
   std::optional<DeviceFloats> w_;
 };
 
+class HostLocal final : public LocalOp {
+ public:
+  HostLocal(Backend& device, std::unique_ptr<LocalOp> op) : device_(device), op_(std::move(op)) {}
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    DeviceTensor in(device_, x);
+    DeviceFloats weights(device_, w), bias(device_, b);
+    Result result(device_, y);
+    op_->forward(in.tensor(), weights.span(), bias.span(), result.tensor());
+    result.fetch();
+  }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    DeviceTensor gradient(device_, dy);
+    DeviceFloats weights(device_, w);
+    Result result(device_, dx);
+    op_->backward_data(gradient.tensor(), weights.span(), result.tensor());
+    result.fetch();
+  }
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    DeviceTensor input(device_, x), gradient(device_, dy);
+    DeviceFloats weights(device_, dw), bias(device_, db);
+    op_->backward_weights(input.tensor(), gradient.tensor(), weights.span(), bias.span());
+    weights.to_host(dw);
+    bias.to_host(db);
+  }
+  void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
+    DeviceTensor input(device_, x), gradient(device_, dy);
+    DeviceFloats weights(device_, dw);
+    op_->add_weights(input.tensor(), gradient.tensor(), weights.span());
+    weights.to_host(dw);
+  }
+
+ private:
+  Backend& device_;
+  std::unique_ptr<LocalOp> op_;
+};
+
 class HostPool final : public PoolOp {
  public:
   HostPool(Backend& device, std::unique_ptr<PoolOp> op) : device_(device), op_(std::move(op)) {}
@@ -258,6 +294,9 @@ class HostView final : public Backend {
   std::unique_ptr<WeightedOp> conv_transpose(const ConvGeometry& geometry, Index max_rows) override {
     return std::make_unique<HostWeighted>(*device_, device_->conv_transpose(geometry, max_rows));
   }
+  std::unique_ptr<LocalOp> locally_connected(const ConvGeometry& geometry, Index max_rows) override {
+    return std::make_unique<HostLocal>(*device_, device_->locally_connected(geometry, max_rows));
+  }
   std::unique_ptr<PoolOp> upsample(const UpsampleGeometry& geometry, Index max_rows) override {
     return std::make_unique<HostPool>(*device_, device_->upsample(geometry, max_rows));
   }
@@ -336,6 +375,17 @@ class HostView final : public Backend {
     DeviceFloats from(*device_, value), to(*device_, history);
     device_->keep(step, from.span(), to.span());
     to.to_host(history);
+  }
+  void add_sparsity(const Step& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) override {
+    device_->begin(step);
+    DeviceTensor of(*device_, x), to(*device_, ConstTensor(dx));
+    device_->add_sparsity(step, settings, of.tensor(), to.tensor());
+    to.to_host(dx.data);
+  }
+  void scale_rows(Span w, Index count, float length) override {
+    DeviceFloats copy(*device_, w);
+    device_->scale_rows(copy.span(), count, length);
+    copy.to_host(w);
   }
   void accumulate(ConstSpan x, Span y) override {
     DeviceFloats from(*device_, x), to(*device_, y);

@@ -1,0 +1,167 @@
+"""What a trained layer of reconstruction ICA has learnt (docs/guide/giants.md). Needs numpy and h5py, `filters`
+matplotlib, too.
+
+    python3 jobs/giants/features.py encode layer1/checkpoints/best.h5 crops.h5 --pool 5 -o features.h5  # for the next layer
+    python3 jobs/giants/features.py filters layer1/checkpoints/best.h5 -o filters.png
+    python3 jobs/giants/features.py readout runs/digits/checkpoints/best.h5 digits.h5  # labels by a linear fit
+    python3 jobs/giants/features.py share layer1/checkpoints/best.h5 crops.h5    # of the signal that is not put together again
+"""
+import argparse
+import re
+
+import h5py
+import numpy as np
+
+
+class Layer:
+    """A rica layer of a model file: weights (positions, units, field), tied, of images."""
+
+    def __init__(self, path):
+        with h5py.File(path) as file:
+            names = [name for name in file["parameters"] if "weight" in file["parameters"][name]]
+            self.name = names[-1]
+            part = file["parameters"][self.name]
+            weight = part["weight"][:]
+            self.decoder = part["decoder"][:] if "decoder" in part else weight
+            config = file.attrs["config"] if "config" in file.attrs else file["config"][()]
+            config = config.decode() if isinstance(config, bytes) else str(config)
+        self.rows, self.columns, self.units, self.high, self.wide, self.channels = weight.shape
+        stride = re.search(r'type = "rica"[^}]*?stride = \[?(\d+)', config)
+        self.stride = int(stride[1]) if stride else 1
+        self.weight = weight.reshape(self.rows * self.columns, self.units, -1)
+        self.decoder = self.decoder.reshape(self.weight.shape)
+
+    def field(self, position, samples):
+        row, column = position // self.columns * self.stride, position % self.columns * self.stride
+        return samples[:, row:row + self.high, column:column + self.wide]
+
+    def encode(self, samples):
+        z = np.empty((len(samples), len(self.weight), self.units), "f4")
+        for p, w in enumerate(self.weight):
+            z[:, p] = self.field(p, samples).reshape(len(samples), -1) @ w.T
+        return z.reshape(len(samples), self.rows, self.columns, self.units)
+
+    def decode(self, z):
+        size = [(n - 1) * self.stride + k for n, k in ((self.rows, self.high), (self.columns, self.wide))]
+        whole = np.zeros((len(z), *size, self.channels), "f4")
+        for p, (w, of) in enumerate(zip(self.decoder, np.moveaxis(z.reshape(len(z), -1, self.units), 1, 0))):
+            part = self.field(p, whole)
+            part += (of @ w).reshape(part.shape)
+        return whole
+
+
+def l2_pool(z, window, epsilon=0.01):
+    """The root of sums of squares over window x window positions, at every position."""
+    sums = z * z
+    for axis in (1, 2):
+        sums = np.lib.stride_tricks.sliding_window_view(sums, window, axis).sum(-1)
+    return np.sqrt(sums + epsilon)
+
+
+def contrast_normalised(x, window=5):
+    """Less the mean over all maps in a window, weighted by distance, and divided by the deviation there, or by the mean
+    deviation where that is more."""
+    at = np.arange(window) - window // 2
+    weights = np.exp(-at ** 2 / (2 * (window / 4) ** 2))
+    weights /= weights.sum()
+
+    def mean(values):
+        padded = np.pad(values.mean(3, keepdims=True), [(0, 0)] + 2 * [(window // 2, window // 2)] + [(0, 0)], "reflect")
+        for axis in (1, 2):
+            padded = np.lib.stride_tricks.sliding_window_view(padded, window, axis) @ weights
+        return padded
+
+    x = x - mean(x)
+    deviation = np.sqrt(mean(x * x))
+    return (x / np.maximum(deviation, deviation.mean((1, 2, 3), keepdims=True))).astype("f4")
+
+
+def encode(options):
+    layer = Layer(options.model)
+    with h5py.File(options.samples) as file, h5py.File(options.output, "w") as made:
+        for name, rows in file.items():
+            pieces = []
+            for first in range(0, len(rows), 256):
+                z = l2_pool(layer.encode(rows[first:first + 256]), options.pool)
+                pieces.append(contrast_normalised(z))
+            made[name] = np.concatenate(pieces)
+            print(f"{options.output}: {name} {made[name].shape}")
+
+
+def share(options):
+    layer = Layer(options.model)
+    with h5py.File(options.samples) as file:
+        samples = file["validation"][:256]
+    error = layer.decode(layer.encode(samples)) - samples[:, :layer.rows * layer.stride - layer.stride + layer.high,
+                                                          :layer.columns * layer.stride - layer.stride + layer.wide]
+    print(f"unexplained share {(error ** 2).sum() / (samples ** 2).sum():.4f}")
+
+
+def right_share(features, labels, others, other_labels):
+    """Of classes told by a linear fit (ridge regression of one-hot rows, the best of several strengths)."""
+    mean, deviation = features.mean(0), features.std(0) + 1e-3
+    x, y = (features - mean) / deviation, (others - mean) / deviation
+    gram, wanted = x.T @ x, x.T @ (np.eye(labels.max() + 1)[labels] - 0.1)
+    best = 0
+    for strength in (0.01, 0.1, 1, 10):
+        fit = np.linalg.solve(gram + strength * len(x) * np.eye(len(gram)), wanted)
+        best = max(best, ((y @ fit).argmax(1) == other_labels).mean())
+    return best
+
+
+def readout(options):
+    layer = Layer(options.model)
+    with h5py.File(options.samples) as file:
+        rows = {name: file[name][:] for name in file}
+    labels = rows["train_label"], rows["validation_label"]
+
+    def shown(what, of):
+        train, validation = (of(name).reshape(len(rows[name]), -1).astype("f8") for name in ("train", "validation"))
+        print(f"{what}: {right_share(train, labels[0], validation, labels[1]):.3f} of labels right, "
+              f"{train.shape[1]} numbers a sample")
+
+    def features(name):
+        return l2_pool(layer.encode(rows[name]), options.pool)[:, ::2, ::2]
+
+    shown("pixels", lambda name: rows[f"{name}_pixels"])
+    shown("learnt filters", features)
+    random = np.random.default_rng(0).normal(size=layer.weight.shape).astype("f4")
+    layer.weight = random / np.linalg.norm(random, axis=2, keepdims=True)
+    shown("random filters", features)
+
+
+def filters(options):
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    layer = Layer(options.model)
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(len(layer.weight), size=(8, 12)), rng.integers(layer.units, size=(8, 12))
+    figure, axes = pyplot.subplots(8, 12, figsize=(9, 6))
+    for axis, position, unit in zip(axes.flat, chosen[0].flat, chosen[1].flat):
+        w = layer.weight[position, unit].reshape(layer.high, layer.wide, layer.channels)
+        w = w if layer.channels in (1, 3) else w[..., :1]
+        axis.imshow(0.5 + 0.5 * w / np.abs(w).max(), cmap="gray", vmin=0, vmax=1)
+        axis.axis("off")
+    figure.savefig(options.output, dpi=110)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    for run, words in ((encode, ("samples", "output", "pool")), (share, ("samples",)), (readout, ("samples", "pool")), (filters, ("output",))):
+        command = commands.add_parser(run.__name__)
+        command.set_defaults(run=run)
+        command.add_argument("model")
+        if "samples" in words:
+            command.add_argument("samples")
+        if "output" in words:
+            command.add_argument("-o", "--output", required=True)
+        if "pool" in words:
+            command.add_argument("--pool", type=int, default=5)
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()

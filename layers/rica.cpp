@@ -1,0 +1,161 @@
+// Reconstruction ICA (Le et al., ICA with Reconstruction Cost for Efficient Overcomplete Feature Learning, 2011) with
+// untied local fields: each output position p encodes its field, z_p = W_p x_p, and the input is put together again of
+// all fields, which overlap: y = sum over p of D_p' z_p, where D is W (tied) or a decoder of its own. Trained with the
+// samples as labels, so that the loss is the distance of y from x.
+//
+// The penalty of the features is no part of y, so backward adds its gradient where that of z is. Features of a position
+// may be pooled: what is sparse is then the root of a group's squares.
+//
+// On a grid a rank has the weights of the positions that it has of z. Fields reach into other blocks: their parts of y
+// are added up by their owners, and in backward the owners give out the gradient, by the halo exchange of this layer.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "layers/geometry.hpp"
+#include "layers/halo_exchange.hpp"
+#include "layers/makers.hpp"
+#include "layers/spec.hpp"
+
+namespace mrmf {
+namespace {
+
+void give_length(Span w, Index count, float length) {
+  for (Index first = 0; first < std::ssize(w); first += count) {
+    double squares = 0;
+    const Span row = w.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    for (const float value : row) squares += double{value} * value;
+    for (float& value : row) value = squares > 0 ? static_cast<float>(value * (length / std::sqrt(squares))) : value;
+  }
+}
+
+class ReconstructionIca final : public Layer {
+ public:
+  ReconstructionIca(Backend& backend, const Shape& in, const LayerSpec& spec, const ConvGeometry& geometry,
+                    const HaloExchangeSettings* split)
+      : backend_(backend),
+        geometry_(geometry),
+        in_(in),
+        features_(output_shape(in, geometry.out(), spec.units)),
+        output_(in),
+        own_decoder_(spec.decoder == Decoder::own),
+        row_length_(spec.row_length),
+        initialiser_(spec.initialiser),
+        weights_(static_cast<std::size_t>(product(geometry.out()) * geometry.weights())),
+        op_(backend.locally_connected(geometry, in.n)) {
+    const Index groups = spec.groups == 0 ? spec.units : spec.groups;
+    require(spec.units % groups == 0, spec, fmt::format("{} groups do not divide {} filters", groups, spec.units));
+    Shape whole = in;
+    if (split != nullptr) {
+      exchange_ = make_halo_exchange(backend, *split);
+      output_.spatial = split->from.owned.of(split->grid.coordinates(split->rank)).count;
+      whole.spatial = split->shape.spatial;
+    }
+    // The loss is a mean over the values of a sample, and so is this.
+    sparsity_ = {spec.sparsity / static_cast<float>(whole.per_sample()), spec.root_epsilon, spec.units / groups};
+    const auto room = [&](Index floats) {
+      const ArenaSpan place{cache_, floats};
+      cache_ = aligned(place.end());
+      return place;
+    };
+    z_ = room(backend.activation_floats(features_));
+    dz_ = room(backend.activation_floats(features_));
+    if (exchange_) field_ = room(backend.activation_floats(in_)), messages_ = room(exchange_->footprint().cache);
+  }
+
+  std::string signature() const override {
+    const int axes = in_.axes;
+    return fmt::format("rica {}->{} k{} s{} at {}{}", geometry_.in_channels, geometry_.out_channels,
+                       to_string(geometry_.kernel, axes), to_string(geometry_.stride, axes),
+                       to_string(features_.spatial, axes), own_decoder_ ? " own decoder" : "");
+  }
+  Shape output() const override { return output_; }
+  /// weight, decoder: (positions..., out, kernel..., in)
+  Footprint footprint() const override {
+    const auto used = [&](const Extent& e) { return std::vector<Index>(e.end() - in_.axes, e.end()); };
+    std::vector<Index> shape = used(features_.spatial);
+    shape.push_back(geometry_.out_channels);
+    for (const Index taps : used(geometry_.kernel)) shape.push_back(taps);
+    shape.push_back(geometry_.in_channels);
+    Footprint result{.params = {{"weight", shape}}, .state = {}, .cache = cache_};
+    if (own_decoder_) result.params.push_back({"decoder", shape});
+    return result;
+  }
+  double flop() const override { return 4.0 * static_cast<double>(weights_); }
+  void initialise(Rng& rng, Span params, Span) const override {
+    const Index taps = product(geometry_.kernel);
+    const Fan fan{taps * geometry_.in_channels, taps * geometry_.out_channels};
+    initialise_weights(initialiser_, fan, rng, params.first(weights_), {});
+    if (row_length_ > 0) give_length(params.first(weights_), row(), row_length_);
+    if (own_decoder_) std::ranges::copy(params.first(weights_), params.subspan(weights_).begin());
+  }
+  void prepare(Index rows) override { op_->prepare(rows); }
+
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    const Tensor z = tensor(buffers, z_, features_, x.shape.n);
+    op_->forward(x, encoder(buffers.params), {}, z);
+    if (!exchange_) return op_->backward_data(z, decoder(buffers.params), y);
+    const Tensor part = tensor(buffers, field_, in_, x.shape.n);
+    op_->backward_data(z, decoder(buffers.params), part);
+    exchange_->backward(of_exchange(buffers), {}, {}, part, y);
+  }
+
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    ConstTensor error = dy;
+    if (exchange_) {
+      const Tensor part = tensor(buffers, field_, in_, dy.shape.n);
+      exchange_->forward(of_exchange(buffers), dy, part);
+      error = part;
+    }
+    const Tensor z = tensor(buffers, z_, features_, x.shape.n), dz = tensor(buffers, dz_, features_, x.shape.n);
+    op_->forward(error, decoder(buffers.params), {}, dz);
+    backend_.add_sparsity(buffers.step, sparsity_, z, dz);
+    const Span dw = buffers.grads.first(weights_);
+    op_->backward_weights(x, dz, dw, {});
+    if (own_decoder_)
+      op_->backward_weights(error, z, buffers.grads.subspan(weights_, weights_), {});
+    else
+      op_->add_weights(error, z, dw);
+    if (!dx.data.empty()) op_->backward_data(dz, encoder(buffers.params), dx);
+  }
+
+  bool constrains() const override { return row_length_ > 0; }
+  void constrain(Span params) override {
+    if (row_length_ > 0) backend_.scale_rows(params.first(weights_), row(), row_length_);
+  }
+
+ private:
+  Index row() const { return product(geometry_.kernel) * geometry_.in_channels; }
+  ConstSpan encoder(ConstSpan params) const { return params.first(weights_); }
+  ConstSpan decoder(ConstSpan params) const { return params.subspan(own_decoder_ ? weights_ : 0, weights_); }
+  Tensor tensor(const LayerBuffers& buffers, const ArenaSpan& place, const Shape& shape, Index rows) const {
+    const Shape of = shape.rows(rows);
+    return {of, span_at(buffers.cache, {place.first, backend_.activation_floats(of)})};
+  }
+  LayerBuffers of_exchange(const LayerBuffers& buffers) const {
+    return {buffers.step, {}, {}, {}, span_at(buffers.cache, messages_)};
+  }
+
+  Backend& backend_;
+  ConvGeometry geometry_;
+  Shape in_, features_, output_;
+  bool own_decoder_;
+  float row_length_;  // 0: any
+  Initialiser initialiser_;
+  std::size_t weights_;
+  SparsitySettings sparsity_;
+  Index cache_ = 0;
+  ArenaSpan z_, dz_, field_, messages_;  // in the cache; the last two of a grid
+  std::unique_ptr<LocalOp> op_;
+  std::unique_ptr<Layer> exchange_;  // between the input's owners and those whose fields reach there; null: no grid
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_rica(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                 const HaloExchangeSettings* split) {
+  return std::make_unique<ReconstructionIca>(backend, in, spec, locally_connected_geometry(in, spec), split);
+}
+
+}  // namespace mrmf
