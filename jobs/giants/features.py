@@ -1,12 +1,15 @@
 """What a trained layer of reconstruction ICA has learnt (docs/guide/giants.md). Needs numpy and h5py, `filters`
 matplotlib, too.
 
-    python3 jobs/giants/features.py encode layer1/checkpoints/best.h5 crops.h5 --pool 5 -o features.h5  # for the next layer
-    python3 jobs/giants/features.py filters layer1/checkpoints/best.h5 -o filters.png
-    python3 jobs/giants/features.py readout runs/digits/checkpoints/best.h5 digits.h5  # labels by a linear fit
-    python3 jobs/giants/features.py share layer1/checkpoints/best.h5 crops.h5    # of the signal that is not put together again
+    python3 jobs/giants/features.py encode layer1 crops.h5 --pool 5 -o features.h5  # samples of the next layer
+    python3 jobs/giants/features.py filters layer1 -o filters.png
+    python3 jobs/giants/features.py readout layer1 digits.h5  # labels by a linear fit
+    python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again
+
+`layer1` is a run's folder, of which the best epoch's model is taken, or a model file.
 """
 import argparse
+import os
 import re
 
 import h5py
@@ -17,6 +20,9 @@ class Layer:
     """A rica layer of a model file: weights (positions, units, field), tied, of images."""
 
     def __init__(self, path):
+        if os.path.isdir(path):
+            models = [os.path.join(path, "checkpoints", name) for name in ("best.h5", "final.h5")]
+            path = next(filter(os.path.exists, models), models[-1])  # one of them where the last epoch is the best
         with h5py.File(path) as file:
             names = [name for name in file["parameters"] if "weight" in file["parameters"][name]]
             self.name = names[-1]
@@ -98,15 +104,19 @@ def share(options):
 
 
 def right_share(features, labels, others, other_labels):
-    """Of classes told by a linear fit (ridge regression of one-hot rows, the best of several strengths)."""
+    """Of the others, whose classes are told by a linear fit: ridge regression of one-hot rows, with the strength that
+    tells most of the last fifth of the training rows right when fitted to the rest."""
     mean, deviation = features.mean(0), features.std(0) + 1e-3
     x, y = (features - mean) / deviation, (others - mean) / deviation
-    gram, wanted = x.T @ x, x.T @ (np.eye(labels.max() + 1)[labels] - 0.1)
-    best = 0
-    for strength in (0.01, 0.1, 1, 10):
-        fit = np.linalg.solve(gram + strength * len(x) * np.eye(len(gram)), wanted)
-        best = max(best, ((y @ fit).argmax(1) == other_labels).mean())
-    return best
+    wanted = np.eye(labels.max() + 1)[labels] - 0.1
+
+    def told(rows, strength, of):
+        gram = rows.T @ rows + strength * len(rows) * np.eye(rows.shape[1])
+        return (of @ np.linalg.solve(gram, rows.T @ wanted[:len(rows)])).argmax(1)
+
+    kept = len(x) * 4 // 5
+    best = max((0.01, 0.1, 1, 10), key=lambda strength: (told(x[:kept], strength, x[kept:]) == labels[kept:]).mean())
+    return (told(x, best, y) == other_labels).mean()
 
 
 def readout(options):

@@ -46,11 +46,11 @@ optimizer = { name = "sgd", learning_rate = $rate, momentum = 0.9 }
 folder = "layer$layer"
 END
   [ -e "layer$layer/result.json" ] || ${LAUNCH:-} "$program" train "layer$layer.toml"
-  "$python" "$here/features.py" share "layer$layer/checkpoints/best.h5" "samples$layer.h5"
+  "$python" "$here/features.py" share "layer$layer" "samples$layer.h5"
   if [ "$layer" -lt ${#kernels[@]} ] && [ ! -e "samples$((layer + 1)).h5" ]; then
-    "$python" "$here/features.py" encode "layer$layer/checkpoints/best.h5" "samples$layer.h5" --pool $pool -o making.h5
+    "$python" "$here/features.py" encode "layer$layer" "samples$layer.h5" --pool $pool -o making.h5
     mv making.h5 "samples$((layer + 1)).h5"
   fi
   size=$((size - kernel + 1 - pool + 1)) channels=$maps
 done
-[ "$1" != digits ] || "$python" "$here/features.py" readout layer1/checkpoints/best.h5 samples1.h5 --pool $pool
+[ "$1" != digits ] || "$python" "$here/features.py" readout layer1 samples1.h5 --pool $pool

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <set>
 
@@ -178,12 +179,15 @@ void odd_shape(const DataConfig& data, const Shape& sample, std::vector<std::str
   lines.push_back(line + fmt::format("; if it is meant so, set data.channels = {}", sample.channels));
 }
 
+// Layers of the versions in which a single number was of the last axis alone.
+constexpr std::array old_windows{LayerKind::conv, LayerKind::max_pool, LayerKind::average_pool};
+
 void widened_sizes(const Config& config, const Shape& sample, std::vector<std::string>& lines) {
   if (sample.axes < 2 || !config.model.preset.empty()) return;
   std::vector<std::string> names;
   std::string example;
   for (const LayerSpec& spec : config.model.layers) {
-    if (spec.kind == LayerKind::conv_transpose || spec.kind == LayerKind::upsample) continue;  // newer than that
+    if (std::ranges::find(old_windows, spec.kind) == old_windows.end()) continue;
     const OneForAll& once = spec.one_for_all;
     const bool window = once.window && spec.window.back() > 1;
     if (!window && !(once.stride && spec.stride.back() > 1) && !(once.padding && spec.pad_before.back() > 0)) continue;

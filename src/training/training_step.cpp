@@ -66,8 +66,10 @@ void train_replicas(PhaseRun& run, const Step& step, std::span<const Index> rows
 void optimizer_step(PhaseRun& run, const Step& step) {
   Model& model = run.model();
   if (run.clip) clip_gradients(run);
-  if (run.worker_sums && run.worker_sums->adds_directions()) return run.worker_sums->move();
-  if (!run.sharded) run.model_state.optimizer.update(step, model.params(), model.grads());
+  if (run.worker_sums && run.worker_sums->adds_directions())
+    run.worker_sums->move();
+  else if (!run.sharded)
+    run.model_state.optimizer.update(step, model.params(), model.grads());
   model.constrain();
 }
 

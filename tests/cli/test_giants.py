@@ -54,10 +54,7 @@ class Giants(support.MrmfTest):
         return np.array([[one["train_loss"], one["validation_loss"]] for one in self.lines(f"{folder}/epochs.jsonl")])
 
     def weights(self, folder):
-        with h5py.File(self.path(f"{folder}/checkpoints/best.h5")) as file:
-            found = {}
-            file["parameters"].visititems(lambda name, one: found.update({name: one[:]}) if hasattr(one, "shape") else None)
-        return found
+        return self.model_arrays(f"{folder}/checkpoints/final.h5")
 
     def test_on_grids_as_on_one_rank_with_weights_where_their_positions_lie(self):
         for config in (UNTIED, RICA):
@@ -90,18 +87,28 @@ class Giants(support.MrmfTest):
     def test_reconstruction_ica_against_numpy(self):
         import features
         self.train(RICA, "ica")
-        layer = features.Layer(self.path("ica/checkpoints/best.h5"))
+        layer = features.Layer(self.path("ica"))
         np.testing.assert_allclose(np.linalg.norm(layer.weight, axis=2), 1, rtol=1e-5)  # rows of length 1
         with h5py.File(self.path("data.h5")) as file:
             samples = file["validation"][:]
         put_together = layer.decode(layer.encode(samples))
-        self.mrmf("predict", "ica", "data.h5", "--samples", "validation", "-o", "y.h5")
+        self.mrmf("predict", "ica", "--samples", "validation", "-o", "y.h5")
         with h5py.File(self.path("y.h5")) as file:
-            got = next(iter(one[:] for one in file.values() if getattr(one, "ndim", 0) == 4))
+            got = file["prediction"][:]
         np.testing.assert_allclose(got[:, :put_together.shape[1], :put_together.shape[2]], put_together,
                                    atol=1e-4 * np.abs(put_together).max())
         best = min(self.losses("ica")[:, 1])
         np.testing.assert_allclose(((got - samples) ** 2).mean(), best, rtol=1e-3)
+
+    def test_rows_have_their_length_whatever_moves_them(self):
+        import features
+        lion = RICA.replace('name = "sgd", learning_rate = 2.0, momentum = 0.9', 'name = "lion", learning_rate = 1e-3')
+        self.assertNotEqual(lion, RICA)
+        for folder, *settings in (("whole",), ("votes", "training.communication=vote"), ("shards", "data.shards=4", "run.deterministic=true"),
+                                  ("clipped", "training.clip_norm=0.1", "training.accumulate=2")):
+            self.train(lion, folder, *settings, ranks=2)
+            rows = features.Layer(self.path(folder)).weight
+            np.testing.assert_allclose(np.linalg.norm(rows, axis=2), 1, rtol=1e-5, err_msg=folder)
 
     def test_what_cannot_be_is_refused_in_one_line(self):
         def fails(message, config, *settings, ranks=0):
