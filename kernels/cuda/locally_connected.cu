@@ -123,8 +123,7 @@ struct LocalBiases {
   MRMF_HD void operator()(std::uint32_t unit) const {
     float sum = 0;
     for (std::uint32_t sample = 0; sample < samples; ++sample)
-      sum += to_float(
-          dy[(sample * fields.positions + unit / fields.out) * fields.stored_out + unit % fields.out]);
+      sum += to_float(dy[(sample * fields.positions + unit / fields.out) * fields.stored_out + unit % fields.out]);
     db[unit] = sum;
   }
 };
@@ -173,9 +172,9 @@ struct ScaleRows {
 
 void local_forward(const Work& work, const ConvGeometry& geometry, Index n, const LocalForwardData& data) {
   with_element(work.storage, [&]<class T>(T) {
-    for_each_row(work.stream, n * product(geometry.out()), work.storage.vectors(geometry.out_channels),
-                 LocalForward<T>{Fields(work.storage, geometry, n), elements<T>(data.x), data.w, data.b,
-                                 elements<T>(data.y)});
+    for_each_row(
+        work.stream, n * product(geometry.out()), work.storage.vectors(geometry.out_channels),
+        LocalForward<T>{Fields(work.storage, geometry, n), elements<T>(data.x), data.w, data.b, elements<T>(data.y)});
   });
 }
 

@@ -146,7 +146,7 @@ def mrmf(*words):
 
 def all_kinds():
     """Every type that a layer may have, as the program says."""
-    listed = re.search(r"\n  type\n +one of ([a-z_, ]+)", mrmf("presets", "--keys"))
+    listed = re.search(r"\n  type\n +one of ([a-z0-9_, ]+)", mrmf("presets", "--keys"))
     return set(listed[1].split(", "))
 
 
