@@ -120,7 +120,7 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: dilation and transposed convolution") {
   CHECK(make(line(2, 10, 16), up)->signature() == "conv_transpose 16->8 k4 s2 same");
 
   LayerSpec local = conv_spec(8, {1, 3, 4}, {1, 2, 1}, false);
-  local.kind = LayerKind::locally_connected;
+  local.kind = LayerKind::locally_connected, local.name = "untied1";
   const auto untied = make(image(2, 9, 12, 3), local);
   CHECK(untied->output() == image(2, 4, 9, 8));
   CHECK(untied->signature() == "locally_connected 3->8 k3x4 s2x1 at 4x9");  // its weights fit no other size
@@ -131,8 +131,8 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: dilation and transposed convolution") {
   const auto refuses = [&](const Shape& in, const LayerSpec& spec, const char* message) {
     CHECK_THROWS_WITH_AS(make(in, spec), doctest::Contains(message), ConfigError);
   };
-  refuses(image(2, 9, 3, 3), local, "locally_connected: window 3x4 is larger than its input 9x3x3");
-  refuses(flat(2, 48), local, "locally_connected: its input 48 has no positions; use dense");
+  refuses(image(2, 9, 3, 3), local, "untied1: window 3x4 is larger than its input 9x3x3");
+  refuses(flat(2, 48), local, "untied1: its input 48 has no positions; use dense");
   conv.dilation = {1, 1, 6};
   refuses(image(2, 9, 12, 4), conv,
           "conv1: window 3x3 with dilation 1x6 (3x13 positions) is larger than its input 9x12x4");
