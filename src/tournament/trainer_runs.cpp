@@ -108,9 +108,9 @@ TournamentConfig settle_meetings(const TournamentConfig& asked, const ResolvedRu
                                  Comm& team, Comm& world) {
   TournamentConfig tournament = asked;
   if (tournament.selection == Selection::none) return tournament;
-  const TrainingConfig& training = run.config.training;
-  const bool own_momenta = training.optimizer.name == OptimizerKind::lion &&
-                           (training.adds_directions() || training.communication == Communication::automatic);
+  const SumSettings& sums = run.plan.last.sums;
+  const bool own_momenta = run.config.training.optimizer.name == OptimizerKind::lion &&
+                           (sums.adds_directions() || sums.communication == Communication::automatic);
   std::string text;
   collective_try(world, [&] {
     if (own_momenta)
