@@ -181,7 +181,8 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
   if (split.spec.form.kind == LabelKind::numbers) look(split.labels, config.data.normalise_labels, NumbersOf::labels);
   const bool divided = config.data.normalise_samples.mean_std && config.data.normalise_samples.std.empty();
   const bool given = config.data.normalise_samples.mean_std && !divided;  // someone has seen to it
-  for (std::size_t c = 0; !given && !samples_lost && split.samples.facts && c < split.samples.facts->deviation.size(); ++c)
+  for (std::size_t c = 0; !given && !samples_lost && split.samples.facts && c < split.samples.facts->deviation.size();
+       ++c)
     if (split.samples.facts->count[c] == 0)
       advice.push_back(fmt::format("channel {} of '{}' holds nothing but missing numbers; leave it out of the file", c,
                                    split.samples.name));
