@@ -105,6 +105,8 @@ Config parse_config(const std::string& text, const std::string& origin, const st
 std::string to_toml(const Config& config) {
   std::string text, section;
   for (const Key<Config>& key : config_keys()) {
+    // The section of a tournament is that of runs that are one.
+    if (key.path.starts_with("tournament.") && config.tournament == TournamentConfig{}) continue;
     const std::string value = key.write(config);
     if (value.empty()) continue;
     if (section_of(key.path) != section) {

@@ -20,7 +20,7 @@ def keys() -> Dict[str, Dict[str, Any]]:
 
     Keys of a layer (``model.layers``) and of a stage (``method.stages``) are not among them.
     """
-    tables = ("data.", "model.", "training.", "method.", "run.")
+    tables = ("data.", "model.", "training.", "method.", "tournament.", "run.")
     entries = [entry for entry in program.run_json(["presets", "--keys"])["keys"] if entry["key"].startswith(tables)]
     for entry in entries:  # written as TOML; of these values, JSON's form is the same
         entry["default"] = None if entry["default"] is None else json.loads(entry["default"])
