@@ -225,6 +225,9 @@ void read_command(Written& written) {
   const std::string& origin = written.spec.origin;
   if (command.line.empty()) throw ConfigError(origin + ": command.line is missing");
   require_inside(command.output, "command.output", origin);
+  for (const std::string& folder : command.writable)
+    if (std::error_code none; !std::filesystem::is_directory(folder, none))
+      throw ConfigError(fmt::format("{}: command.writable: {} is no folder; make it first", origin, folder));
   if (written.collect.kind != Value::Kind::table || written.collect.items.empty())
     throw ConfigError(
         origin +
@@ -263,6 +266,7 @@ void check_rounds(const EnsembleSpec& spec) {
   if (rounds.candidates < rounds.members)
     refuse_rounds(fmt::format("ensemble.rounds.candidates = {} are fewer than the {} members that a round adds",
                               rounds.candidates, rounds.members));
+  read_config(rounds.config, rounds.settings);  // before any member is made
   if (spec.train) refuse_rounds("ensemble.rounds is for members that are simulated, by [simulate] or [command]");
   if (spec.design.kind == DesignKind::list || spec.design.kind == DesignKind::grid)
     refuse_rounds("ensemble.rounds needs ranges to choose from: design.kind = \"latin-hypercube\" or \"sobol\"");

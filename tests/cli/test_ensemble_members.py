@@ -71,6 +71,18 @@ class Members(support.MrmfTest):
         self.write("spec.toml", self.read("spec.toml").replace("x = [4]", "x = [2, 2]"))
         self.fails(4, "ensemble", "spec.toml", message="its data set 'x' is [4], and command.collect says [2, 2]")
 
+    def test_what_is_missing_is_found_before_any_member_is_made(self):
+        self.spec("true")
+        self.write("spec.toml", self.read("spec.toml").replace("collect =", 'writable = ["none"], collect ='))
+        self.fails(2, "ensemble", "spec.toml", message="command.writable: none is no folder")
+        self.write("spec.toml", 'ensemble = { folder = "ens", rounds = { count = 1, members = 5, config = "none.toml" } }\n'
+                   'simulate = { simulator = "heat", size = 16 }\ndesign = { kind = "sobol", members = 10, keys.velocity_x = [-0.1, 0.1] }')
+        self.fails(2, "ensemble", "spec.toml", message="none.toml: there is no such file")
+        self.write("spec.toml", 'ensemble.folder = "ens"\nsimulate = { simulator = "cosmology", size = 17 }\n'
+                   'design = { kind = "sobol", members = 10, keys.Omega_m = [0.2, 0.4] }')
+        self.fails(2, "ensemble", "spec.toml", "--dry-run", message="17")
+        self.assertFalse(os.path.exists(self.path("ens")))
+
     def test_a_folder_with_quotes_and_spaces(self):
         support.make_data(self.path("data.h5"))
         self.config()
