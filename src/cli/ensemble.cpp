@@ -5,7 +5,6 @@
 #include <charconv>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
@@ -37,18 +36,6 @@ Part read_part(const std::string& text) {
       part.index >= part.count)
     throw ConfigError("--part " + text + ": give a task and how many there are, as in 0/20 to 19/20");
   return part;
-}
-
-void print_json(const EnsembleReport& report) {
-  nlohmann::ordered_json json{{"members", report.members},
-                              {"done", report.done},
-                              {"made", report.made},
-                              {"seconds", report.seconds},
-                              {"member_seconds", report.member_seconds},
-                              {"data", report.data}};
-  json["failed"] = nlohmann::ordered_json::array();
-  for (const auto& [member, reason] : report.failed) json["failed"].push_back({{"member", member}, {"reason", reason}});
-  std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
 }
 
 void print_report(const EnsembleReport& report) {
@@ -87,7 +74,7 @@ void run_options(const EnsembleOptions& options, Comm& world) {
   std::ostream* out = options.json ? &std::cerr : &std::cout;
   const EnsembleReport report =
       run_ensemble(std::move(spec), {part, options.retry_failed, out, !options.json && stdout_is_terminal()}, world);
-  if (world.root()) options.json ? print_json(report) : print_report(report);
+  if (world.root()) options.json ? (void)(std::cout << to_json(report)) : print_report(report);
   if (report.failed.empty()) return;
   const std::string failed = failed_text(report, retries);
   if (std::ssize(report.failed) > most_failed) throw FaultError(failed + "; --retry-failed tries them anew");

@@ -190,7 +190,7 @@ void print_plan(const PlanOptions& options, Comm& world) {
   if (sample && sample->train) {
     require_channels(config.data, sample->shape);
     if (absent(config.data.validation.files).empty())
-      require_distinct_rows(config.data, *sample->train, headers_of(config.data.validation, world), world);
+      require_distinct_rows(config.data, *sample->train, headers_of(config.data.validation, world), nullptr, world);
   }
   std::optional<AutoSchedule> chosen;
   std::optional<Costs> costs;

@@ -146,8 +146,8 @@ void run_tuning(TuneOptions options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DatasetShape data = inspect_dataset(config.data.train, world);
   const DatasetShape validation = inspect_dataset(config.data.validation, {config.data.train, data}, world);
-  require_distinct_rows(config.data, data, validation, world);
-  check_test_split(config.data, data, validation, world);
+  const std::optional<DatasetShape> test = test_headers(config.data, data, world);
+  require_distinct_rows(config.data, data, validation, test ? &*test : nullptr, world);
   const int axes = data.sample.axes, ranks = config.run.ranks > 0 ? config.run.ranks : 1;
   fill_in(options, config, ranks, data.samples);
   Config resolved = config;

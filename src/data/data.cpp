@@ -166,10 +166,12 @@ std::vector<Index> Data::class_counts(Comm& team) const {
 }
 
 void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,
-                           Comm& comm) {
-  if (data.duplicates == DuplicateRule::refuse)
-    require_distinct_rows({{{data.train, train}, RowUse::train}, {{data.validation, validation}, RowUse::validate}},
-                          comm);
+                           const DatasetShape* test, Comm& comm) {
+  if (data.duplicates != DuplicateRule::refuse) return;
+  std::vector<UsedDataset> splits{{{data.train, train}, RowUse::train},
+                                  {{data.validation, validation}, RowUse::validate}};
+  if (test != nullptr) splits.push_back({{data.test, *test}, RowUse::test});
+  require_distinct_rows(splits, comm);
 }
 
 bool has_test_split(const DataConfig& data) {
@@ -177,15 +179,13 @@ bool has_test_split(const DataConfig& data) {
   return !data.test.samples.empty() && (of_its_own || data.split.test > 0 || !data.split.test_roles.empty());
 }
 
-void check_test_split(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation, Comm& comm) {
-  if (!has_test_split(data) || data.test.choice.part != RowPart::all) return;
-  const DatasetShape test = inspect_dataset(data.test, {data.train, train}, comm);
+std::optional<DatasetShape> test_headers(const DataConfig& data, const DatasetShape& train, Comm& comm) {
+  if (!has_test_split(data) || data.test.choice.part != RowPart::all) return {};
+  DatasetSpec headers = data.test;
+  headers.not_finite = NotFiniteRule::refuse;  // nothing is looked for
+  DatasetShape test = inspect_dataset(headers, {data.train, train}, comm);
   require_same_samples(train, test, "test");
-  if (data.duplicates == DuplicateRule::refuse)
-    require_distinct_rows({{{data.train, train}, RowUse::train},
-                           {{data.validation, validation}, RowUse::validate},
-                           {{data.test, test}, RowUse::test}},
-                          comm);
+  return test;
 }
 
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape) {

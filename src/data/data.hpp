@@ -39,17 +39,18 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
 MemoryBudget budget_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
                            int sharing = 1);
 
-/// DataError where the same rows are named twice, or train and validate (io/same_rows.hpp), unless data.duplicates
-/// allows it. The shapes are what inspect_dataset() has found. Collective.
+/// DataError where the same rows are named twice, or are in two of the splits (io/same_rows.hpp), unless
+/// data.duplicates allows it. The shapes are what inspect_dataset() has found; `test`: of test_headers(), or null.
+/// Collective.
 void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,
-                           Comm& comm);
+                           const DatasetShape* test, Comm& comm);
 
 /// Whether the configuration says which rows test: data sets of their own, a share, or values of a column.
 bool has_test_split(const DataConfig& data);
 
-/// Looks at the headers of a test split of data sets of its own before anything is trained: DataError where they cannot
-/// be read, differ from the training data, or share rows with it or the validation data. Collective.
-void check_test_split(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation, Comm& comm);
+/// Headers of a test split of data sets of its own; none: there is no such split. DataError where they cannot be read,
+/// or its samples differ from the training data's. Looks for no rows that are not finite. Collective.
+std::optional<DatasetShape> test_headers(const DataConfig& data, const DatasetShape& train, Comm& comm);
 
 /// A line for each file with rows that were left out; none where nothing was.
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape);

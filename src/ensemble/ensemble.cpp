@@ -112,17 +112,7 @@ EnsembleReport report_of(const Ensemble& ensemble, const Members& members, const
 void write_records(const Ensemble& ensemble, const Members& members, const EnsembleReport& report) {
   write_file(ensemble.spec.folder + "/members.csv", members_csv(ensemble.spec, ensemble.points, members),
              Replace::file);
-  nlohmann::ordered_json json{{"program", std::string("mrmf ") + kVersion},
-                              {"members", report.members},
-                              {"done", report.done},
-                              {"made", report.made},
-                              {"seconds", report.seconds},
-                              {"member_seconds", report.member_seconds},
-                              {"data", report.data}};
-  json["failed"] = nlohmann::ordered_json::array();
-  for (const auto& [member, reason] : report.failed) json["failed"].push_back({{"member", member}, {"reason", reason}});
-  write_file(ensemble.spec.folder + "/result.json",
-             json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", Replace::file);
+  write_file(ensemble.spec.folder + "/result.json", to_json(report, std::string("mrmf ") + kVersion), Replace::file);
 }
 
 Members all_members(const Ensemble& ensemble, const EnsembleRun& run, Comm& world) {
@@ -275,6 +265,20 @@ EnsembleReport run_ensemble(EnsembleSpec spec, const EnsembleRun& run, Comm& wor
     if (world.root() && collects) write_records(ensemble, members, whole);
   });
   return report;
+}
+
+std::string to_json(const EnsembleReport& report, const std::string& program) {
+  nlohmann::ordered_json json;
+  if (!program.empty()) json["program"] = program;
+  json.update({{"members", report.members},
+               {"done", report.done},
+               {"made", report.made},
+               {"seconds", report.seconds},
+               {"member_seconds", report.member_seconds},
+               {"data", report.data}});
+  json["failed"] = nlohmann::ordered_json::array();
+  for (const auto& [member, reason] : report.failed) json["failed"].push_back({{"member", member}, {"reason", reason}});
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::string failed_text(const EnsembleReport& report, int retries) {

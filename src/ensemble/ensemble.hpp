@@ -35,6 +35,9 @@ struct EnsembleReport {
 /// somebody works in it; FaultError where a member wrote outside of its folder. Failed members are no error here.
 EnsembleReport run_ensemble(EnsembleSpec spec, const EnsembleRun& run, Comm& world);
 
+/// The report as JSON, for programs; `program`, where it is given, comes first.
+std::string to_json(const EnsembleReport& report, const std::string& program = "");
+
 /// "17, 401 and 3 more": the members' numbers, for a message.
 std::string failed_text(const EnsembleReport& report, int retries);
 

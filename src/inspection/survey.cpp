@@ -332,8 +332,8 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   DataFound found;
   found.splits.push_back(inspect("training", config.data.train, nullptr, comm));
   found.splits.push_back(inspect("validation", config.data.validation, &found.splits.front(), comm));
-  require_distinct_rows(config.data, found.splits[0].shape, found.splits[1].shape, comm);
-  check_test_split(config.data, found.splits[0].shape, found.splits[1].shape, comm);
+  const std::optional<DatasetShape> test = test_headers(config.data, found.splits[0].shape, comm);
+  require_distinct_rows(config.data, found.splits[0].shape, found.splits[1].shape, test ? &*test : nullptr, comm);
   if (has_test_split(config.data))
     found.splits.push_back(inspect("test", config.data.test, &found.splits.front(), comm));
   for (SplitFound& split : found.splits) inspect_split(split, config, headers_only, comm);

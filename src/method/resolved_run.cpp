@@ -46,8 +46,8 @@ ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world) {
   const DatasetShape shape = inspect_dataset(config.data.train, world);
   check_agreement(config, shape, world);
   DatasetShape validation = inspect_dataset(config.data.validation, {config.data.train, shape}, world);
-  require_distinct_rows(config.data, shape, validation, world);
-  check_test_split(config.data, shape, validation, world);
+  const std::optional<DatasetShape> test = test_headers(config.data, shape, world);
+  require_distinct_rows(config.data, shape, validation, test ? &*test : nullptr, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.

@@ -60,6 +60,16 @@ def command_of(pid):
         return ""
 
 
+def finish(command, folder, members, start, how):
+    """Makes what is left, and says how long all has taken since `start`."""
+    subprocess.run(command, env=ENVIRONMENT, check=True)
+    seconds = time.monotonic() - start
+    result = json.loads((folder / "result.json").read_text())
+    print(f"mrmf ensemble {how}: {seconds:.1f} s, {1000 * seconds / members:.3f} ms a member; "
+          f"{result['member_seconds']:.1f} s in the simulator, on two threads")
+    check(folder, members)
+
+
 def own(options):
     folder = options.folder / "own"
     shutil.rmtree(folder, ignore_errors=True)
@@ -74,20 +84,9 @@ def own(options):
         process.kill()
         process.wait()
         print(f"killed (SIGKILL) with {len(done_in(folder))} members in the journal")
-    subprocess.run(command, env=ENVIRONMENT, check=True)
-    seconds = time.monotonic() - start
-    result = json.loads((folder / "result.json").read_text())
-    print(f"mrmf ensemble with {options.kills} kills: {seconds:.1f} s, {1000 * seconds / options.members:.3f} ms a member; "
-          f"{result['member_seconds']:.1f} s in the simulator, on two threads")
-    check(folder, options.members)
+    finish(command, folder, options.members, start, f"with {options.kills} kills")
     shutil.rmtree(folder)
-    start = time.monotonic()
-    subprocess.run(command, env=ENVIRONMENT, check=True)
-    seconds = time.monotonic() - start
-    result = json.loads((folder / "result.json").read_text())
-    print(f"mrmf ensemble undisturbed: {seconds:.1f} s, {1000 * seconds / options.members:.3f} ms a member; "
-          f"{result['member_seconds']:.1f} s in the simulator, on two threads")
-    check(folder, options.members)
+    finish(command, folder, options.members, time.monotonic(), "undisturbed")
 
 
 def merlin(options):

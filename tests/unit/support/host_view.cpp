@@ -28,6 +28,16 @@ class Result {
   std::optional<DeviceTensor> own_;
 };
 
+/// The gradients of an operation with weights and biases.
+template <class Op>
+void fetch_gradients(Backend& device, Op& op, ConstTensor x, ConstTensor dy, Span dw, Span db) {
+  DeviceTensor input(device, x), gradient(device, dy);
+  DeviceFloats weights(device, dw), bias(device, db);
+  op.backward_weights(input.tensor(), gradient.tensor(), weights.span(), bias.span());
+  weights.to_host(dw);
+  bias.to_host(db);
+}
+
 class HostWeighted final : public WeightedOp {
  public:
   HostWeighted(Backend& device, std::unique_ptr<WeightedOp> op) : device_(device), op_(std::move(op)) {}
@@ -47,11 +57,7 @@ class HostWeighted final : public WeightedOp {
     result.fetch();
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
-    DeviceTensor input(device_, x), gradient(device_, dy);
-    DeviceFloats weights(device_, dw), bias(device_, db);
-    op_->backward_weights(input.tensor(), gradient.tensor(), weights.span(), bias.span());
-    weights.to_host(dw);
-    bias.to_host(db);
+    fetch_gradients(device_, *op_, x, dy, dw, db);
   }
 
  private:
@@ -78,11 +84,7 @@ class HostLocal final : public LocalOp {
     result.fetch();
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
-    DeviceTensor input(device_, x), gradient(device_, dy);
-    DeviceFloats weights(device_, dw), bias(device_, db);
-    op_->backward_weights(input.tensor(), gradient.tensor(), weights.span(), bias.span());
-    weights.to_host(dw);
-    bias.to_host(db);
+    fetch_gradients(device_, *op_, x, dy, dw, db);
   }
   void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
     DeviceTensor input(device_, x), gradient(device_, dy);
