@@ -178,7 +178,7 @@ class NormConvOp {
     ConstTensor x;
     const NormMemory& memory;
     ConstSpan w, b;
-    Span normalised;  ///< as x: the batch norm's output, kept for backward
+    Span normalised;  ///< as x, if keeps_normalised(): the batch norm's output, kept for backward
     Tensor y;
   };
   struct Backward {
@@ -189,6 +189,7 @@ class NormConvOp {
     Span dgamma, dbeta, dw, db;  ///< all of them this rank's part of the sum
   };
   virtual ~NormConvOp() = default;
+  virtual bool keeps_normalised() const { return true; }  ///< whether the calls need memory for it
   virtual void prepare(Index rows) { (void)rows; }
   virtual void forward(const Step& step, const Forward& call) = 0;
   virtual void backward(const Backward& call) = 0;  ///< after a training forward
@@ -217,7 +218,8 @@ struct DropoutSettings {
 
   /// The number of the sample's position that has place (i, j, k) in x.
   MRMF_HD constexpr Index position(const Extent& x, Index i, Index j, Index k) const {
-    const Extent& s = sample == Extent{0, 0, 0} ? x : sample;
+    // Not a comparison of arrays: the standard library's reaches memcmp, for which nvcc leaves a kernel empty, silently.
+    const Extent& s = sample[0] == 0 && sample[1] == 0 && sample[2] == 0 ? x : sample;
     return ((i + first[0]) * s[1] + j + first[1]) * s[2] + k + first[2];
   }
 };

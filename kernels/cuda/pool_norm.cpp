@@ -166,7 +166,4 @@ std::unique_ptr<NormOp> CudaBackend::norm(const NormSettings& settings, Index) {
   return std::make_unique<Norm>(device_, settings);
 }
 
-// No fused form: the layers run one by one.
-std::unique_ptr<NormConvOp> CudaBackend::norm_conv(const NormSettings&, const ConvGeometry&, Index) { return nullptr; }
-
 }  // namespace mrmf::cuda
