@@ -33,6 +33,7 @@ class ConvPasses {
 
  private:
   struct Plans {
+    bool cube = false;  // all three passes by a kernel of our own
     std::shared_ptr<const ConvPlan> forward, weights;
     PlanChooser::Choice data;  // a first layer never asks for dx, so it needs no plan for it
   };
@@ -87,6 +88,11 @@ const ConvPasses::Plans& ConvPasses::plans(Index rows) {
   const auto [entry, missing] = plans_.try_emplace(rows);
   if (missing) {
     if (narrow_) device_.reserve(Device::Scratch::workspace, narrow_conv_bytes(device_.storage(), geometry_, rows));
+    entry->second.cube = is_cube_on(device_, geometry_, rows);
+    if (entry->second.cube) {
+      device_.reserve(Device::Scratch::workspace, cube_conv_bytes(device_.storage(), geometry_, rows));
+      return entry->second;
+    }
     ConvProblem problem{
         ConvPass::forward, padded_, rows, device_.settings().precision, with_bias_, device_.settings().deterministic};
     if (!narrow_) entry->second.forward = device_.plans().choose(problem);
@@ -118,6 +124,8 @@ void ConvPasses::forward(Index rows, const void* x, ConstSpan w, ConstSpan b, vo
   const Plans& of_rows = plans(rows);
   if (narrow_)
     return narrow_conv_forward(device_.work(), {geometry_, rows}, x, w.data(), with_bias_ ? b.data() : nullptr, y);
+  if (of_rows.cube)
+    return cube_conv_forward(device_.work(), geometry_, rows, x, w.data(), with_bias_ ? b.data() : nullptr, y);
   pack(w, b);
   packed_ = true;
   ConvPointers pointers{.x = x, .w = current_, .result = y};
@@ -130,6 +138,7 @@ void ConvPasses::forward(Index rows, const void* x, ConstSpan w, ConstSpan b, vo
 
 void ConvPasses::backward_data(Index rows, const void* dy, ConstSpan w, void* dx) {
   const Plans& of_rows = plans(rows);
+  if (of_rows.cube) return cube_conv_data(device_.work(), geometry_, rows, dy, w.data(), dx);
   if (!std::exchange(packed_, false)) pack(w, {});
   if (!of_rows.data.plan) throw FaultError(of_rows.data.reason);
   run(*of_rows.data.plan, {.w = current_, .dy = dy, .result = dx});
@@ -141,6 +150,10 @@ void ConvPasses::backward_weights(Index rows, const void* x, const void* dy, Spa
     const Device::Lease workspace = device_.lease(Device::Scratch::workspace);
     return narrow_conv_weights(device_.work(), {geometry_, rows},
                                {.x = x, .dy = dy, .dw = dw.data(), .scratch = workspace.get()});
+  }
+  if (of_rows.cube) {
+    const Device::Lease workspace = device_.lease(Device::Scratch::workspace);
+    return cube_conv_weights(device_.work(), geometry_, rows, x, dy, dw.data(), workspace.get());
   }
   void* const result = as_is_ ? static_cast<void*>(dw.data()) : gradient_.get();
   run(*of_rows.weights, {.x = x, .dy = dy, .result = result});

@@ -1,6 +1,6 @@
-// What the kernels for convolutions of 3x3x3 taps share: a block computes tiles of I x 8 x 16 output positions, one after
-// the other, and has the tile's inputs, of (I + 2) x 10 x 18 positions, in shared memory. A position's channels lie there
-// in vectors of 16 bytes, each vector in a plane of its own: rows of the matrices that tensor cores multiply.
+// What the kernels for convolutions of 3x3x3 taps share: a block computes tiles of I x 8 x 16 output positions, one
+// after the other, and has the tile's inputs, of (I + 2) x 10 x 18 positions, in shared memory. A position's channels
+// lie there in vectors of 16 bytes, each vector in a plane of its own: rows of the matrices that tensor cores multiply.
 #pragma once
 
 #include <algorithm>
@@ -130,8 +130,8 @@ __device__ inline std::uint32_t factor_bits(Bf16, std::uint32_t bits) { return b
 
 /// Writes a warp's 16 positions of a line, 16 channels from `channel` on of `stored`: sums has the results of two
 /// matrices of 8 channels, where mma leaves them.
-__device__ inline void store_line(float*, float* y, const Tiling& tiling, const Place& p, int line, int stored, int channel,
-                                  const float (&low)[4], const float (&high)[4]) {
+__device__ inline void store_line(float*, float* y, const Tiling& tiling, const Place& p, int line, int stored,
+                                  int channel, const float (&low)[4], const float (&high)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -143,8 +143,8 @@ __device__ inline void store_line(float*, float* y, const Tiling& tiling, const 
   }
 }
 /// Neighbouring lanes exchange words, so that each writes 8 bytes and four lanes write 32 in a row.
-__device__ inline void store_line(Bf16*, Bf16* y, const Tiling& tiling, const Place& p, int line, int stored, int channel,
-                                  const float (&low)[4], const float (&high)[4]) {
+__device__ inline void store_line(Bf16*, Bf16* y, const Tiling& tiling, const Place& p, int line, int stored,
+                                  int channel, const float (&low)[4], const float (&high)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, quarter = lane % 4;
   const bool odd = quarter % 2 != 0;
 #pragma unroll

@@ -164,6 +164,12 @@ bool is_narrow_on(const Device& device, const ConvGeometry& geometry) {
          narrow_conv_shared_bytes(device.storage()) <= device.shared_memory();
 }
 
+bool is_cube_on(const Device& device, const ConvGeometry& geometry, Index rows) {
+  constexpr Index least = Index{1} << 16;
+  return device.settings().precision != Precision::fp32 && is_cube(device.storage(), geometry) &&
+         rows * product(geometry.out()) >= least && cube_conv_shared_bytes(device.storage()) <= device.shared_memory();
+}
+
 bool Device::is_lost() const {
   cudaGetLastError();  // clears a single call's error; a broken device reports its error again and again
   const cudaError_t status = cudaStreamQuery(compute_.get());

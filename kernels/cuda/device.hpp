@@ -100,5 +100,7 @@ class Device {
 
 /// Whether the kernels of narrow convolutions can do this one here: is_narrow(), rounded factors, and room for a block.
 bool is_narrow_on(const Device& device, const ConvGeometry& geometry);
+/// Likewise of is_cube(), for enough positions that every multiprocessor has tiles to compute.
+bool is_cube_on(const Device& device, const ConvGeometry& geometry, Index rows);
 
 }  // namespace mrmf::cuda

@@ -327,6 +327,21 @@ struct NarrowWeightsData {
 void narrow_conv_weights(const Work& work, const NarrowConv& conv, const NarrowWeightsData& data);
 std::size_t narrow_conv_bytes(const Storage& storage, const ConvGeometry& geometry, Index rows);
 
+// Convolutions of 3x3x3 taps without stride from 9 to 16 channels to 25 to 32, in tf32 and bf16. w and dw are float32
+// and unpadded.
+
+bool is_cube(const Storage& storage, const ConvGeometry& geometry);
+int cube_conv_shared_bytes(const Storage& storage);  ///< shared memory that a block must be able to have
+/// b null: none.
+void cube_conv_forward(const Work& work, const ConvGeometry& geometry, Index rows, const void* x, const float* w,
+                       const float* b, void* y);
+void cube_conv_data(const Work& work, const ConvGeometry& geometry, Index rows, const void* dy, const float* w,
+                    void* dx);
+/// `scratch`: cube_conv_bytes() for these rows.
+void cube_conv_weights(const Work& work, const ConvGeometry& geometry, Index rows, const void* x, const void* dy,
+                       float* dw, void* scratch);
+std::size_t cube_conv_bytes(const Storage& storage, const ConvGeometry& geometry, Index rows);
+
 /// The gradient of a bias: sums[c] = sum over `rows` positions of x (stored), for every channel; `scratch` has
 /// channel_sums_bytes() for at least as many rows.
 void channel_sums(const Work& work, Index rows, Index channels, const void* x, float* sums, void* scratch);

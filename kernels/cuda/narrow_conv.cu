@@ -1,30 +1,14 @@
 // Convolutions of 3x3x3 taps, stride 1, from one stored vector of channels (8 in bf16, 4 in float32) to at most 16: the
 // first layer of a network of volumes, alone or with the batch norm of the network's input in front of it. cuDNN pads
-// such a layer's channels to 32 and fetches each input for each of the 27 taps.
-//
-// A block computes tiles of 4 x 8 x 16 output positions, one after the other, and copies the inputs of the next tile to
-// shared memory meanwhile. There each input lies once, normalised if there is a norm, and the products of all taps read
-// it from there: one position's channels are a row of the matrices that tensor cores multiply.
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/kernels.hpp"
+// such a layer's channels to 32 and fetches each input for each of the 27 taps. Here each input is read once,
+// normalised if there is a norm, and the products of all taps read it from shared memory.
+#include "kernels/cuda/conv_tiles.cuh"
 #include "kernels/cuda/norm_statistics.cuh"
 
 namespace mrmf::cuda {
 namespace {
 
-constexpr int taps = 27;
-constexpr int most_outs = 16;
-constexpr int tile_i = 4, tile_j = 8, tile_k = 16;
-constexpr int lines = tile_i * tile_j;  // of 16 output positions
-constexpr int halo_j = tile_j + 2, halo_k = tile_k + 2, halo = (tile_i + 2) * halo_j * halo_k;
-constexpr int warps = 8, block_of = 32 * warps;
-
-/// A tap's input counted from that of the first tap, in a tile's inputs. What stands behind the last tap, to fill a
-/// matrix, reads the last one's and is not used.
-MRMF_HD constexpr int offset_of(int tap) {
-  if (tap >= taps) tap = taps - 1;
-  return ((tap / 9) * halo_j + tap / 3 % 3) * halo_k + tap % 3;
-}
+constexpr int most_outs = 16, depth = 4, halo = halo_of(depth), lines = lines_of(depth);
 
 /// Where lanes of two kinds read: a tap's input, or the next tap's. Three distances between the two occur, so three
 /// addresses and constants serve all taps, where an address for each would take a register.
@@ -45,59 +29,6 @@ struct TapReader {
   }
 };
 
-struct Place {
-  std::uint32_t sample;
-  int first[3];  // output position of the tile's first
-};
-
-/// The tiles of all samples.
-struct Tiling {
-  int in[3], out[3], pad[3];
-  Divider by_k, by_j, by_i;
-  std::uint32_t count;
-
-  Tiling(const ConvGeometry& geometry, Index n) {
-    const Extent sizes = geometry.out();
-    const Index sides[3] = {tile_i, tile_j, tile_k};
-    Index along[3], all = n;
-    for (std::size_t a = 0; a < 3; ++a) {
-      in[a] = static_cast<int>(geometry.in[a]);
-      out[a] = static_cast<int>(sizes[a]);
-      pad[a] = static_cast<int>(geometry.pad_before[a]);
-      along[a] = (sizes[a] + sides[a] - 1) / sides[a];
-      all *= along[a];
-    }
-    by_i = Divider(along[0]), by_j = Divider(along[1]), by_k = Divider(along[2]);
-    count = count32(all);
-  }
-  std::uint32_t blocks() const { return std::min(count, static_cast<std::uint32_t>(2 * multiprocessors)); }
-
-  MRMF_HD Place place(std::uint32_t tile) const {
-    Place p{};
-    p.first[2] = static_cast<int>(by_k.take(tile)) * tile_k;
-    p.first[1] = static_cast<int>(by_j.take(tile)) * tile_j;
-    p.first[0] = static_cast<int>(by_i.take(tile)) * tile_i;
-    p.sample = tile;
-    return p;
-  }
-#ifndef __CUDACC__
-  /// Of an output position: whether a tap's input lies inside, so that it is not padding.
-  bool inside(int i, int j, int k, int tap) const {
-    return has(i + tap / 9 - pad[0], j + tap / 3 % 3 - pad[1], k + tap % 3 - pad[2]);
-  }
-#endif
-  MRMF_HD bool has(int i, int j, int k) const {
-    return i >= 0 && i < in[0] && j >= 0 && j < in[1] && k >= 0 && k < in[2];
-  }
-  MRMF_HD bool has_output(int i, int j, int k) const { return i < out[0] && j < out[1] && k < out[2]; }
-  MRMF_HD std::size_t input(std::uint32_t sample, int i, int j, int k) const {
-    return ((std::size_t{sample} * in[0] + i) * in[1] + j) * in[2] + k;
-  }
-  MRMF_HD std::size_t output(std::uint32_t sample, int i, int j, int k) const {
-    return ((std::size_t{sample} * out[0] + i) * out[1] + j) * out[2] + k;
-  }
-};
-
 /// The inputs, and what they become before they are multiplied.
 enum class Normalise { no, unscaled, scaled };
 template <class T>
@@ -113,22 +44,11 @@ struct Inputs {
     return {};
   }
 #ifdef __CUDACC__
-  struct At {
-    bool inside;
-    std::size_t vector;
-  };
-  __device__ At at(const Place& p, int number) const {
-    const int i = p.first[0] - tiling.pad[0] + number / (halo_j * halo_k);
-    const int j = p.first[1] - tiling.pad[1] + number / halo_k % halo_j;
-    const int k = p.first[2] - tiling.pad[2] + number % halo_k;
-    const bool inside = tiling.has(i, j, k);
-    return {inside, inside ? tiling.input(p.sample, i, j, k) : 0};
-  }
   /// Begins to copy a tile's inputs.
   __device__ void copy(const Place& p, uint4* shared) const {
     for (int number = static_cast<int>(threadIdx.x); number < halo; number += block_of) {
-      const At from = at(p, number);
-      copy_async(shared + number, x + from.vector * width<T>, from.inside);
+      const Tiling::At from = tiling.input_of(p, number);
+      copy_async(shared + number, x + from.position * width<T>, from.inside);
     }
   }
   /// Normalises what this thread copied; padding stays zero. The norm's numbers are in shared memory: registers are
@@ -137,7 +57,7 @@ struct Inputs {
     if (how == Normalise::no) return;
     const Affine<width<T>> affine = numbers;
     for (int number = static_cast<int>(threadIdx.x); number < halo; number += block_of) {
-      if (!at(p, number).inside) continue;
+      if (!tiling.input_of(p, number).inside) continue;
       float value[width<T>];
       T* const words = reinterpret_cast<T*>(shared);
       load(words, static_cast<std::size_t>(number), value);
@@ -149,20 +69,12 @@ struct Inputs {
   /// Channel c of the input of an output position's tap, rounded as it is multiplied.
   float value(std::uint32_t sample, int i, int j, int k, int tap, int c) const {
     if (!tiling.inside(i, j, k, tap)) return 0;
-    const std::size_t vector =
-        tiling.input(sample, i + tap / 9 - tiling.pad[0], j + tap / 3 % 3 - tiling.pad[1], k + tap % 3 - tiling.pad[2]);
+    const std::size_t vector = tiling.input_of_tap(sample, i, j, k, tap);
     const float raw = to_float(x[vector * width<T> + static_cast<std::size_t>(c)]);
-    return factor(T{}, how == Normalise::no ? raw : affine()(c, raw));
+    return as_factor(T{}, how == Normalise::no ? raw : affine()(c, raw));
   }
-  static float factor(float, float v) { return std::bit_cast<float>(tf32_bits(v)); }
-  static float factor(Bf16, float v) { return std::bit_cast<float>(pack_bf16(0, v) & 0xFFFF0000U); }
 #endif
 };
-
-#ifdef __CUDACC__
-__device__ inline std::uint32_t factor_bits(float, std::uint32_t bits) { return tf32_bits(__uint_as_float(bits)); }
-__device__ inline std::uint32_t factor_bits(Bf16, std::uint32_t bits) { return bits; }
-#endif
 
 /// Reads x, w (float32, unpadded) and b, which may be null; writes y.
 template <class T>
@@ -201,22 +113,13 @@ struct NarrowForward {
     __shared__ Affine<width<T>> affine;
     if (threadIdx.x == 0) affine = inputs.affine();
     __syncthreads();
-    uint4 *now = shared, *next = shared + halo;
-    std::uint32_t tile = blockIdx.x;
-    inputs.copy(inputs.tiling.place(tile), now);
-    commit_copies();
-    for (; tile < inputs.tiling.count; tile += gridDim.x) {
-      const Place place = inputs.tiling.place(tile);
-      if (tile + gridDim.x < inputs.tiling.count) inputs.copy(inputs.tiling.place(tile + gridDim.x), next);
-      commit_copies();
-      wait_copies<1>();
-      inputs.normalise(place, affine, now);
-      __syncthreads();
-      multiply_tile(place, weights, now);
-      __syncthreads();  // the next round copies into `now`
-      uint4* const used = now;
-      now = next, next = used;
-    }
+    for_each_tile<2>(
+        inputs.tiling, shared, halo, [&](const Place& place, uint4* memory) { inputs.copy(place, memory); },
+        [&](const Place& place, uint4* memory) {
+          inputs.normalise(place, affine, memory);
+          __syncthreads();
+          multiply_tile(place, weights, memory);
+        });
   }
 
   /// A warp has one j of the tile.
@@ -224,7 +127,7 @@ struct NarrowForward {
     const int lane = static_cast<int>(threadIdx.x) % 32, j = static_cast<int>(threadIdx.x) / 32;
     const bool second = lane >= 16;  // names rows of the step's second tap
 #pragma unroll 1
-    for (int i = 0; i < tile_i; i += 2) {
+    for (int i = 0; i < depth; i += 2) {
       float sums[2][2][4] = {};
       const uint4* const row = shared + (i * halo_j + j) * halo_k + lane % 16;
 #pragma unroll
@@ -240,59 +143,25 @@ struct NarrowForward {
         }
       }
 #pragma unroll
-      for (int line = 0; line < 2; ++line) store_line(T{}, place, i + line, j, sums[line]);
+      for (int line = 0; line < 2; ++line) {
+        for (int e = 0; e < 8; ++e) sums[line][e / 4][e % 4] += bias(e / 4 * 8 + lane % 4 * 2 + e % 2);
+        store_line(y, y, inputs.tiling, place, (i + line) * tile_j + j, most_outs, 0, sums[line][0], sums[line][1]);
+      }
     }
   }
 
   __device__ float bias(int o) const { return b != nullptr && o < outs ? b[o] : 0.0F; }
-
-  __device__ void store_line(float, const Place& place, int i, int j, const float (&sums)[2][4]) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32, o = lane % 4 * 2;
-    const int at[2] = {place.first[0] + i, place.first[1] + j};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int k = place.first[2] + lane / 4 + 8 * half;
-      if (!inputs.tiling.has_output(at[0], at[1], k)) continue;
-      float* const to = y + inputs.tiling.output(place.sample, at[0], at[1], k) * most_outs;
-#pragma unroll
-      for (int n = 0; n < 2; ++n)
-        write_words(float2{sums[n][2 * half] + bias(8 * n + o), sums[n][2 * half + 1] + bias(8 * n + o + 1)},
-                    to + 8 * n + o);
-    }
-  }
-  /// Neighbouring lanes exchange words, so that each writes 8 bytes and four lanes write a whole position.
-  __device__ void store_line(Bf16, const Place& place, int i, int j, const float (&sums)[2][4]) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32, quarter = lane % 4, o = quarter * 2;
-    const bool odd = quarter % 2 != 0;
-    const int at[2] = {place.first[0] + i, place.first[1] + j};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::uint32_t low = pack_bf16(sums[0][2 * half] + bias(o), sums[0][2 * half + 1] + bias(o + 1));
-      const std::uint32_t high = pack_bf16(sums[1][2 * half] + bias(8 + o), sums[1][2 * half + 1] + bias(8 + o + 1));
-      const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFU, odd ? low : high, 1);
-      const int k = place.first[2] + lane / 4 + 8 * half;
-      if (!inputs.tiling.has_output(at[0], at[1], k)) continue;
-      T* const to = y + inputs.tiling.output(place.sample, at[0], at[1], k) * most_outs;
-      write_words(odd ? uint2{got, high} : uint2{low, got}, to + (odd ? 8 + (quarter - 1) * 2 : quarter * 2));
-    }
-  }
 #else
   void emulate() const {
-    const Tiling& t = inputs.tiling;
-    for (std::uint32_t tile = 0; tile < t.count; ++tile) {
-      const Place p = t.place(tile);
-      for (int i = p.first[0]; i < p.first[0] + tile_i; ++i)
-        for (int j = p.first[1]; j < p.first[1] + tile_j; ++j)
-          for (int k = p.first[2]; k < p.first[2] + tile_k; ++k)
-            if (t.has_output(i, j, k)) emulate(p.sample, i, j, k);
-    }
+    inputs.tiling.for_each_output(
+        [&](std::uint32_t, std::uint32_t sample, int i, int j, int k) { emulate(sample, i, j, k); });
   }
   void emulate(std::uint32_t sample, int i, int j, int k) const {
     for (int o = 0; o < most_outs; ++o) {
       float sum = b != nullptr && o < outs ? b[o] : 0.0F;
       for (int tap = 0; tap < taps; ++tap)
         for (int c = 0; c < channels; ++c)
-          sum += inputs.value(sample, i, j, k, tap, c) * Inputs<T>::factor(T{}, weight(o, tap, c));
+          sum += inputs.value(sample, i, j, k, tap, c) * as_factor(T{}, weight(o, tap, c));
       store_element(sum, y, inputs.tiling.output(sample, i, j, k) * most_outs + static_cast<std::size_t>(o));
     }
   }
@@ -343,11 +212,9 @@ struct NarrowWeights {
   __device__ void copy(const Place& p, uint4* shared) const {
     inputs.copy(p, shared);
     for (int number = static_cast<int>(threadIdx.x); number < lines * tile_k * planes; number += block_of) {
-      const int position = number / planes, line = position / tile_k;
-      const int i = p.first[0] + line / tile_j, j = p.first[1] + line % tile_j, k = p.first[2] + position % tile_k;
-      const bool inside = inputs.tiling.has_output(i, j, k);
-      const std::size_t from = inside ? inputs.tiling.output(p.sample, i, j, k) * most_outs : 0;
-      copy_async(shared + halo + number % planes * plane + position, dy + from + number % planes * width<T>, inside);
+      const Tiling::At from = inputs.tiling.output_of(p, number / planes);
+      copy_async(shared + halo + number % planes * plane + number / planes,
+                 dy + from.position * most_outs + number % planes * width<T>, from.inside);
     }
   }
 
@@ -356,28 +223,19 @@ struct NarrowWeights {
     if (threadIdx.x == 0) affine = inputs.affine();
     __syncthreads();
     Sums sums = {};
-    uint4 *now = shared, *next = shared + stage;
-    std::uint32_t tile = blockIdx.x;
-    copy(inputs.tiling.place(tile), now);
-    commit_copies();
-    for (; tile < inputs.tiling.count; tile += gridDim.x) {
-      const Place place = inputs.tiling.place(tile);
-      if (tile + gridDim.x < inputs.tiling.count) copy(inputs.tiling.place(tile + gridDim.x), next);
-      commit_copies();
-      wait_copies<1>();
-      inputs.normalise(place, affine, now);
-      const Ones ones = ones_of(place);
-      __syncthreads();
+    for_each_tile<2>(
+        inputs.tiling, shared, stage, [&](const Place& place, uint4* memory) { copy(place, memory); },
+        [&](const Place& place, uint4* memory) {
+          inputs.normalise(place, affine, memory);
+          const Ones ones = ones_of(place);
+          __syncthreads();
 #pragma unroll 1
-      for (int line = static_cast<int>(threadIdx.x) / 64; line < lines; line += warps / 2)
-        if (threadIdx.x / 32 % 2 == 0)
-          multiply_line<0>(T{}, place, line, now, ones, sums);
-        else
-          multiply_line<1>(T{}, place, line, now, ones, sums);
-      __syncthreads();
-      uint4* const used = now;
-      now = next, next = used;
-    }
+          for (int line = static_cast<int>(threadIdx.x) / 64; line < lines; line += warps / 2)
+            if (threadIdx.x / 32 % 2 == 0)
+              multiply_line<0>(T{}, place, line, memory, ones, sums);
+            else
+              multiply_line<1>(T{}, place, line, memory, ones, sums);
+        });
     add_warps(reinterpret_cast<float*>(shared), sums);
   }
 
@@ -496,16 +354,11 @@ struct NarrowWeights {
   }
 #else
   void emulate() const {
-    const Tiling& t = inputs.tiling;
-    std::fill_n(parts, t.blocks() * Rows::part, 0.0F);
-    for (std::uint32_t tile = 0; tile < t.count; ++tile) {
-      const Place p = t.place(tile);
-      float* const part = parts + tile % t.blocks() * Rows::part;
-      for (int i = p.first[0]; i < p.first[0] + tile_i; ++i)
-        for (int j = p.first[1]; j < p.first[1] + tile_j; ++j)
-          for (int k = p.first[2]; k < p.first[2] + tile_k; ++k)
-            if (t.has_output(i, j, k)) emulate(p.sample, i, j, k, part);
-    }
+    const std::uint32_t blocks = inputs.tiling.blocks(blocks_at_once);
+    std::fill_n(parts, blocks * Rows::part, 0.0F);
+    inputs.tiling.for_each_output([&](std::uint32_t tile, std::uint32_t sample, int i, int j, int k) {
+      emulate(sample, i, j, k, parts + tile % blocks * Rows::part);
+    });
   }
   void emulate(std::uint32_t sample, int i, int j, int k, float* part) const;
 #endif
@@ -516,7 +369,7 @@ template <class T>
 void NarrowWeights<T>::emulate(std::uint32_t sample, int i, int j, int k, float* part) const {
   const T* const gradient = dy + inputs.tiling.output(sample, i, j, k) * most_outs;
   float g[most_outs];
-  for (int o = 0; o < most_outs; ++o) g[o] = Inputs<T>::factor(T{}, to_float(gradient[o]));
+  for (int o = 0; o < most_outs; ++o) g[o] = as_factor(T{}, to_float(gradient[o]));
   for (int tap = 0; tap < taps; ++tap) {
     if (!inputs.tiling.inside(i, j, k, tap)) continue;
     for (int o = 0; o < most_outs; ++o) part[Rows::of_inside(tap, o)] += g[o];
@@ -599,7 +452,7 @@ struct NormGradients {
 template <class T>
 Inputs<T> inputs_of(const NarrowConv& conv, const void* x) {
   const NarrowNorm* const norm = conv.norm;
-  Inputs<T> inputs{Tiling(conv.geometry, conv.rows), elements<T>(x), Normalise::no, {}};
+  Inputs<T> inputs{Tiling(conv.geometry, conv.rows, depth), elements<T>(x), Normalise::no, {}};
   if (norm == nullptr) return inputs;
   inputs.how = norm->scaled ? Normalise::scaled : Normalise::unscaled;
   inputs.norm = NormParameters(norm->settings, norm->memory, norm->training);
@@ -619,14 +472,14 @@ int narrow_conv_shared_bytes(const Storage& storage) {
 
 std::size_t narrow_conv_bytes(const Storage& storage, const ConvGeometry& geometry, Index rows) {
   const std::size_t part = storage.bf16 ? WeightRows<Bf16>::part : WeightRows<float>::part;
-  return (Tiling(geometry, rows).blocks() * part + most_outs * taps) * sizeof(float);
+  return (Tiling(geometry, rows, depth).blocks(2) * part + most_outs * taps) * sizeof(float);
 }
 
 void narrow_conv_forward(const Work& work, const NarrowConv& conv, const void* x, const float* w, const float* b,
                          void* y) {
   with_element(work.storage, [&]<class T>(T) {
     const Inputs<T> inputs = inputs_of<T>(conv, x);
-    launch_blocks(work.stream, inputs.tiling.blocks(),
+    launch_blocks(work.stream, inputs.tiling.blocks(NarrowForward<T>::blocks_at_once),
                   NarrowForward<T>{inputs, static_cast<int>(conv.geometry.in_channels),
                                    static_cast<int>(conv.geometry.out_channels), w, b, elements<T>(y)});
   });
@@ -637,7 +490,7 @@ void narrow_conv_weights(const Work& work, const NarrowConv& conv, const NarrowW
              outs = static_cast<int>(conv.geometry.out_channels);
   with_element(work.storage, [&]<class T>(T) {
     const Inputs<T> inputs = inputs_of<T>(conv, data.x);
-    const std::uint32_t blocks = inputs.tiling.blocks();
+    const std::uint32_t blocks = inputs.tiling.blocks(NarrowWeights<T>::blocks_at_once);
     auto* const parts = static_cast<float*>(data.scratch);
     float* const inside = parts + std::size_t{blocks} * WeightRows<T>::part;
     launch_blocks(work.stream, blocks, NarrowWeights<T>{inputs, elements<T>(data.dy), parts});
