@@ -3,11 +3,11 @@
 
     losses.py cubes|neuron [--seeds 3] [--seconds] [--jobs N] [--finished] [WAYS...]   a way is such as "8 adamw fp32"; all unless given
 
-In a folder of its own, with the simulated data of both applications in small. The ranks are shards of one process (run.deterministic,
-data.shards), which learns bit for bit what as many ranks would. Every way's rate is tuned with seed 1: from a first guess, by factors
-of two, until neither neighbour is better. Then come the other seeds, at equal epochs, and with --seconds as many epochs as fit into
-the time of levels8, by each rank's arithmetic at GFLOPS and its bytes at 1 Gbit/s. Runs that are done are not repeated; --jobs trains
-as many at a time, and --finished trains none, and prints the ways whose runs are all there."""
+In a folder of its own, with the simulated data of both applications in small (neurons at a quarter of their resolution). The ranks
+are shards of one process (run.deterministic, data.shards), which learns bit for bit what as many ranks would. Every way's rate is tuned
+with seed 1: from a first guess, by factors of two, until neither neighbour is better. Then come the other seeds, at equal epochs, and
+with --seconds as many epochs as fit into the time of levels8, by each rank's arithmetic at GFLOPS and its bytes at 1 Gbit/s. Runs that
+are done are not repeated; --jobs trains as many at a time, and --finished trains none, and prints the ways whose runs are all there."""
 import argparse
 import concurrent.futures
 import json
@@ -29,7 +29,7 @@ APPLICATIONS = {
               {"training.epochs": 6, "training.batch": 32, "training.precise_batch_norm": 8}),
     "neuron": (["simulate", "neuron", "--samples", "1200", "--cells", "2", "--train", "0.7", "--validation", "0.25", "--test", "0.05",
                 "--seed", "1", "--output", "neuron.h5"],
-               {"training.epochs": 6, "training.batch": 32}),
+               {"training.epochs": 6, "training.batch": 32, "method.resolutions": "[[4]]"}),
 }
 ADAMW = {"training.optimizer.name": "adamw", "training.optimizer.weight_decay": 0.02}
 LION = {"training.optimizer.name": "lion", "training.optimizer.weight_decay": 0.2}
@@ -93,7 +93,7 @@ class Experiment:
 
     def stages(self, epochs):
         """MRMF's epochs: half of the baseline's at full resolution, as those before them are cheaper."""
-        halves = {"cubes": "[[2,2,2],[1,1,1]]", "neuron": "[[2],[1]]"}[self.application]
+        halves = {"cubes": "[[2,2,2],[1,1,1]]", "neuron": "[[8],[4]]"}[self.application]
         return {"method.resolutions": halves, "method.top": "dense", "method.stop.coarse.epochs": COARSE_EPOCHS, "method.stop.dense.epochs": 1,
                 "method.stop.finetune.epochs": epochs // 2, "method.coarse.rule": "constant", "method.dense.rule": "constant"}
 
