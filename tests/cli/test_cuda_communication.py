@@ -50,6 +50,12 @@ class CudaCommunication(CudaTest):
                 self.both(*LION, *ways(way), ranks=ranks, rtol=2e-2)
         self.both(*LION, *ways("levels8", "training.full_levels=true"), rtol=2e-2)
 
+    def test_a_rank_without_rows_has_no_say(self):
+        support.make_data(self.path("data.h5"), train=49, validation=20)  # the last step has one row
+        for way, optimizer, rtol in (("int8", SGD, 2e-2), ("levels8", LION, 2e-2), ("vote", LION, 5e-2)):
+            self.both(*optimizer, *ways(way), rtol=rtol)
+        self.assertIn("unequal numbers of rows", self.read("gpu/log.txt"))
+
     def test_votes_learn(self):
         # Ties are broken by other bits than on the CPU.
         self.both(*LION, *ways("vote"), ranks=3, rtol=5e-2)
