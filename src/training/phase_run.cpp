@@ -134,7 +134,7 @@ PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Ph
   compare_ranks(session, model_state, state, "at the start of " + phase_text(phase));
   model_state.optimizer.configure(optimizer_at(phase, state));
   prepare_workers(session, model_state, phase);
-  if (state.stop.epochs() == 0 && state.step == 0) model_state.workers.begin();
+  if (state.stop.epochs() == 0 && state.step == 0) model_state.workers.begin(session.ctx.backend);
   session.clock.time().io += session.ctx.require_data(phase.resolution);
   session.ctx.backend.forget();
   return {session, model_state, phase, session.sampler.first(phase)};

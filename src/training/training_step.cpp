@@ -81,8 +81,10 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
   run.load(run.batches.training, step.ids);
   const Timer timer;
   if (last) run.model_state.optimizer.advance(epoch.learning_rate(k), step);
-  if (last && run.worker_sums)
+  if (last && run.worker_sums) {
     run.worker_sums->begin(step, worker_rows(run, epoch.order, k), epoch.order.global_rows[k]);
+    step.lion.gain = run.worker_sums->gain();
+  }
   run.backend().begin(step);
   const auto key = k * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batch);
   run.backend().run(run.record_keys[key], [&] {
@@ -97,6 +99,7 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
     optimizer_step(run, step);
     run.backend().keep(step, run.model().loss(), run.losses.span());
   });
+  if (last && run.worker_sums) run.worker_sums->end_step();
   run.trained_rows += std::ssize(step.ids);
   run.session.clock.time().compute += timer.seconds();
 }

@@ -308,7 +308,7 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
 
     def test_auto_takes_what_is_the_same_in_every_run(self):
         self.train("run", "training.communication=auto", "run.deterministic=true")
-        self.assertIn("communication: fp32, the only way for grids and on GPUs, and the same in every run",
+        self.assertIn("communication: fp32, as always with grids, on GPUs, and with run.deterministic",
                       self.read("run/log.txt"))
 
     def test_bench_scaling_measures_one_way_that_the_ranks_can_add_in(self):
