@@ -52,6 +52,29 @@ constexpr bool is_global_average(const PoolGeometry& g) {
   return g.kind == PoolKind::average && g.window == g.in && product(g.window) > many;
 }
 
+/// Positions of a window of local contrast normalisation along an axis, at most.
+inline constexpr Index kMostContrastWindow = 31;
+/// Arrays of a float per position that it keeps.
+inline constexpr Index kContrastFields = 5;
+
+/// Local contrast normalisation (Le et al. 2012): with the mean over all channels of a window around each position,
+/// weighted by distance, g = x - mean(x) and y = g / max(floor, root of mean(g^2)). Weights of positions outside of the
+/// sample go to the others.
+struct ContrastGeometry {
+  Index channels = 1;
+  Extent in{1, 1, 1};      ///< positions of x
+  Extent window{1, 1, 1};  ///< odd
+  float floor = 0.01F;
+  Extent first{0, 0, 0};   ///< where the positions of x begin in the sample...
+  Extent sample{1, 1, 1};  ///< ...of these sizes
+  /// The positions of x that y has. x has all that are in windows around those in windows around these.
+  Box out{};
+
+  Box middle() const;  ///< the positions of x in windows around those of y
+  /// Of a position so far from the middle of the window: a normal distribution whose deviation is a quarter of it.
+  double weight(std::size_t axis, Index distance) const;
+};
+
 enum class UpsampleKind { nearest, linear };
 
 /// Geometry of an upsampling by whole factors. nearest: every value is repeated. linear: between the centres of the
@@ -90,6 +113,15 @@ struct SparsitySettings {
   float weight = 0;
   float epsilon = 0.01F;
   Index pooled = 1;  ///< divides the channels
+};
+
+/// Local contrast normalisation of one geometry. `kept` is float32 memory of kContrastFields * rows * positions of x.
+class ContrastOp {
+ public:
+  virtual ~ContrastOp() = default;
+  virtual void forward(ConstTensor x, Span kept, Tensor y) = 0;
+  /// After forward of the same x. dx is the gradient by way of the positions that y has here.
+  virtual void backward(ConstTensor x, ConstTensor dy, Span kept, Tensor dx) = 0;
 };
 
 /// Max or average pooling, or upsampling. `winner` is one byte per output element (position of the maximum inside its
@@ -274,6 +306,7 @@ class ClipOp {
   OP(std::unique_ptr<LocalOp>, locally_connected, (const ConvGeometry& geometry, Index max_rows))                      \
   OP(std::unique_ptr<PoolOp>, pool, (const PoolGeometry& geometry, Index max_rows))                                    \
   OP(std::unique_ptr<PoolOp>, upsample, (const UpsampleGeometry& geometry, Index max_rows))                            \
+  OP(std::unique_ptr<ContrastOp>, contrast, (const ContrastGeometry& geometry, Index max_rows))                        \
   OP(std::unique_ptr<NormOp>, norm, (const NormSettings& settings, Index max_rows))                                    \
   OP(std::unique_ptr<NormOp>, group_norm, (const GroupNormSettings& settings, Index max_rows))                         \
   OP(std::unique_ptr<WeightedOp>, dense, (Index in, Index out, Index max_rows))                                        \

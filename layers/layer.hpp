@@ -133,8 +133,10 @@ std::unique_ptr<Join> make_join(Backend& backend, std::span<const Shape> in, con
 struct LayerPosition {
   LayerPosition(std::uint64_t its_number) : number(its_number) {}  // NOLINT(google-explicit-constructor)
   std::uint64_t number;          ///< in the list: the key of a dropout's mask, so two dropouts differ
-  Extent first{0, 0, 0};         ///< where the positions of the input begin in the sample...
-  Extent sample{0, 0, 0};        ///< ...of these sizes; all 0: it has all of them (grids: layers/partition.hpp)
+  Extent first{0, 0, 0};         ///< where the positions of the output begin in the sample; those of the input,
+                                 ///< too, unless the layer has windows
+  Extent sample{0, 0, 0};        ///< sizes of the sample; all 0: it has all of it (grids: layers/partition.hpp)
+  Extent made{0, 0, 0};          ///< positions of the output here
   std::optional<Box> counted{};  ///< the box of the input that a batch norm's statistics are of; none: all of it
   std::optional<Box>
       here{};  ///< the box of the input that is there before messages from other ranks arrive; none: all of it

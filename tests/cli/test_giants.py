@@ -30,7 +30,7 @@ threads = 1
 grid = [1, 1]
 """
 UNTIED = HEAD % ("train_label", "validation_label", 0.05) + support.layers(
-    "locally_connected filters=4 kernel=[4,3] stride=[2,1]", "l2_pool window=2 stride=1 pooled=2", "tanh",
+    "locally_connected filters=4 kernel=[4,3] stride=[2,1]", "l2_pool window=2 stride=1 pooled=2", "local_contrast_norm window=3",
     "locally_connected filters=3 kernel=2", "flatten", "dense units=2")
 RICA = HEAD % ("train", "validation", 2.0) + support.layers("rica filters=8 kernel=5 stride=2 sparsity=0.1 pooled=4")
 
@@ -117,6 +117,8 @@ class Giants(support.MrmfTest):
             self.fails(2, "train", "c.toml", *words, message=message, ranks=ranks)
         larger = UNTIED.replace("kernel=[4,3]".replace("=", " = "), "kernel = [14, 3]")
         fails("locally_connected1: window 14x3 is larger than its input 13x15x2", larger)
+        for window, text in (("4", "4x4 must be odd"), ("[33, 1]", "33x1 must be odd along every axis, so that it has a middle, and at most 31")):
+            fails(f"local_contrast_norm1: window {text}", UNTIED.replace('contrast_norm", window = 3', f'contrast_norm", window = {window}'))
         fails("3 groups do not divide 8 filters", RICA.replace("pooled = 4", "pooled = 3"))
         fails("cuts 5 positions of its features along axis 0 into 6 blocks", RICA, "run.grid=[6,1]", ranks=6)
         self.train(UNTIED, "run")

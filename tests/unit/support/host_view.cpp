@@ -123,6 +123,31 @@ class HostPool final : public PoolOp {
   std::unique_ptr<PoolOp> op_;
 };
 
+class HostContrast final : public ContrastOp {
+ public:
+  HostContrast(Backend& device, std::unique_ptr<ContrastOp> op) : device_(device), op_(std::move(op)) {}
+  void forward(ConstTensor x, Span kept, Tensor y) override {
+    DeviceTensor input(device_, x);
+    DeviceFloats fields(device_, kept);
+    Result result(device_, y);
+    op_->forward(input.tensor(), fields.span(), result.tensor());
+    result.fetch();
+    fields.to_host(kept);
+  }
+  void backward(ConstTensor x, ConstTensor dy, Span kept, Tensor dx) override {
+    DeviceTensor input(device_, x), gradient(device_, dy);
+    DeviceFloats fields(device_, kept);
+    Result result(device_, dx);
+    op_->backward(input.tensor(), gradient.tensor(), fields.span(), result.tensor());
+    result.fetch();
+    fields.to_host(kept);
+  }
+
+ private:
+  Backend& device_;
+  std::unique_ptr<ContrastOp> op_;
+};
+
 /// Sums over ranks on the host, of doubles in device memory.
 class HostSum final : public AllReduce {
  public:
@@ -301,6 +326,9 @@ class HostView final : public Backend {
   }
   std::unique_ptr<PoolOp> upsample(const UpsampleGeometry& geometry, Index max_rows) override {
     return std::make_unique<HostPool>(*device_, device_->upsample(geometry, max_rows));
+  }
+  std::unique_ptr<ContrastOp> contrast(const ContrastGeometry& geometry, Index max_rows) override {
+    return std::make_unique<HostContrast>(*device_, device_->contrast(geometry, max_rows));
   }
   std::unique_ptr<NormOp> group_norm(const GroupNormSettings& settings, Index max_rows) override {
     return std::make_unique<HostNorm>(*device_, device_->group_norm(settings, max_rows));
