@@ -19,9 +19,7 @@ struct PositionBox {
     for (std::size_t a = 0; a < 3; ++a)
       first[a] = static_cast<std::int32_t>(box.first[a]), end[a] = static_cast<std::int32_t>(box.end(a));
   }
-  MRMF_HD std::int32_t count() const {
-    return (end[0] - first[0]) * (end[1] - first[1]) * (end[2] - first[2]);
-  }
+  MRMF_HD std::int32_t count() const { return (end[0] - first[0]) * (end[1] - first[1]) * (end[2] - first[2]); }
 };
 
 /// A position among those of x.
@@ -54,9 +52,7 @@ class ContrastWindow {
     return p;
   }
   /// Its number among those of x.
-  MRMF_HD std::int32_t number(const Position& p) const {
-    return (p.axis[0] * in_[1] + p.axis[1]) * in_[2] + p.axis[2];
-  }
+  MRMF_HD std::int32_t number(const Position& p) const { return (p.axis[0] * in_[1] + p.axis[1]) * in_[2] + p.axis[2]; }
   MRMF_HD static bool has(const PositionBox& box, const Position& p) {
     for (int a = 0; a < 3; ++a)
       if (p.axis[a] < box.first[a] || p.axis[a] >= box.end[a]) return false;
@@ -105,11 +101,14 @@ class ContrastWindow {
 
 /// What is kept for every position of x, and scratch: arrays of as many floats as there are positions in all rows.
 struct ContrastFields {
-  float *mean, *deviation;         ///< from forward to backward; of the window's values, and of what is left of them
-  float *first, *second, *third;   ///< scratch
+  float *mean, *deviation;        ///< from forward to backward; of the window's values, and of what is left of them
+  float *first, *second, *third;  ///< scratch
 
   ContrastFields(Span kept, Index count)
-      : mean(kept.data()), deviation(mean + count), first(deviation + count), second(first + count),
+      : mean(kept.data()),
+        deviation(mean + count),
+        first(deviation + count),
+        second(first + count),
         third(second + count) {
     MRMF_CHECK(std::ssize(kept) >= kContrastFields * count, "no room for what local contrast normalisation keeps");
   }

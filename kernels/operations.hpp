@@ -100,11 +100,24 @@ class WeightedOp {
   virtual void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) = 0;
 };
 
+/// Tensors whose product, summed over rows, is a gradient of untied weights.
+struct UntiedProduct {
+  ConstTensor x, dy;
+};
+/// Untied weights and their velocities. b may be empty. Velocities are empty where step.sgd has no momentum.
+struct UntiedWeights {
+  Span w, b, w_velocity, b_velocity;
+};
+
 /// A locally connected layer: as a convolution, but with weights of its own at every output position: w is
 /// (positions..., out, kernel..., in), b (positions..., out). b and db may be empty.
 class LocalOp : public WeightedOp {
  public:
   virtual void add_weights(ConstTensor x, ConstTensor dy, Span dw) = 0;  ///< adds the gradient to dw
+  /// Updates weights by step.sgd, as Backend::sgd() does with what backward_weights() makes of `first` and, unless it
+  /// is null, add_weights() adds of `second`; but keeps no gradients. The same numbers, to the last bit.
+  virtual void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+                      const UntiedWeights& weights) = 0;
 };
 
 /// The penalty of features that are to be sparse: weight * step.loss_weight * the sum of sqrt(epsilon + squares), where
@@ -355,6 +368,7 @@ class ClipOp {
   OP(std::unique_ptr<ClipOp>, clip, (Index count))                                                                     \
                                                                                                                        \
   /* The optimizer over an arena, by step.sgd, step.lion or step.adam[group]; spans of equal length. */                \
+  /* velocity may be empty where step.sgd has no momentum. */                                                          \
   OP(void, sgd, (const Step& step, Span w, ConstSpan dw, Span velocity))                                               \
   OP(void, lion, (const Step& step, Span w, ConstSpan dw, Span m))                                                     \
   /* Its two halves, between which ranks may add directions: dw becomes the direction; w moves against the sum. */     \

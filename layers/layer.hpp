@@ -44,6 +44,9 @@ struct LayerBuffers {
   Span state;        ///< kept but not trained (running mean and variance)
   Span cache;        ///< from forward to backward of the same step
   ConstSpan bias{};  ///< batch norm: of the convolution in front, which left it out of x; empty: x is complete
+  /// Where the layer is updated in place: the parameters again, which backward updates by step.sgd, and their
+  /// velocities (none without momentum). grads is empty then.
+  Span updated{}, velocity{};
 };
 
 /// A named tensor of a layer's parameters or state, in arena order ("weight", "bias", "gamma", "running_mean", ...).
@@ -87,6 +90,8 @@ class Layer {
   virtual double flop() const { return 0; }  ///< forward, one sample; a multiply-add counts as two; conv and dense only
   virtual void initialise(Rng& rng, Span params, Span state) const;  ///< default: nothing to initialise
   virtual void prepare(Index rows) { (void)rows; }  ///< makes plans for this number of rows before timing starts
+  /// Whether its gradient is complete where backward computes it, so that backward can do with LayerBuffers::updated.
+  virtual bool updates_in_place() const { return false; }
   /// After an update: brings parameters back to what they may be, such as rows of length 1.
   virtual bool constrains() const { return false; }
   virtual void constrain(Span params) { (void)params; }

@@ -68,19 +68,20 @@ class Contrast final : public ContrastOp {
       f.second[p.row + p.number] = slope;
       f.third[p.row + p.number] = -(of_y + slope * left) * inverse * w.share(p.at);
     });
-    for_each(x.shape.n, w.all, [&, from = x.data.data(), gradient = dy.data.data(), to = dx.data.data()](const Place& p) {
-      const Index at = p.row + p.number;
-      const float of_mean = w.sum(f.third + p.row, w.middle, p.at);
-      const float* const values = from + at * channels;
-      float* const result = to + at * channels;
-      const bool near = ContrastWindow::has(w.middle, p.at);
-      const float mean = near ? f.mean[at] : 0, slope = near ? f.second[at] : 0;
-      for (Index c = 0; c < channels; ++c) result[c] = of_mean + slope * (values[c] - mean);
-      if (!ContrastWindow::has(w.out, p.at)) return;
-      const float* const of_y = gradient + number_in_out(p) * channels;
-      const float share = factor(f, p);
-      for (Index c = 0; c < channels; ++c) result[c] += share * of_y[c];
-    });
+    for_each(x.shape.n, w.all,
+             [&, from = x.data.data(), gradient = dy.data.data(), to = dx.data.data()](const Place& p) {
+               const Index at = p.row + p.number;
+               const float of_mean = w.sum(f.third + p.row, w.middle, p.at);
+               const float* const values = from + at * channels;
+               float* const result = to + at * channels;
+               const bool near = ContrastWindow::has(w.middle, p.at);
+               const float mean = near ? f.mean[at] : 0, slope = near ? f.second[at] : 0;
+               for (Index c = 0; c < channels; ++c) result[c] = of_mean + slope * (values[c] - mean);
+               if (!ContrastWindow::has(w.out, p.at)) return;
+               const float* const of_y = gradient + number_in_out(p) * channels;
+               const float share = factor(f, p);
+               for (Index c = 0; c < channels; ++c) result[c] += share * of_y[c];
+             });
   }
 
  private:
@@ -120,7 +121,8 @@ class Contrast final : public ContrastOp {
 #pragma omp parallel for schedule(static)
     for (Index l = 0; l < rows * lines; ++l)
       vectorised([&] {
-        Place p{ContrastWindow::position(box, static_cast<std::int32_t>(l % lines * line)), l / lines * in_, 0, l * line};
+        Place p{ContrastWindow::position(box, static_cast<std::int32_t>(l % lines * line)), l / lines * in_, 0,
+                l * line};
         p.number = window_.number(p.at);
         for (; p.at.axis[2] < box.end[2]; ++p.at.axis[2], ++p.number, ++p.in_box) use(p);
       });

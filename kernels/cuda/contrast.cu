@@ -130,8 +130,7 @@ struct MeanGradients {
     const float slope = 2 * of.inverse * of.window.sum(of.fields.first + p.row, of.window.out, p.at);
     const float left = of.sum(x + p.number * of.stored, of.fields.mean[p.number]);
     float of_y = 0;
-    if (ContrastWindow::has(of.window.out, p.at))
-      of_y = of.factor(p) * of.sum(dy + of.number_in_out(p) * of.stored, 0);
+    if (ContrastWindow::has(of.window.out, p.at)) of_y = of.factor(p) * of.sum(dy + of.number_in_out(p) * of.stored, 0);
     of.fields.second[p.number] = slope;
     of.fields.third[p.number] = -(of_y + slope * left) * of.inverse * of.window.share(p.at);
   }

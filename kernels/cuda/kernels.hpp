@@ -203,6 +203,14 @@ struct LocalWeightsData {
   bool add;        ///< to what dw has
   float *dw, *db;  ///< db null: nobody wants it
 };
+struct LocalUpdateData {
+  const StepBlock* step = nullptr;
+  UntiedProduct first;
+  const UntiedProduct* second = nullptr;  ///< null: none
+  UntiedWeights weights;
+};
+/// Updates weights and biases by the gradient, which nobody keeps.
+void local_update(const Work& work, const ConvGeometry& geometry, const LocalUpdateData& data);
 void local_backward_weights(const Work& work, const ConvGeometry& geometry, Index n, const LocalWeightsData& data);
 
 /// Local contrast normalisation; `kept` as ContrastOp has it.

@@ -129,8 +129,9 @@ std::vector<LayerKey> layer_keys() {
                   {conv, conv_transpose, locally_connected, rica},
                   true});
   add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);
-  keys.push_back(
-      {size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis), {max_pool, average_pool, l2_pool, local_contrast_norm}, true});
+  keys.push_back({size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis),
+                  {max_pool, average_pool, l2_pool, local_contrast_norm},
+                  true});
   keys.push_back({size_key("stride", &LayerSpec::stride, &OneForAll::stride,
                            std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set"),
                   {conv, conv_transpose, locally_connected, rica, max_pool, average_pool, l2_pool}});

@@ -86,6 +86,20 @@ class HostLocal final : public LocalOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     fetch_gradients(device_, *op_, x, dy, dw, db);
   }
+  void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+              const UntiedWeights& weights) override {
+    device_.begin(step);
+    DeviceTensor x(device_, first.x), dy(device_, first.dy);
+    std::optional<DeviceTensor> other_x, other_dy;
+    UntiedProduct other;
+    if (second != nullptr)
+      other = {other_x.emplace(device_, second->x).tensor(), other_dy.emplace(device_, second->dy).tensor()};
+    DeviceFloats w(device_, weights.w), b(device_, weights.b), wv(device_, weights.w_velocity),
+        bv(device_, weights.b_velocity);
+    op_->update(step, {x.tensor(), dy.tensor()}, second != nullptr ? &other : nullptr,
+                {w.span(), b.span(), wv.span(), bv.span()});
+    w.to_host(weights.w), b.to_host(weights.b), wv.to_host(weights.w_velocity), bv.to_host(weights.b_velocity);
+  }
   void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
     DeviceTensor input(device_, x), gradient(device_, dy);
     DeviceFloats weights(device_, dw);
