@@ -40,8 +40,8 @@ std::vector<LayerTensor> tensors_of(const ExportedModel& model, const Entry& ent
 
 void require_sayable(const Network& network) {
   using enum LayerKind;
-  constexpr std::array of_positions{conv, conv_transpose, max_pool, average_pool, l2_pool, global_average_pool,
-                                        local_contrast_norm};
+  constexpr std::array of_positions{conv,    conv_transpose,      max_pool,           average_pool,
+                                    l2_pool, global_average_pool, local_contrast_norm};
   for (const Entry& entry : network.entries())
     if (entry.input.axes == 0 && std::ranges::find(of_positions, entry.kind) != of_positions.end())
       throw ConfigError(fmt::format("{}: its input {} has no positions, and other programs have no {} of such; {}",
