@@ -20,6 +20,32 @@ case $1 in
   digits)    size=28 channels=1 maps=16 pool=3 kernels=(8) count=5000 epochs=10 batch=64 images=(--digits) ;;
   *) usage 2 ;;
 esac
+
+# Samples of the next layer: features, pooled over places, with their contrast normalised.
+encode() {
+  cat > encoder.toml <<END
+[data]
+files = "samples$1.h5"
+train = { samples = "train", labels = "train" }
+validation = { samples = "validation", labels = "validation" }
+
+[model]
+layers = [
+  { type = "locally_connected", name = "code", filters = $maps, kernel = [$2, $2] },
+  { type = "l2_pool", window = $pool, stride = 1 },
+  { type = "local_contrast_norm", window = 5 },
+]
+END
+  "$python" "$here/features.py" encoder "layer$1" -o encoder.safetensors
+  "$program" import encoder.safetensors -o encoder.h5 --config encoder.toml --overwrite
+  for split in train validation; do
+    "$program" predict encoder.h5 --split $split -o $split.h5 --overwrite
+  done
+  "$python" "$here/features.py" gather train.h5 validation.h5 -o making.h5
+  mv making.h5 "samples$(($1 + 1)).h5"
+  rm -f encoder.* train.h5 validation.h5
+}
+
 mkdir -p "$2"; cd "$2"
 [ -e samples1.h5 ] || { "$python" "$here/images.py" --size $size --count $count "${images[@]}" -o making.h5; mv making.h5 samples1.h5; }
 for layer in $(seq ${#kernels[@]}); do
@@ -48,8 +74,7 @@ END
   [ -e "layer$layer/result.json" ] || ${LAUNCH:-} "$program" train "layer$layer.toml"
   "$python" "$here/features.py" share "layer$layer" "samples$layer.h5"
   if [ "$layer" -lt ${#kernels[@]} ] && [ ! -e "samples$((layer + 1)).h5" ]; then
-    "$python" "$here/features.py" encode "layer$layer" "samples$layer.h5" --pool $pool -o making.h5
-    mv making.h5 "samples$((layer + 1)).h5"
+    encode "$layer" "$kernel"
   fi
   size=$((size - kernel + 1 - pool + 1)) channels=$maps
 done

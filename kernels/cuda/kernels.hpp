@@ -203,7 +203,24 @@ struct LocalWeightsData {
   bool add;        ///< to what dw has
   float *dw, *db;  ///< db null: nobody wants it
 };
+struct LocalUpdateData {
+  const StepBlock* step = nullptr;
+  UntiedProduct first;
+  const UntiedProduct* second = nullptr;  ///< null: none
+  UntiedWeights weights;
+};
+/// Updates weights and biases by the gradient, which nobody keeps.
+void local_update(const Work& work, const ConvGeometry& geometry, const LocalUpdateData& data);
 void local_backward_weights(const Work& work, const ConvGeometry& geometry, Index n, const LocalWeightsData& data);
+
+/// Local contrast normalisation; `kept` as ContrastOp has it.
+void contrast_forward(const Work& work, const ContrastGeometry& geometry, Index n, const void* x, Span kept, void* y);
+struct ContrastBackwardData {
+  const void *x, *dy;
+  Span kept;
+  void* dx;
+};
+void contrast_backward(const Work& work, const ContrastGeometry& geometry, Index n, const ContrastBackwardData& data);
 
 /// A penalty of sparse features, and where its kernel finds the step's numbers.
 struct SparsityWork {

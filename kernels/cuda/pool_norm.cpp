@@ -58,6 +58,22 @@ class Upsample final : public PoolOp {
   UpsampleGeometry geometry_;
 };
 
+class Contrast final : public ContrastOp {
+ public:
+  Contrast(Device& device, const ContrastGeometry& geometry) : device_(device), geometry_(geometry) {}
+
+  void forward(ConstTensor x, Span kept, Tensor y) override {
+    contrast_forward(device_.work(), geometry_, x.shape.n, x.data.data(), kept, y.data.data());
+  }
+  void backward(ConstTensor x, ConstTensor dy, Span kept, Tensor dx) override {
+    contrast_backward(device_.work(), geometry_, x.shape.n, {x.data.data(), dy.data.data(), kept, dx.data.data()});
+  }
+
+ private:
+  Device& device_;
+  ContrastGeometry geometry_;
+};
+
 NormWork norm_work(const Device& device, const NormReluPool& settings, const Step& step, const Device::Lease& sums) {
   return {device.work(), settings, sums.get(), step.team_sum};
 }
@@ -148,6 +164,10 @@ class GroupNorm final : public NormOp {
 std::unique_ptr<PoolOp> CudaBackend::pool(const PoolGeometry& geometry, Index max_rows) {
   if (is_global_average(geometry)) return std::make_unique<GlobalAverage>(device_, geometry, max_rows);
   return std::make_unique<Pool>(device_, geometry);
+}
+
+std::unique_ptr<ContrastOp> CudaBackend::contrast(const ContrastGeometry& geometry, Index) {
+  return std::make_unique<Contrast>(device_, geometry);
 }
 
 std::unique_ptr<PoolOp> CudaBackend::upsample(const UpsampleGeometry& geometry, Index) {

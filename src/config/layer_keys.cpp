@@ -129,8 +129,9 @@ std::vector<LayerKey> layer_keys() {
                   {conv, conv_transpose, locally_connected, rica},
                   true});
   add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);
-  keys.push_back(
-      {size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis), {max_pool, average_pool, l2_pool}, true});
+  keys.push_back({size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis),
+                  {max_pool, average_pool, l2_pool, local_contrast_norm},
+                  true});
   keys.push_back({size_key("stride", &LayerSpec::stride, &OneForAll::stride,
                            std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set"),
                   {conv, conv_transpose, locally_connected, rica, max_pool, average_pool, l2_pool}});
@@ -154,6 +155,7 @@ std::vector<LayerKey> layer_keys() {
   add("row_length", MRMF_FIELD(row_length), at_least(0), {rica},
       "length that the weights of every feature have, always; 0: any");
   add("epsilon", MRMF_FIELD(root_epsilon), above(0), {rica, l2_pool}, "added to squares below their root");
+  add("floor", MRMF_FIELD(floor), above(0), {local_contrast_norm}, "what smaller deviations count as");
   add("rate", MRMF_FIELD(rate), from_below(0, 1), {dropout}, "share of the values that are dropped", true);
   add("slope", MRMF_FIELD(slope), above(0), {leaky_relu}, "for negative values");
   add("scale", MRMF_FIELD(scale), above(0), {tanh}, "largest magnitude of the output: scale * tanh(x)");

@@ -121,7 +121,7 @@ void prepare_workers(TrainingSession& session, ModelState& model_state, const Ph
     count = {shards.own, shards.all};
   }
   const std::vector<Span> moments = model_state.optimizer.moments();
-  model_state.workers.prepare(session.ctx.backend, phase.sums, count, moments.front());
+  model_state.workers.prepare(session.ctx.backend, phase.sums, count, moments.empty() ? Span{} : moments.front());
 }
 
 OptimizerSettings optimizer_at(const Phase& phase, const TrainState& state) {

@@ -69,7 +69,7 @@ void optimizer_step(PhaseRun& run, const Step& step) {
   if (run.worker_sums && run.worker_sums->adds_directions())
     run.worker_sums->move();
   else if (!run.sharded)
-    run.model_state.optimizer.update(step, model.params(), model.grads());
+    run.model_state.update(step);
   model.constrain();
 }
 
