@@ -1,5 +1,7 @@
 #include "src/inference/sample_pictures.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -158,7 +160,7 @@ std::vector<std::pair<double, double>> curve_points(const std::vector<double>& v
 SampleReport picture_of(const Trained& t, const std::string& title, ConstSpan sample, ConstSpan labels,
                         ConstSpan outputs) {
   SampleReport report{.title = title};
-  const Shape in = t.models.front().model->network().input(), out = t.output();
+  const Shape in = t.input(), out = t.output();
   std::vector<Pair> pairs = pairs_of(t, labels, outputs);
   if (out.axes == 1) {
     for (const Pair& pair : pairs) {
@@ -178,14 +180,25 @@ SampleReport picture_of(const Trained& t, const std::string& title, ConstSpan sa
   report.pictures.push_back(grey("sample", seen));
   for (const Pair& pair : pairs) {
     const auto [least, most] = t.task() == Task::binary ? std::pair(0.0, 1.0) : pair.truth.range();
+    const bool numbers = t.task() == Task::regression;
+    const std::string range = numbers ? fmt::format(", {:.3g} (dark) to {:.3g}", least, most) : "";
     const auto colour = [&, least = least, most = most](double value) {
       if (t.task() == Task::classes) return class_colour(static_cast<Index>(value));
       return field_colour(most > least ? (value - least) / (most - least) : 0.5);
     };
-    report.pictures.push_back(paint("true" + pair.name, pair.truth, colour));
+    report.pictures.push_back(paint("true" + pair.name + range, pair.truth, colour));
     report.pictures.push_back(paint("predicted" + pair.name, pair.said, colour));
   }
   return report;
+}
+
+std::vector<ClassColour> colours_of(const std::vector<std::string>& classes) {
+  std::vector<ClassColour> colours;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const auto [red, green, blue] = class_colour(static_cast<Index>(c));
+    colours.push_back({fmt::format("#{:02x}{:02x}{:02x}", red, green, blue), classes[c]});
+  }
+  return colours;
 }
 
 }  // namespace mrmf
