@@ -80,6 +80,8 @@ class NewUser(support.MrmfTest):
         self.file(x=x, y=self.rng.normal(0, 1, (120, 2)))
         self.init()
         self.fails(2, "train", "c.toml", "--set", 'data.names.classes=["a", "b"]', message="use data.names.labels")
+        self.fails(2, "train", "c.toml", "--set", 'data.train.labels=["y", ""]', message="data.train.labels has an empty name")
+        self.fails(2, "coarsen", "d.h5", "--samples", "x", "--factor", "2,2", "-o", "coarse", message="have 1 axis of positions, the last")
 
     def test_columns_of_groups_and_folds_are_seen(self):
         x, k = self.windows()
