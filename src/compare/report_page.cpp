@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "generated/version.hpp"
@@ -107,7 +108,12 @@ std::string typeset(const std::string& text) {
 std::string html_table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
   constexpr std::size_t longest = 60;  // characters of a cell on one line
   std::string out = "<div class=\"scroll\"><table>\n<thead><tr>";
-  for (const std::string& cell : header) out += "<th scope=\"col\">" + html(cell) + "</th>";
+  for (std::size_t i = 0; i < header.size(); ++i) {
+    const bool numbers = i > 0 && !rows.empty() && std::ranges::all_of(rows, [&](const auto& row) {
+                           return i >= row.size() || row[i].empty() || is_number(row[i]);
+                         });
+    out += fmt::format("<th scope=\"col\"{}>{}</th>", numbers ? " class=\"number\"" : "", html(header[i]));
+  }
   out += "</tr></thead>\n<tbody>\n";
   for (const std::vector<std::string>& row : rows) {
     out += "<tr>";

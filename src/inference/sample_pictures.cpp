@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "src/data/label_names.hpp"
 #include "src/training/metrics.hpp"
 #include "src/training/probabilities.hpp"
 
@@ -116,10 +117,14 @@ std::vector<Pair> pairs_of(const Trained& t, ConstSpan labels, ConstSpan outputs
   const std::vector<float> p =
       binary ? probabilities(Task::binary, channels, outputs) : std::vector<float>(outputs.begin(), outputs.end());
   constexpr Index most = 3;  // outputs
+  const std::vector<std::string>& names = names_of(t.config);
+  const auto name = [&](Index c) {
+    if (!names.empty()) return " " + names[static_cast<std::size_t>(c)];
+    return channels > 1 ? " " + std::to_string(c) : std::string();
+  };
   std::vector<Pair> pairs;
   for (Index c = 0; c < std::min(channels, most); ++c)
-    pairs.push_back({channels > 1 ? " " + std::to_string(c) : "", channel(output.spatial, labels, channels, c),
-                     channel(output.spatial, p, channels, c)});
+    pairs.push_back({name(c), channel(output.spatial, labels, channels, c), channel(output.spatial, p, channels, c)});
   return pairs;
 }
 
