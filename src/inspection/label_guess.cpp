@@ -171,6 +171,12 @@ std::optional<Classes> whole_classes(const Found& found) {
   if (auto classes = classes_from(values, found)) return classes;
   if (values.listed() == std::vector<float>{-1, 1})
     return Classes{.count = 2, .values = {"-1", "1"}, .ignore = {}, .absent = 0, .how = "-1 and 1"};
+  if (found.positions() && values.distinct() == 2 && values.least == 0)  // masks of pictures are 0 and 255
+    return Classes{.count = 2,
+                   .values = {"0", fmt::format("{:.0f}", values.most)},
+                   .ignore = {},
+                   .absent = 0,
+                   .how = fmt::format("0 and {:.0f}", values.most)};
   constexpr float kMarked = 255;  // the last value of a byte
   const bool negative = values.others.size() == 1 && *values.others.begin() < 0;
   if (!negative && (values.most != kMarked || !values.others.empty())) return {};
