@@ -15,6 +15,8 @@ import numpy as np
 
 MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", "..", "build", "mrmf"))
 MRMF = os.path.abspath(MRMF)
+# Tests that a script starts in the background are given SIGINT ignored, and would hand that on to what they interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def layers(*texts):
