@@ -208,8 +208,8 @@ void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostr
   if (!(worst <= parity.tolerance))
     throw FaultError(fmt::format("{} and {} part by {:.2g} of the largest loss within {} steps, more than {:g}",
                                  parity.device.name(), parity.host.name(), worst, settings.steps, parity.tolerance));
-  out << fmt::format("{} steps agree within {:.2g} of the largest loss (allowed {:g}); parameters {:016x}\n", settings.steps,
-                     worst, parity.tolerance, device.parameters);
+  out << fmt::format("{} steps agree within {:.2g} of the largest loss (allowed {:g}); parameters {:016x}\n",
+                     settings.steps, worst, parity.tolerance, device.parameters);
 }
 
 }  // namespace mrmf

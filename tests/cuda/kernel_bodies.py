@@ -7,13 +7,24 @@ compiles the same source for the host, cannot see that; the module's PTX shows i
 import re
 import sys
 
-ENTRY = re.compile(r"\.entry\s+(\w+)\s*\((?:[^{]*?)\)[^{}]*\{(.*?)\n\}", re.S)
+ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(")
 WRITES = re.compile(r"\b(st|red|atom|call)\b[.\s]")
+
+
+def body_of(text, begin):
+    """From the first brace on up to the one that closes it: bodies have blocks of their own."""
+    first = at = text.index("{", begin)
+    depth = 0
+    while True:
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[first:at]
+        at += 1
 
 
 def empty_kernels(text):
     """(names of kernels, those of them that neither write nor call)"""
-    kernels = ENTRY.findall(text)
+    kernels = [(entry[1], body_of(text, entry.end())) for entry in ENTRY.finditer(text)]
     return [name for name, _ in kernels], [name for name, body in kernels if not WRITES.search(body)]
 
 
