@@ -270,8 +270,9 @@ void clip_over(cudaStream_t stream, Span x, float most, std::span<const Span> co
 }
 
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity) {
-  const Arrays arrays = arrays_of({w.data(), dw.data(), velocity.data()}, w.size());
-  for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), velocity.data()});
+  float* const speed = velocity.empty() ? nullptr : velocity.data();
+  const Arrays arrays = arrays_of({w.data(), dw.data(), speed}, w.size());
+  for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), speed});
 }
 
 void lion(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span m) {
