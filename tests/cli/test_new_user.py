@@ -1,6 +1,7 @@
 """What a new user of scikit-learn takes for granted, from the first look at a file to the page: names everywhere, rows that stay
 together whatever their column's type, a tuning of what init wrote, and no number that says nothing."""
 import json
+import os
 import re
 
 import h5py
@@ -129,6 +130,46 @@ class NewUser(support.MrmfTest):
         self.assertLess(max(map(len, said.splitlines())), 200)
         found = json.loads(self.mrmf("data", "c.toml", "--json"))
         self.assertEqual(len(found["training"]["not_finite"]) + len(found["validation"]["not_finite"]), int(np.isnan(y).sum()))
+
+    def masks(self, shape, count):
+        masks = np.zeros((count, *shape), "u1")
+        for mask in masks:
+            mask[tuple(slice(at, at + 4) for at in self.rng.integers(0, 8, len(shape)))] = 1
+        return (masks + self.rng.normal(0, 0.3, masks.shape)).astype("f4"), masks
+
+    def test_an_image_and_its_mask_in_each_group_or_file(self):
+        for shape in (16, 16), (12, 12, 12):
+            images, masks = self.masks(shape, 12)
+            with h5py.File(self.path("d.h5"), "w") as file:
+                for i in range(12):
+                    file[f"case_{i}/img"], file[f"case_{i}/seg"] = images[i], masks[i]
+                    file[f"case_{i}"].attrs["patient"] = i // 2
+            self.assertIn('each of 12 groups that fit "case_*" is one sample', self.init())
+            self.assertIn('samples = "img", labels = "seg"', self.read("c.toml"))
+            self.train("--overwrite")
+        images, masks = self.masks((16, 16), 9)
+        os.makedirs(self.path("each"))
+        for i in range(9):
+            with h5py.File(self.path(f"each/{i}.h5"), "w") as file:
+                file["img"], file["seg"] = images[i], masks[i]
+        self.assertIn("each of 9 files is one sample", self.mrmf("init", "each/*.h5", "-o", "c.toml", "--overwrite"))
+        self.train("--overwrite")
+        # Parts are no samples, and neither are the rows of subjects.
+        images, masks = self.masks((16, 16), 20)
+        with h5py.File(self.path("d.h5"), "w") as file:
+            for part in "train", "val":
+                file[f"{part}/img"], file[f"{part}/seg"] = images, masks
+        self.assertIn("'val/img' and 'val/seg' validate", self.init())
+
+    def test_numbers_that_the_file_has_names_for_are_classes(self):
+        x, k = self.windows()
+        self.file(x=x, y=np.array([10, 20, 30], "i2")[k])
+        self.assertIn("these are only 10, 20, 30; if they are classes", self.init())
+        with h5py.File(self.path("d.h5"), "r+") as file:
+            file["y"].attrs["flag_values"], file["y"].attrs["flag_meanings"] = np.array([10, 20, 30], "i2"), "water land ice"
+        self.assertIn("'y' holds numbers that the file has names for: 3 classes, one per sample", self.init())
+        self.train()
+        self.assertRegex(self.mrmf("evaluate", "run"), r"(?m)^ +land +\d+ +\d+ ")
 
     def test_a_yes_that_is_rare(self):
         x, k = self.windows()
