@@ -263,7 +263,8 @@ struct DropoutSettings {
 
   /// The number of the sample's position that has place (i, j, k) in x.
   MRMF_HD constexpr Index position(const Extent& x, Index i, Index j, Index k) const {
-    // Not a comparison of arrays: the standard library's reaches memcmp, for which nvcc leaves a kernel empty, silently.
+    // Not a comparison of arrays: the standard library's reaches memcmp, for which nvcc leaves a kernel empty,
+    // silently.
     const Extent& s = sample[0] == 0 && sample[1] == 0 && sample[2] == 0 ? x : sample;
     return ((i + first[0]) * s[1] + j + first[1]) * s[2] + k + first[2];
   }
