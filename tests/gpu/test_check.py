@@ -199,7 +199,7 @@ class Documented(unittest.TestCase):
         self.assertIn("readonly limit_mb=40\n", (HERE.parents[1] / "jobs/packaging/bundle.sh").read_text())
         self.says("128 samples of the Neuron Inverter and two cubes of 64x64x64, which are the sizes that the check runs")
         self.assertEqual(table.SIZES[False]["small_neuron_inverter"], "--preset neuron_inverter --batch 128")
-        self.assertEqual(table.SIZES[False]["small_cosmoflow"], "--preset cosmoflow --sample 64x64x64x4 --batch 2 --steps 1")
+        self.assertEqual(table.SIZES[False]["small_cosmoflow"], "--preset cosmoflow --sample 64x64x64x4 --batch 2")
         self.says("up to twice the bound the check warns, and fails beyond")  # judges.py, and below
 
     def test_make_makes_both_calls(self):
