@@ -105,7 +105,8 @@ class Members(support.MrmfTest):
         self.assertEqual(process.returncode, 75, output)
         before = self.epochs_written("ens/part-1/members/000001")
         process = self.launch("ensemble", "spec.toml")
-        while process.poll() is None and not os.path.exists(self.path("ens/members/000001")):
+        moved = lambda: os.path.exists(self.path("ens/members/000001")) and not os.path.exists(self.path("ens/part-1"))
+        while process.poll() is None and not moved():
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         process.communicate()

@@ -1,5 +1,7 @@
 """data.patch: training on random boxes of volumes, and windows over whole ones that are exact where the network allows."""
 import json
+import os
+import time
 
 import h5py
 import numpy as np
@@ -180,7 +182,21 @@ class Patches(support.MrmfTest):
                                ("patch_foreground = 0.5", "set their size")):
             self.fails(2, "train", self.config(patch), message=message)
         self.fails(2, "train", self.config(), "--set", "data.train.labels=one", message="have other positions")
-        self.fails(2, "train", self.config(), "--set", "run.grid=[1,1,2]", ranks=2, message="run.grid")
+
+    def test_a_volume_that_can_no_longer_be_read_ends_the_ranks_that_share_it(self):
+        """They wait for each other's edges within a window."""
+        self.config()
+        volume = 4 * int(np.prod(SIZE))
+        # So little memory that no volume stays in it.
+        sets = "data.load=stream", "data.memory=0.000316", "data.split.validation=0.5", "run.grid=[2, 1, 1]", "training.batch=1"
+        process = self.launch("train", "c.toml", *(word for one in sets for word in ("--set", one)), "--set",
+                              "training.epochs=100000", ranks=2)
+        while process.poll() is None and self.epochs_written("run") < 1:
+            time.sleep(0.01)
+        os.truncate(self.path("data.h5"), 5 * volume)  # all volumes of the training, and half of those validated
+        output = process.communicate(timeout=100)[0]
+        self.assertEqual(process.returncode, 3, output)
+        self.assertIn("data.h5", output)
 
 
 if __name__ == "__main__":
