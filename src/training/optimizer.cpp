@@ -13,21 +13,23 @@ Optimizer::Optimizer(Backend& backend, const OptimizerSettings& settings, Index 
   if (moment_count(settings_.name) > 1) second_ = backend.allocate(count);
 }
 
-void Optimizer::advance(double learning_rate, Step& step) {
-  ++ages_.bottom, ++ages_.top;
+namespace {
+
+// The numbers of an update of moments of these ages.
+void write_numbers(const OptimizerSettings& settings, const MomentAges& ages, double learning_rate, Step& step) {
   const auto rate = static_cast<float>(learning_rate);
-  const auto decay = static_cast<float>(settings_.weight_decay);
-  if (settings_.name == OptimizerKind::sgd) {
-    step.sgd = {rate, static_cast<float>(settings_.momentum), decay};
+  const auto decay = static_cast<float>(settings.weight_decay);
+  if (settings.name == OptimizerKind::sgd) {
+    step.sgd = {rate, static_cast<float>(settings.momentum), decay};
     return;
   }
-  if (settings_.name == OptimizerKind::lion) {
-    step.lion = {rate, static_cast<float>(settings_.beta1), static_cast<float>(settings_.beta2), decay};
+  if (settings.name == OptimizerKind::lion) {
+    step.lion = {rate, static_cast<float>(settings.beta1), static_cast<float>(settings.beta2), decay};
     return;
   }
-  const bool decoupled = settings_.name == OptimizerKind::adamw;
+  const bool decoupled = settings.name == OptimizerKind::adamw;
   // Corrections use the same float32 coefficients as the moments: 1 - 0.999F is not 1 - 0.999.
-  const auto beta1 = static_cast<float>(settings_.beta1), beta2 = static_cast<float>(settings_.beta2);
+  const auto beta1 = static_cast<float>(settings.beta1), beta2 = static_cast<float>(settings.beta2);
   const auto of_age = [&](std::uint64_t age) {
     const auto correction = [&](float beta) {
       return static_cast<float>(1.0 - std::pow(static_cast<double>(beta), static_cast<double>(age)));
@@ -35,27 +37,46 @@ void Optimizer::advance(double learning_rate, Step& step) {
     return AdamStep{rate,
                     beta1,
                     beta2,
-                    static_cast<float>(settings_.epsilon),
+                    static_cast<float>(settings.epsilon),
                     decoupled ? 0.0F : decay,
                     decoupled ? decay : 0.0F,
                     correction(beta1),
                     correction(beta2)};
   };
-  step.adam = {of_age(ages_.bottom), of_age(ages_.top)};
+  step.adam = {of_age(ages.bottom), of_age(ages.top)};
+}
+
+}  // namespace
+
+void Optimizer::advance(double learning_rate, Step& step) {
+  ++ages_.bottom, ++ages_.top;
+  write_numbers(settings_, ages_, learning_rate, step);
+}
+
+void Optimizer::update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, Step step,
+                             Span w, ConstSpan dw, const ArenaSpan& place) {
+  MRMF_CHECK(moment_count(settings.name) <= moment_count(settings_.name), "moments that there is no memory for");
+  write_numbers(settings, {earlier + 1, earlier + 1}, learning_rate, step);
+  update(settings.name, true, step, w, dw, place);
 }
 
 void Optimizer::update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place) {
+  update(settings_.name, ages_.bottom == ages_.top, step, w, dw, place);
+}
+
+void Optimizer::update(OptimizerKind kind, bool one_age, const Step& step, Span w, ConstSpan dw,
+                       const ArenaSpan& place) {
   const auto first = static_cast<std::size_t>(place.first), end = static_cast<std::size_t>(place.end());
-  if (settings_.name == OptimizerKind::sgd)
+  if (kind == OptimizerKind::sgd)
     return backend_->sgd(step, span_at(w, place), dw.subspan(first, end - first), span_at(first_.span(), place));
-  if (settings_.name == OptimizerKind::lion)
+  if (kind == OptimizerKind::lion)
     return backend_->lion(step, span_at(w, place), dw.subspan(first, end - first), span_at(first_.span(), place));
   const auto adam = [&](std::size_t group, std::size_t from, std::size_t to) {
     if (from >= to) return;
     const auto of = [&](auto all) { return all.subspan(from, to - from); };
     backend_->adam(step, group, of(w), of(dw), of(first_.span()), of(second_.span()));
   };
-  if (ages_.bottom == ages_.top) return adam(0, first, end);
+  if (one_age) return adam(0, first, end);
   adam(0, first, std::min(end, bottom_));
   adam(1, std::max(first, bottom_), end);
 }

@@ -30,6 +30,10 @@ class Optimizer {
   /// The same of these parameters alone.
   void update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place);
 
+  /// The same for parameters that have settings of their own; their moments have seen so many updates, and this one.
+  void update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, Step step, Span w,
+                    ConstSpan dw, const ArenaSpan& place);
+
   /// Moment arenas: {velocity} for sgd, {m} for lion, {m, v} for adam and adamw.
   std::vector<Span> moments();
   const OptimizerSettings& settings() const { return settings_; }
@@ -41,6 +45,8 @@ class Optimizer {
   void configure(const OptimizerSettings& settings);
 
  private:
+  void update(OptimizerKind kind, bool one_age, const Step& step, Span w, ConstSpan dw, const ArenaSpan& place);
+
   Backend* backend_;
   OptimizerSettings settings_;
   Arena first_, second_;
