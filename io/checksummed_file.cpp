@@ -31,6 +31,19 @@ std::uint64_t stated_end(const std::string& head) {
   return end;
 }
 
+std::string read_piece(const InputFile& file, const std::string& path, std::uint64_t offset, std::size_t count) {
+  std::string piece(count, '\0');
+  for (std::size_t done = 0; done < count;) {
+    const ssize_t got = ::pread(file.number(), piece.data() + done, count - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      throw DataError(path + ": cannot be read" + (got < 0 ? std::string(": ") + std::strerror(errno) : "") +
+                      "; copy it again, or restore it");
+    done += static_cast<std::size_t>(got);
+  }
+  return piece;
+}
+
 }  // namespace
 
 void write_checksummed(const std::string& path, std::string_view bytes, Replace replace) {
@@ -44,18 +57,7 @@ void write_checksummed(const std::string& path, std::string_view bytes, Replace 
 Checksum verify(const std::string& path) {
   const InputFile file(path);
   const auto size = static_cast<std::uint64_t>(file.bytes()), before = size - std::min(size, kDigits);
-  const auto read = [&](std::uint64_t offset, std::size_t count) {
-    std::string piece(count, '\0');
-    for (std::size_t done = 0; done < count;) {
-      const ssize_t got = ::pread(file.number(), piece.data() + done, count - done, static_cast<off_t>(offset + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0)
-        throw DataError(path + ": cannot be read" + (got < 0 ? std::string(": ") + std::strerror(errno) : "") +
-                        "; copy it again, or restore it");
-      done += static_cast<std::size_t>(got);
-    }
-    return piece;
-  };
+  const auto read = [&](std::uint64_t offset, std::size_t count) { return read_piece(file, path, offset, count); };
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
   constexpr std::uint64_t most = 1 << 20;
@@ -69,6 +71,13 @@ Checksum verify(const std::string& path) {
   const bool digits_there = end.find_first_not_of("0123456789abcdef") == std::string::npos;
   const bool whole = size > 0 && stated_end(read(0, std::min<std::uint64_t>(size, 64))) == size;
   return whole && !digits_there ? Checksum::missing : Checksum::wrong;
+}
+
+std::string checksum_at_end(const std::string& path) {
+  const InputFile file(path);
+  const auto size = static_cast<std::uint64_t>(file.bytes());
+  const std::uint64_t count = std::min(size, kDigits);
+  return read_piece(file, path, size - count, count);
 }
 
 }  // namespace mrmf

@@ -17,4 +17,7 @@ enum class Checksum { right, wrong, missing };
 /// DataError when it cannot be read. On one rank.
 Checksum verify(const std::string& path);
 
+/// The 16 digits at the end of a file that has them. DataError when it cannot be read.
+std::string checksum_at_end(const std::string& path);
+
 }  // namespace mrmf

@@ -35,8 +35,10 @@ void require_axes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File
       throw DataError(what + "has shape " + shape_text(info.shape) + ", and no axis to average");
     if (axes == order.axes + counted_axes) continue;
     if (copy.axis_names.empty())
-      throw ConfigError(copy.source + ": the samples of '" + name + "' have " +
-                        std::to_string(axes - 1 - counted_axes) + " axes; give --factor as many numbers");
+      throw ConfigError(
+          copy.source + ": the samples of '" + name + "' have " + std::to_string(axes - 1 - counted_axes) +
+          (axes - 1 - counted_axes == 1 ? " axis" : " axes") +
+          " of positions, the last axis being channels; give --factor as many numbers, or name all axes in --axes");
     throw ConfigError(copy.source + ": data set '" + name + "' has " + std::to_string(axes) + " axes, and --axes \"" +
                       copy.axis_names + "\" names " + std::to_string(order.axes + counted_axes) +
                       "; name every axis of the data set");

@@ -52,6 +52,22 @@ def fields(shape, layer):
     return of.movedim(axes, -1).flatten(axes).flatten(0, axes - 1)
 
 
+def contrast_normalised(x, layer):
+    """x less the mean over all channels of a window, weighted by distance, divided by the deviation of that there."""
+    axes, weights = x.dim() - 2, torch.ones(1, dtype=x.dtype, device=x.device)
+    for size in layer["window"]:
+        along = torch.exp(-(torch.arange(size, device=x.device) - size // 2).to(x.dtype).div(size / 4).square() / 2)
+        weights = weights.unsqueeze(-1) * along
+    half = [size // 2 for size in layer["window"]]
+
+    def mean(values):
+        sums = [getattr(F, f"conv{axes}d")(v, weights[None], padding=half) for v in (values, torch.ones_like(values))]
+        return sums[0] / sums[1]
+
+    left = x - mean(x.mean(1, keepdim=True))
+    return left / mean(left.square().mean(1, keepdim=True)).sqrt().clamp(min=layer["floor"])
+
+
 class Network(nn.Module):
     """Parameters keep mrmf's order, filters (out, kernel..., in), so that they can be saved as they are."""
 
@@ -110,6 +126,8 @@ class Network(nn.Module):
         if kind == "l2_pool":
             sums = of_axes("avg_pool")(x * x, layer["window"], layer["stride"]) * math.prod(layer["window"])
             return (sums.unflatten(1, (-1, layer["pooled"])).sum(2) + layer["epsilon"]).sqrt()
+        if kind == "local_contrast_norm":
+            return contrast_normalised(x, layer)
         if kind in ("max_pool", "average_pool"):
             return of_axes(kind.replace("average", "avg"))(x, layer["window"], layer["stride"])
         if kind == "upsample":

@@ -1,6 +1,7 @@
 #include "kernels/backend.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/check.hpp"
 #include "kernels/formulas.hpp"
@@ -33,6 +34,21 @@ Extent PoolGeometry::out() const {
   Extent result{};
   for (std::size_t a = 0; a < 3; ++a) result[a] = (in[a] - window[a]) / stride[a] + 1;
   return result;
+}
+
+Box ContrastGeometry::middle() const {
+  Box box;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const Index half = window[a] / 2, begin = std::max<Index>(0, out.first[a] - half);
+    box.first[a] = begin;
+    box.count[a] = std::min(in[a], out.end(a) + half) - begin;
+  }
+  return box;
+}
+
+double ContrastGeometry::weight(std::size_t axis, Index distance) const {
+  const double of_deviation = static_cast<double>(distance) / (static_cast<double>(window[axis]) / 4);
+  return std::exp(-of_deviation * of_deviation / 2);
 }
 
 LossSettings LossSettings::of(LossKind kind) {

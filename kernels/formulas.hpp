@@ -137,6 +137,11 @@ MRMF_HD inline void sgd_update(const SgdStep& s, float& w, float dw, float& velo
   w -= s.learning_rate * velocity;
 }
 
+/// The same without momentum.
+MRMF_HD inline void sgd_update(const SgdStep& s, float& w, float dw) {
+  w -= s.learning_rate * (dw + s.weight_decay * w);
+}
+
 /// Adam (Kingma & Ba 2014, algorithm 1) and AdamW (Loshchilov & Hutter 2017), PyTorch's order of operations.
 MRMF_HD inline void adam_update(const AdamStep& s, float& w, float dw, float& m, float& v) {
   const float g = dw + s.weight_decay * w;

@@ -52,6 +52,29 @@ constexpr bool is_global_average(const PoolGeometry& g) {
   return g.kind == PoolKind::average && g.window == g.in && product(g.window) > many;
 }
 
+/// Positions of a window of local contrast normalisation along an axis, at most.
+inline constexpr Index kMostContrastWindow = 31;
+/// Arrays of a float per position that it keeps.
+inline constexpr Index kContrastFields = 5;
+
+/// Local contrast normalisation (Le et al. 2012): with the mean over all channels of a window around each position,
+/// weighted by distance, g = x - mean(x) and y = g / max(floor, root of mean(g^2)). Weights of positions outside of the
+/// sample go to the others.
+struct ContrastGeometry {
+  Index channels = 1;
+  Extent in{1, 1, 1};      ///< positions of x
+  Extent window{1, 1, 1};  ///< odd
+  float floor = 0.01F;
+  Extent first{0, 0, 0};   ///< where the positions of x begin in the sample...
+  Extent sample{1, 1, 1};  ///< ...of these sizes
+  /// The positions of x that y has. x has all that are in windows around those in windows around these.
+  Box out{};
+
+  Box middle() const;  ///< the positions of x in windows around those of y
+  /// Of a position so far from the middle of the window: a normal distribution whose deviation is a quarter of it.
+  double weight(std::size_t axis, Index distance) const;
+};
+
 enum class UpsampleKind { nearest, linear };
 
 /// Geometry of an upsampling by whole factors. nearest: every value is repeated. linear: between the centres of the
@@ -77,11 +100,24 @@ class WeightedOp {
   virtual void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) = 0;
 };
 
+/// Tensors whose product, summed over rows, is a gradient of untied weights.
+struct UntiedProduct {
+  ConstTensor x, dy;
+};
+/// Untied weights and their velocities. b may be empty. Velocities are empty where step.sgd has no momentum.
+struct UntiedWeights {
+  Span w, b, w_velocity, b_velocity;
+};
+
 /// A locally connected layer: as a convolution, but with weights of its own at every output position: w is
 /// (positions..., out, kernel..., in), b (positions..., out). b and db may be empty.
 class LocalOp : public WeightedOp {
  public:
   virtual void add_weights(ConstTensor x, ConstTensor dy, Span dw) = 0;  ///< adds the gradient to dw
+  /// Updates weights by step.sgd, as Backend::sgd() does with what backward_weights() makes of `first` and, unless it
+  /// is null, add_weights() adds of `second`; but keeps no gradients. The same numbers, to the last bit.
+  virtual void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+                      const UntiedWeights& weights) = 0;
 };
 
 /// The penalty of features that are to be sparse: weight * step.loss_weight * the sum of sqrt(epsilon + squares), where
@@ -90,6 +126,15 @@ struct SparsitySettings {
   float weight = 0;
   float epsilon = 0.01F;
   Index pooled = 1;  ///< divides the channels
+};
+
+/// Local contrast normalisation of one geometry. `kept` is float32 memory of kContrastFields * rows * positions of x.
+class ContrastOp {
+ public:
+  virtual ~ContrastOp() = default;
+  virtual void forward(ConstTensor x, Span kept, Tensor y) = 0;
+  /// After forward of the same x. dx is the gradient by way of the positions that y has here.
+  virtual void backward(ConstTensor x, ConstTensor dy, Span kept, Tensor dx) = 0;
 };
 
 /// Max or average pooling, or upsampling. `winner` is one byte per output element (position of the maximum inside its
@@ -178,7 +223,7 @@ class NormConvOp {
     ConstTensor x;
     const NormMemory& memory;
     ConstSpan w, b;
-    Span normalised;  ///< as x: the batch norm's output, kept for backward
+    Span normalised;  ///< as x, if keeps_normalised(): the batch norm's output, kept for backward
     Tensor y;
   };
   struct Backward {
@@ -189,6 +234,7 @@ class NormConvOp {
     Span dgamma, dbeta, dw, db;  ///< all of them this rank's part of the sum
   };
   virtual ~NormConvOp() = default;
+  virtual bool keeps_normalised() const { return true; }  ///< whether the calls need memory for it
   virtual void prepare(Index rows) { (void)rows; }
   virtual void forward(const Step& step, const Forward& call) = 0;
   virtual void backward(const Backward& call) = 0;  ///< after a training forward
@@ -217,7 +263,9 @@ struct DropoutSettings {
 
   /// The number of the sample's position that has place (i, j, k) in x.
   MRMF_HD constexpr Index position(const Extent& x, Index i, Index j, Index k) const {
-    const Extent& s = sample == Extent{0, 0, 0} ? x : sample;
+    // Not a comparison of arrays: the standard library's reaches memcmp, for which nvcc leaves a kernel empty,
+    // silently.
+    const Extent& s = sample[0] == 0 && sample[1] == 0 && sample[2] == 0 ? x : sample;
     return ((i + first[0]) * s[1] + j + first[1]) * s[2] + k + first[2];
   }
 };
@@ -274,6 +322,7 @@ class ClipOp {
   OP(std::unique_ptr<LocalOp>, locally_connected, (const ConvGeometry& geometry, Index max_rows))                      \
   OP(std::unique_ptr<PoolOp>, pool, (const PoolGeometry& geometry, Index max_rows))                                    \
   OP(std::unique_ptr<PoolOp>, upsample, (const UpsampleGeometry& geometry, Index max_rows))                            \
+  OP(std::unique_ptr<ContrastOp>, contrast, (const ContrastGeometry& geometry, Index max_rows))                        \
   OP(std::unique_ptr<NormOp>, norm, (const NormSettings& settings, Index max_rows))                                    \
   OP(std::unique_ptr<NormOp>, group_norm, (const GroupNormSettings& settings, Index max_rows))                         \
   OP(std::unique_ptr<WeightedOp>, dense, (Index in, Index out, Index max_rows))                                        \
@@ -322,6 +371,7 @@ class ClipOp {
   OP(std::unique_ptr<ClipOp>, clip, (Index count))                                                                     \
                                                                                                                        \
   /* The optimizer over an arena, by step.sgd, step.lion or step.adam[group]; spans of equal length. */                \
+  /* velocity may be empty where step.sgd has no momentum. */                                                          \
   OP(void, sgd, (const Step& step, Span w, ConstSpan dw, Span velocity))                                               \
   OP(void, lion, (const Step& step, Span w, ConstSpan dw, Span m))                                                     \
   /* Its two halves, between which ranks may add directions: dw becomes the direction; w moves against the sum. */     \

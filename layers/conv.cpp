@@ -244,7 +244,9 @@ class NormConv final : public Layer {
   std::string signature() const override { return "batch_norm + " + conv_signature(conv_, output_.axes, false); }
   Shape output() const override { return output_; }
   /// The network's two layers list the parameters and state.
-  Footprint footprint() const override { return {.params = {}, .state = {}, .cache = statistics() + in_.count()}; }
+  Footprint footprint() const override {
+    return {.params = {}, .state = {}, .cache = statistics() + normalised_floats(in_)};
+  }
   double flop() const override { return conv_flop(conv_); }
   void prepare(Index rows) override { op_->prepare(rows); }
 
@@ -272,8 +274,10 @@ class NormConv final : public Layer {
  private:
   std::size_t conv_first() const { return static_cast<std::size_t>(aligned(2 * in_.channels)); }
   Index statistics() const { return aligned(2 * in_.channels); }
+  Index normalised_floats(const Shape& shape) const { return op_->keeps_normalised() ? shape.count() : 0; }
   Span normalised(const LayerBuffers& buffers, const Shape& shape) const {
-    return buffers.cache.subspan(static_cast<std::size_t>(statistics()), static_cast<std::size_t>(shape.count()));
+    return buffers.cache.subspan(static_cast<std::size_t>(statistics()),
+                                 static_cast<std::size_t>(normalised_floats(shape)));
   }
   NormMemory memory(const LayerBuffers& buffers) const {
     return {.gamma = buffers.params.first(channels_),

@@ -75,8 +75,13 @@ class Units {
       : backend_(backend), network_(network), settings_(settings), execution_(execution) {
     const bool alone = settings.grid.ranks() == 1;
     if (!alone) partition_.emplace(network, settings.grid), place_ = settings.grid.coordinates(settings.block);
-    execution.params =
-        alone ? ParameterLayout(network) : ParameterLayout(network, partition_->cut_weights(settings.block));
+    std::vector<CutWeights> cut;
+    if (!alone) cut = partition_->cut_weights(settings.block);
+    std::vector<bool> in_place(network.size());
+    for (std::size_t i = 0; settings.in_place && i < network.size(); ++i)
+      in_place[i] = network.entry(i).layer->updates_in_place() &&
+                    (alone || std::ranges::any_of(cut, [i](const CutWeights& one) { return one.layer == i; }));
+    execution.params = ParameterLayout(network, std::move(cut), std::move(in_place));
     for (std::size_t i = 0; i < network.size(); ++i) locals_.push_back(alone ? of_network(i) : of_block(i));
     readers_.assign(network.size() + 1, 0);
     for (const Local& local : locals_)
@@ -296,7 +301,7 @@ Execution build_execution(Backend& backend, const Network& network, const ModelS
 }
 
 Index Execution::floats(const Network& network, int moments) const {
-  return (2 + moments) * params.size() + network.state_size() + cache + activations;
+  return (1 + moments) * params.size() + params.gradients() + network.state_size() + cache + activations;
 }
 
 }  // namespace mrmf

@@ -56,6 +56,9 @@ struct ModelSettings {
   /// Whether convolutions compute what they can before messages have arrived. None: where messages run beside
   /// computation by themselves, as on a device.
   std::optional<bool> ahead{};
+  /// Layers that can be are updated in backward (Layer::updates_in_place), of weights that no other rank has. No memory
+  /// for their gradients; their optimizer is SGD.
+  bool in_place = false;
   bool shared = false;  ///< parameters and gradients in memory that other ranks can map
 };
 

@@ -153,6 +153,27 @@ PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec) {
   return {kind, in.channels, in.spatial, spec.window, stride_of(spec, spec.window)};
 }
 
+Index contrast_reach(const LayerSpec& spec, std::size_t axis) { return spec.window[axis] / 2 * 2; }
+
+ContrastGeometry contrast_geometry(const Shape& in, const LayerSpec& spec, const LayerPosition& place) {
+  require(in.axes > 0, spec, "its input " + to_string(in) + " has no positions; use layer_norm");
+  require_window(in, spec);
+  for (std::size_t a = 0; a < 3; ++a)
+    require(spec.window[a] % 2 == 1 && spec.window[a] <= kMostContrastWindow, spec,
+            fmt::format("window {} must be odd along every axis, so that it has a middle, and at most {}",
+                        to_string(spec.window, in.axes), kMostContrastWindow));
+  ContrastGeometry g{.channels = in.channels, .in = in.spatial, .window = spec.window, .floor = spec.floor};
+  g.sample = g.out.count = in.spatial;
+  if (place.sample == Extent{0, 0, 0}) return g;
+  g.sample = place.sample, g.out.count = place.made;
+  for (std::size_t a = 0; a < 3; ++a) {
+    g.first[a] = std::max<Index>(0, place.first[a] - contrast_reach(spec, a));
+    g.out.first[a] = place.first[a] - g.first[a];
+  }
+  MRMF_CHECK(contains({.count = g.in}, g.out), "local contrast normalisation of positions that are not there");
+  return g;
+}
+
 UpsampleGeometry upsample_geometry(const Shape& in, const LayerSpec& spec) {
   require(in.axes > 0, spec, "its input " + to_string(in) + " has no positions; put it before the flatten");
   require_window(in, spec);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "kernels/tensor.hpp"
+#include "layers/layer.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {
@@ -17,6 +18,9 @@ ConvGeometry locally_connected_geometry(const Shape& in, const LayerSpec& spec);
 /// out() the layer's input.
 ConvGeometry conv_transpose_geometry(const Shape& in, const LayerSpec& spec);
 PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec);
+/// How far from an output position local contrast normalisation looks along an axis, either way: a window of windows.
+Index contrast_reach(const LayerSpec& spec, std::size_t axis);
+ContrastGeometry contrast_geometry(const Shape& in, const LayerSpec& spec, const LayerPosition& place);
 UpsampleGeometry upsample_geometry(const Shape& in, const LayerSpec& spec);
 
 /// The output of a layer whose spatial sizes become `spatial`.

@@ -21,6 +21,7 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
     case LayerKind::locally_connected: return make_locally_connected(backend, in, spec);
     case LayerKind::rica: return make_rica(backend, in, spec);
     case LayerKind::l2_pool: return make_l2_pool(backend, in, spec);
+    case LayerKind::local_contrast_norm: return make_local_contrast_norm(backend, in, spec, place);
     case LayerKind::max_pool:
     case LayerKind::average_pool: return make_pool(backend, in, spec);
     case LayerKind::global_average_pool: return make_global_average_pool(backend, in, spec);

@@ -44,6 +44,9 @@ struct LayerBuffers {
   Span state;        ///< kept but not trained (running mean and variance)
   Span cache;        ///< from forward to backward of the same step
   ConstSpan bias{};  ///< batch norm: of the convolution in front, which left it out of x; empty: x is complete
+  /// Where the layer is updated in place: the parameters again, which backward updates by step.sgd, and their
+  /// velocities (none without momentum). grads is empty then.
+  Span updated{}, velocity{};
 };
 
 /// A named tensor of a layer's parameters or state, in arena order ("weight", "bias", "gamma", "running_mean", ...).
@@ -87,6 +90,8 @@ class Layer {
   virtual double flop() const { return 0; }  ///< forward, one sample; a multiply-add counts as two; conv and dense only
   virtual void initialise(Rng& rng, Span params, Span state) const;  ///< default: nothing to initialise
   virtual void prepare(Index rows) { (void)rows; }  ///< makes plans for this number of rows before timing starts
+  /// Whether its gradient is complete where backward computes it, so that backward can do with LayerBuffers::updated.
+  virtual bool updates_in_place() const { return false; }
   /// After an update: brings parameters back to what they may be, such as rows of length 1.
   virtual bool constrains() const { return false; }
   virtual void constrain(Span params) { (void)params; }
@@ -133,8 +138,10 @@ std::unique_ptr<Join> make_join(Backend& backend, std::span<const Shape> in, con
 struct LayerPosition {
   LayerPosition(std::uint64_t its_number) : number(its_number) {}  // NOLINT(google-explicit-constructor)
   std::uint64_t number;          ///< in the list: the key of a dropout's mask, so two dropouts differ
-  Extent first{0, 0, 0};         ///< where the positions of the input begin in the sample...
-  Extent sample{0, 0, 0};        ///< ...of these sizes; all 0: it has all of them (grids: layers/partition.hpp)
+  Extent first{0, 0, 0};         ///< where the positions of the output begin in the sample; those of the input,
+                                 ///< too, unless the layer has windows
+  Extent sample{0, 0, 0};        ///< sizes of the sample; all 0: it has all of it (grids: layers/partition.hpp)
+  Extent made{0, 0, 0};          ///< positions of the output here
   std::optional<Box> counted{};  ///< the box of the input that a batch norm's statistics are of; none: all of it
   std::optional<Box>
       here{};  ///< the box of the input that is there before messages from other ranks arrive; none: all of it

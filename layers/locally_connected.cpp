@@ -42,6 +42,7 @@ class LocallyConnected final : public Layer {
     initialise_weights(initialiser_, {taps * geometry_.in_channels, taps * geometry_.out_channels}, rng,
                        params.first(weights_), biases_of(params));
   }
+  bool updates_in_place() const override { return true; }
   void prepare(Index rows) override { op_->prepare(rows); }
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
@@ -55,6 +56,13 @@ class LocallyConnected final : public Layer {
     if (!dx.data.empty()) op_->backward_data(dy, buffers.params.first(weights_), dx);
   }
   void end_backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor) override {
+    if (!buffers.updated.empty()) {
+      const bool moves = !buffers.velocity.empty();
+      return op_->update(
+          buffers.step, {x, dy}, nullptr,
+          {buffers.updated.first(weights_), biases_of(buffers.updated),
+           moves ? buffers.velocity.first(weights_) : Span{}, moves ? biases_of(buffers.velocity) : Span{}});
+    }
     op_->backward_weights(x, dy, buffers.grads.first(weights_), biases_of(buffers.grads));
   }
 

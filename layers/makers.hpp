@@ -13,6 +13,8 @@ std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerS
 std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_locally_connected(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_l2_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_local_contrast_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                                const LayerPosition& place);
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);

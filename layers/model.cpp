@@ -21,7 +21,7 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
     params_ = allocate(layout().size());
     params_at_ = params_.span();
   }
-  grads_ = allocate(layout().size() + kReducedScalars);
+  grads_ = allocate(layout().gradients() + kReducedScalars);
   state_ = backend.allocate(network_.state_size());
   cache_ = backend.allocate(execution_.cache);
   activations_ = backend.allocate(execution_.activations);
@@ -95,10 +95,20 @@ LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   };
   const ArenaSpan params = place([&](std::size_t i) { return layout().of(i); });
   const ArenaSpan state = place([&](std::size_t i) { return network_.entry(i).state; });
+  const ArenaSpan grads = place([&](std::size_t i) { return layout().gradients_of(i); });
+  const bool in_place = !unit.is_halo_exchange() && layout().in_place(unit.first);
+  const Span updated = in_place ? span_at(params_at_, params) : Span{};
+  const Span velocity = in_place && !velocity_.empty() ? span_at(velocity_, params) : Span{};
   const bool copies = unit.whole && step.halo_messages != nullptr;
   if (copies) copies_ = step, copies_.team_sum = step.same_block_sum, copies_.sample_sum = nullptr;
-  return {copies ? copies_ : step,       span_at(params_at_, params),        span_at(grads_.span(), params),
-          span_at(state_.span(), state), span_at(cache_.span(), unit.cache), span_at(params_at_, unit.bias)};
+  return {copies ? copies_ : step,
+          span_at(params_at_, params),
+          span_at(grads_.span(), grads),
+          span_at(state_.span(), state),
+          span_at(cache_.span(), unit.cache),
+          span_at(params_at_, unit.bias),
+          updated,
+          velocity};
 }
 
 Tensor Model::activation(const ArenaSpan& place, const Shape& shape) {
@@ -159,7 +169,7 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
   // Ranks have different numbers of row-parallel weights, and all must begin the same sums.
   const auto floats = [&](Index first) {
     Index count = open - first;
-    for (const ArenaSpan& cut : layout().cuts())
+    for (const ArenaSpan& cut : layout().gradient_cuts())
       if (cut.first >= first && cut.end() <= open) count -= cut.count;
     return count;
   };
@@ -172,7 +182,7 @@ void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) 
     }
     const Unit& unit = execution_.units[i];
     Index ready = 0;
-    if (i > 0) ready = unit.first < network_.size() ? layout().of(unit.first).first : open;
+    if (i > 0) ready = unit.first < network_.size() ? layout().gradients_of(unit.first).first : open;
     if (sums.ranks != nullptr && (i == 0 || floats(ready) >= sums.bucket)) {
       start_sums(sums, ready, open);
       open = ready;
@@ -188,7 +198,7 @@ void Model::start_sums(const GradientSums& sums, Index first, Index end) {
     if (sums.update != nullptr) return start_update(sums, ranks, place);
     if (ranks != nullptr) ranks->start(span_at(grads_.span(), place));
   };
-  for (const ArenaSpan& cut : layout().cuts()) {
+  for (const ArenaSpan& cut : layout().gradient_cuts()) {
     if (cut.first < first || cut.end() > end) continue;
     start(sums.ranks, {first, cut.first - first});
     start(sums.same_block, cut);
@@ -199,6 +209,7 @@ void Model::start_sums(const GradientSums& sums, Index first, Index end) {
 
 // Backward is done with these weights, so it does not matter how soon they change.
 void Model::start_update(const GradientSums& sums, AllReduce* ranks, const ArenaSpan& place) {
+  MRMF_CHECK(layout().gradients() == layout().size(), "updates in pieces beside those in place");
   const Index end = std::min(place.end(), std::ssize(params_at_));
   const ArenaSpan updated{place.first, end - place.first};
   if (ranks == nullptr) return (*sums.update)(updated, updated);

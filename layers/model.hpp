@@ -52,8 +52,9 @@ class Model {
   ConstSpan params() const { return params_at_; }
   Span state() { return state_.span(); }
   ConstSpan state() const { return state_.span(); }
-  /// Gradients, laid out as params(). reduced() is the same memory plus some floats for scalars that are summed along.
-  Span grads() { return grads_.span().first(params_at_.size()); }
+  /// Gradients, laid out as ParameterLayout says: as params(), but for layers that are updated in place. reduced() is
+  /// the same memory plus some floats for scalars that are summed along.
+  Span grads() { return grads_.span().first(static_cast<std::size_t>(layout().gradients())); }
   Span reduced() { return grads_.span(); }
 
   /// Parameters and gradients as other ranks can map them, if ModelSettings::shared.
@@ -93,10 +94,16 @@ class Model {
   void sum(const GradientSums& sums);
 
   /// The float of reduced() for the loss, which is summed along with the gradients.
-  Span loss() { return grads_.span().subspan(params_at_.size(), 1); }
+  Span loss() { return grads_.span().subspan(static_cast<std::size_t>(layout().gradients()), 1); }
+
+  /// Velocities, laid out as params(), that backward moves with the parameters of layers that are updated in place; if
+  /// empty, as before the first call, these have no momentum.
+  void use_velocity(Span velocity) { velocity_ = velocity; }
 
   /// Behind it, those of each term, which are summed along, too.
-  Span term_losses() { return grads_.span().subspan(params_at_.size() + 1, network_.parts().terms.size()); }
+  Span term_losses() {
+    return grads_.span().subspan(static_cast<std::size_t>(layout().gradients()) + 1, network_.parts().terms.size());
+  }
 
   const std::vector<Unit>& units() const { return execution_.units; }
   /// One unit of forward and backward, which call this for all in their order. forward returns the unit's output.
@@ -133,6 +140,7 @@ class Model {
   std::vector<WeightCopy> weights_of_others_;
   std::vector<LiveUnits> live_;  // of every turn, and of evaluation; empty: a network of one part, all of it always
   Span params_at_;               // in params_, or another model's
+  Span velocity_;                // the optimizer's; empty: none
   Arena params_, grads_, state_, cache_, activations_;
   Step copies_;                 // the step as units see it whose input every rank of a grid has
   std::vector<ConstTensor> x_;  // the inputs of the unit that runs, and below their gradients

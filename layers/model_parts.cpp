@@ -41,7 +41,7 @@ void Model::run_terms(const Unit& unit, const Step& step, ConstTensor x) {
     x_.push_back(input_of(unit, i, x));
     dx_.push_back(gradient_of(unit, i, x));
   }
-  unit.terms->run(step, x_, dx_, grads_.span().subspan(params_at_.size()));
+  unit.terms->run(step, x_, dx_, grads_.span().subspan(static_cast<std::size_t>(layout().gradients())));
 }
 
 }  // namespace mrmf

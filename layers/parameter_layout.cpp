@@ -33,15 +33,23 @@ void CutWeights::put(int of_rank, ConstSpan own, Span all) const {
            [&](Index to, Index from, Index floats) { std::copy_n(own.data() + from, floats, all.data() + to); });
 }
 
-ParameterLayout::ParameterLayout(const Network& network, std::vector<CutWeights> cut) : cut_(std::move(cut)) {
+ParameterLayout::ParameterLayout(const Network& network, std::vector<CutWeights> cut, std::vector<bool> in_place)
+    : cut_(std::move(cut)), in_place_(std::move(in_place)) {
   for (std::size_t i = 0; i < network.size(); ++i) {
     ArenaSpan place{size_, network.entry(i).params.count};
     if (const std::vector<CutPart> parts = cut_parts(i); !parts.empty()) {
       cuts_.push_back({size_, behind_cut(i)});
+      if (!this->in_place(i)) gradient_cuts_.push_back({gradients_size_, behind_cut(i)});
       place.count += behind_cut(i) - parts.back().whole.end();
     }
     size_ = aligned(place.end());
     places_.push_back(place);
+    gradients_.push_back({gradients_size_, this->in_place(i) ? 0 : place.count});
+    if (gradients_.back().count == 0) continue;
+    if (with_gradients_.empty() || with_gradients_.back().params.end() != place.first)
+      with_gradients_.push_back({{place.first, 0}, gradients_size_});
+    with_gradients_.back().params.count = size_ - with_gradients_.back().params.first;
+    gradients_size_ = aligned(gradients_.back().end());
   }
 }
 

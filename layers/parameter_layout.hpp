@@ -1,7 +1,7 @@
-// Where a rank's parameters lie in its arenas: parameters, gradients and moments have one layout. Without a grid it is
-// that of the network. On a grid, the weights of the dense layer behind the flatten are row-parallel: each rank of a
-// sample group has the columns of some features. Of a locally connected layer, a rank has the weights and biases of its
-// positions. All else is the same on every rank.
+// Where a rank's parameters lie in its arenas: parameters, gradients and moments have one layout, but that there are no
+// gradients of layers that are updated in place. Without a grid it is that of the network. On a grid, the weights of
+// the dense layer behind the flatten are row-parallel: each rank of a sample group has the columns of some features. Of
+// a locally connected layer, a rank has the weights and biases of its positions. All else is the same on every rank.
 //
 // What leaves the arenas, such as a checkpoint, has whole weights: what comes in is cut by take(), and put() puts the
 // ranks' parts together (src/run/model_file.hpp).
@@ -28,6 +28,7 @@ struct CutWeights {
     return product(boxes.at(static_cast<std::size_t>(of_rank)).count) * whole.channels;
   }
   Index count(int of_rank) const { return whole.n * columns(of_rank); }
+  bool is_untied() const { return whole.n == 1; }  ///< of output positions, each with values of its own
   /// This rank's weights of whole ones, in the host's memory.
   void take(ConstSpan all, Span own) const;
   /// Puts those of a rank in their place of the whole ones.
@@ -39,9 +40,21 @@ class ParameterLayout {
  public:
   ParameterLayout() = default;
   /// `cut` in the order of layers and their parts; empty: the network's own places.
-  explicit ParameterLayout(const Network& network, std::vector<CutWeights> cut = {});
+  /// in_place: layers that are updated in place; empty: none.
+  explicit ParameterLayout(const Network& network, std::vector<CutWeights> cut = {}, std::vector<bool> in_place = {});
 
-  Index size() const { return size_; }  ///< floats of an arena, padding included
+  Index size() const { return size_; }                 ///< floats of an arena, padding included
+  Index gradients() const { return gradients_size_; }  ///< the same of that of gradients
+  const ArenaSpan& gradients_of(std::size_t layer) const { return gradients_[layer]; }
+  bool in_place(std::size_t layer) const { return layer < in_place_.size() && in_place_[layer]; }
+  /// Parameters that have gradients, as few stretches as there are, and where their gradients begin.
+  struct Stretch {
+    ArenaSpan params;
+    Index gradients = 0;
+  };
+  const std::vector<Stretch>& with_gradients() const { return with_gradients_; }
+  /// Where the gradients of cut weights lie.
+  const std::vector<ArenaSpan>& gradient_cuts() const { return gradient_cuts_; }
   const ArenaSpan& of(std::size_t layer) const { return places_[layer]; }
   /// Null: every rank has all of this part of the layer.
   const CutWeights* cut(std::size_t layer, std::size_t part = 0) const;
@@ -65,9 +78,11 @@ class ParameterLayout {
   void take(std::size_t layer, ConstSpan all, Span own) const;
 
  private:
-  std::vector<ArenaSpan> places_, cuts_;
+  std::vector<ArenaSpan> places_, cuts_, gradients_, gradient_cuts_;
+  std::vector<Stretch> with_gradients_;
   std::vector<CutWeights> cut_;
-  Index size_ = 0;
+  std::vector<bool> in_place_;
+  Index size_ = 0, gradients_size_ = 0;
 };
 
 }  // namespace mrmf

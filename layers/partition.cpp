@@ -160,6 +160,18 @@ void place_rica(const Entry& entry, const Cut& in, const Grid& grid, LayerPlacem
   layer.output = {in, in};
 }
 
+// A window around each position of the windows around the output's.
+void place_contrast(const Entry& entry, const Cut& in, LayerPlacement& layer) {
+  Cut needs;
+  for (std::size_t a = 0; a < 3; ++a)
+    for (const Interval& piece : in.axes[a]) {
+      const Index reach = contrast_reach(entry.spec, a), first = std::max<Index>(0, piece.first - reach);
+      needs.axes[a].push_back({first, std::min(entry.input.spatial[a], piece.end() + reach) - first});
+    }
+  layer.needs = {needs};
+  layer.output = {in, in};
+}
+
 void place_upsampled(const Entry& entry, const Cut& in, LayerPlacement& layer) {
   const UpsampleGeometry g = upsample_geometry(entry.input, entry.spec);
   Cut needs;
@@ -388,6 +400,8 @@ void Partition::place(std::size_t i) {
     place_window(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::rica) {
     place_rica(entry, in.owned, grid_, layer);
+  } else if (entry.kind == LayerKind::local_contrast_norm) {
+    place_contrast(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::conv_transpose) {
     place_transposed(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::upsample) {
@@ -519,6 +533,7 @@ LayerPosition Partition::position_at(std::size_t i, const Extent& place) const {
   if (layer.output.whole) return result;
   const Box made = layer.output.made.of(place), owned = layer.output.owned.of(place);
   result.first = made.first;
+  result.made = made.count;
   result.sample = shape_of(i + 1).spatial;
   if (!at_hand(i, 0)) {
     const Box needs = layer.needs[0].of(place);

@@ -24,6 +24,7 @@ struct Window {
 };
 
 Window window_of(const LayerSpec& spec, std::size_t a) {
+  if (spec.kind == LayerKind::local_contrast_norm) return {2 * spec.window[a] - 1, 1, spec.window[a] - 1};
   if (is_pool(spec.kind)) return {spec.window[a], spec.stride[a] != 0 ? spec.stride[a] : spec.window[a], 0};
   Window window{(spec.window[a] - 1) * spec.dilation[a] + 1, std::max<Index>(1, spec.stride[a]), spec.pad_before[a]};
   if (spec.same_padding) window.before = std::max<Index>(0, window.reach - window.stride) / 2;
@@ -47,7 +48,7 @@ Span1 needs(const LayerSpec& spec, std::size_t a, const Span1& out) {
   if (spec.kind == LayerKind::conv_transpose)
     return {-floor_div(-(out.first + w.before - w.reach + 1), w.stride),
             floor_div(out.end - 1 + w.before, w.stride) + 1};
-  if (spec.kind == LayerKind::conv || is_pool(spec.kind))
+  if (spec.kind == LayerKind::conv || spec.kind == LayerKind::local_contrast_norm || is_pool(spec.kind))
     return {out.first * w.stride - w.before, (out.end - 1) * w.stride - w.before + w.reach};
   return out;
 }

@@ -111,6 +111,7 @@ class ReconstructionIca final : public Layer {
     const Tensor z = tensor(buffers, z_, features_, x.shape.n), dz = tensor(buffers, dz_, features_, x.shape.n);
     op_->forward(error, decoder(buffers.params), {}, dz);
     backend_.add_sparsity(buffers.step, sparsity_, z, dz);
+    if (!buffers.updated.empty()) return update(buffers, {x, dz}, {error, z}, dx);
     const Span dw = buffers.grads.first(weights_);
     op_->backward_weights(x, dz, dw, {});
     if (own_decoder_)
@@ -120,12 +121,25 @@ class ReconstructionIca final : public Layer {
     if (!dx.data.empty()) op_->backward_data(dz, encoder(buffers.params), dx);
   }
 
+  bool updates_in_place() const override { return true; }
   bool constrains() const override { return row_length_ > 0; }
   void constrain(Span params) override {
     if (row_length_ > 0) backend_.scale_rows(params.first(weights_), row(), row_length_);
   }
 
  private:
+  // The weights change last.
+  void update(const LayerBuffers& buffers, const UntiedProduct& encoding, const UntiedProduct& decoding, Tensor dx) {
+    if (!dx.data.empty()) op_->backward_data(encoding.dy, encoder(buffers.params), dx);
+    const auto weights = [&](std::size_t first) {
+      return UntiedWeights{buffers.updated.subspan(first, weights_),
+                           {},
+                           buffers.velocity.empty() ? Span{} : buffers.velocity.subspan(first, weights_),
+                           {}};
+    };
+    op_->update(buffers.step, encoding, own_decoder_ ? nullptr : &decoding, weights(0));
+    if (own_decoder_) op_->update(buffers.step, decoding, nullptr, weights(weights_));
+  }
   Index row() const { return product(geometry_.kernel) * geometry_.in_channels; }
   ConstSpan encoder(ConstSpan params) const { return params.first(weights_); }
   ConstSpan decoder(ConstSpan params) const { return params.subspan(own_decoder_ ? weights_ : 0, weights_); }

@@ -22,6 +22,7 @@ namespace mrmf {
   KIND(max_pool)               \
   KIND(average_pool)           \
   KIND(l2_pool)                \
+  KIND(local_contrast_norm)    \
   KIND(global_average_pool)    \
   KIND(upsample)               \
   KIND(batch_norm)             \
@@ -78,7 +79,7 @@ struct LayerSpec {
   std::string name;        ///< unique in the model; made from kind and position when empty ("conv1")
   Index units = 0;         ///< conv, conv_transpose, locally_connected, rica, slice: output channels; others: outputs
   Index first = 0;         ///< slice: the first of the channels that it takes
-  Extent window{1, 1, 1};  ///< kernel, pool window, or factor of upsample
+  Extent window{1, 1, 1};  ///< kernel, window of a pool or of local_contrast_norm, or factor of upsample
   Extent stride{0, 0, 0};  ///< 0: not given, which means 1 for conv and the window for pools
   Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the kernel reaches
   Extent pad_after{0, 0, 0};   ///< both pads of a conv_transpose: positions that are left out of the output
@@ -94,6 +95,7 @@ struct LayerSpec {
   float momentum = 0.1F;       ///< batch norm, PyTorch's meaning: weight of the new batch
   float epsilon = 1e-5F;       ///< epsilon of norms
   float root_epsilon = 0.01F;  ///< l2_pool, rica: added to squares below their root
+  float floor = 0.01F;         ///< local_contrast_norm: what deviations below it count as
   float sparsity = 0.1F;       ///< rica: weight of the penalty
   Decoder decoder = Decoder::tied;
   float row_length = 1.0F;  ///< rica: of every feature's weights; 0: any

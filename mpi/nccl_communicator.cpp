@@ -224,7 +224,9 @@ class NcclConnections final : public Connections {
     set_environment(device.settings());
   }
 
-  std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override { return make_nccl_sums(between(peers)); }
+  std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override {
+    return make_nccl_sums(between(peers), peers.rank, peers.size);
+  }
   std::unique_ptr<Messages> messages(const Peers& peers) override {
     return make_nccl_messages(between(peers), peers.rank);
   }

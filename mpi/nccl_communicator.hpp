@@ -111,7 +111,7 @@ class NcclWait {
 };
 
 /// Sums over the communicator's ranks and messages between them (nccl_operations.cpp).
-std::unique_ptr<AllReduce> make_nccl_sums(std::shared_ptr<NcclCommunicator> communicator);
+std::unique_ptr<AllReduce> make_nccl_sums(std::shared_ptr<NcclCommunicator> communicator, int rank, int ranks);
 std::unique_ptr<Messages> make_nccl_messages(std::shared_ptr<NcclCommunicator> communicator, int rank);
 
 }  // namespace mrmf::cuda

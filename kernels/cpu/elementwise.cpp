@@ -9,6 +9,7 @@
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/ranges.hpp"
+#include "kernels/cpu/sgd_range.hpp"
 #include "kernels/formulas.hpp"
 #include "kernels/tensor.hpp"
 
@@ -355,12 +356,6 @@ namespace {
 
 // Optimizer steps over an arena: one pass, bound by memory traffic.
 
-inline void sgd_range(const SgdStep& step, float* __restrict w, const float* __restrict dw, float* __restrict velocity,
-                      Index count) {
-  const SgdStep s = step;
-  for (Index i = 0; i < count; ++i) sgd_update(s, w[i], dw[i], velocity[i]);
-}
-
 inline void adam_range(const AdamStep& step, float* __restrict w, const float* __restrict dw, float* __restrict m,
                        float* __restrict v, Index count) {
   const AdamStep s = step;
@@ -379,7 +374,8 @@ std::unique_ptr<ClipOp> CpuBackend::clip(Index count) { return std::make_unique<
 
 void CpuBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
-    vectorised([&] { sgd_range(step.sgd, w.data() + first, dw.data() + first, velocity.data() + first, count); });
+    float* const speed = velocity.empty() ? nullptr : velocity.data() + first;
+    vectorised([&] { sgd_range(step.sgd, w.data() + first, dw.data() + first, speed, count); });
   });
 }
 

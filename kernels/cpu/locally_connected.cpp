@@ -15,6 +15,7 @@
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/sgd_range.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 #include "kernels/formulas.hpp"
 
@@ -101,22 +102,63 @@ class LocallyConnected final : public LocalOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override { gradient(x, dy, false, dw, db); }
   void add_weights(ConstTensor x, ConstTensor dy, Span dw) override { gradient(x, dy, true, dw, {}); }
 
+  // A part's gradient is made in the thread's memory, and is gone when its weights have moved.
+  void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+              const UntiedWeights& weights) override {
+    if (updates_.span().empty()) updates_ = make_arena(omp_get_max_threads() * update_floats());
+    for_each_position([&](const Field& field, Scratch& scratch) {
+      float* const dw = updates_.span().data() + omp_get_thread_num() * update_floats();
+      for_each_part([&](const Part& part) {
+        const Index floats = (part.end - part.first) * run_;
+        for (const UntiedProduct* one : {&first, second}) {
+          if (one == nullptr) continue;
+          copy_gradient(one->dy, field, scratch.y);
+          if (one == &first && part.first == 0) update_biases(step, first.dy.shape.n, field, scratch.y, weights);
+          copy_in(one->x, field, part, scratch.x);
+          local::Product of = product(one->x.shape.n, part);
+          of.w_pitch = floats;
+          kernels_.weights(of, {.scale = 1, .add = one == second}, scratch.x, scratch.y, dw);
+        }
+        const Index at = first_weight(field, part.first);
+        float* const velocity = weights.w_velocity.empty() ? nullptr : weights.w_velocity.data() + at;
+        vectorised([&, w = weights.w.data() + at] {
+          for (Index f = 0; f < features_; ++f)
+            sgd_range(step.sgd, w + f * depth_, dw + f * floats, velocity == nullptr ? nullptr : velocity + f * depth_,
+                      floats);
+        });
+      });
+    });
+  }
+
  private:
   void gradient(ConstTensor x, ConstTensor dy, bool add, Span dw, Span db) {
     for_each_position([&](const Field& field, Scratch& scratch) {
       const Index rows = x.shape.n;
       copy_gradient(dy, field, scratch.y);
-      for (Index f = 0; f < features_ && !db.empty(); ++f) {
-        float sum = 0;
-        for (Index n = 0; n < rows; ++n) sum += scratch.y[n * features_ + f];
-        db[static_cast<std::size_t>(field.position * features_ + f)] = sum;
-      }
+      for (Index f = 0; f < features_ && !db.empty(); ++f)
+        db[static_cast<std::size_t>(field.position * features_ + f)] = sum_of(rows, scratch.y + f);
       for_each_part([&](const Part& part) {
         copy_in(x, field, part, scratch.x);
         kernels_.weights(product(rows, part), {.scale = 1, .add = add}, scratch.x, scratch.y,
                          dw.data() + first_weight(field, part.first));
       });
     });
+  }
+
+  float sum_of(Index rows, const float* gradient) const {
+    float sum = 0;
+    for (Index n = 0; n < rows; ++n) sum += gradient[n * features_];
+    return sum;
+  }
+  void update_biases(const Step& step, Index rows, const Field& field, const float* gradient,
+                     const UntiedWeights& weights) const {
+    if (weights.b.empty()) return;
+    const Index first = field.position * features_;
+    for (Index f = 0; f < features_; ++f) {
+      const float db = sum_of(rows, gradient + f);
+      float* const velocity = weights.b_velocity.empty() ? nullptr : weights.b_velocity.data() + first + f;
+      vectorised([&, b = weights.b.data() + first + f] { sgd_range(step.sgd, b, &db, velocity, 1); });
+    }
   }
 
   struct Interval {
@@ -136,6 +178,7 @@ class LocallyConnected final : public LocalOp {
 
   Index field_floats() const { return std::max(max_rows_ * pitch_, std::min(kFewRows, max_rows_) * depth_); }
   Index thread_floats() const { return (field_floats() + max_rows_ * features_ + 15) / 16 * 16; }
+  Index update_floats() const { return (part_ * run_ * features_ + 15) / 16 * 16; }
   Scratch scratch_of(int thread) {
     float* const first = scratch_.span().data() + thread * thread_floats();
     return {first, first + field_floats()};
@@ -236,7 +279,7 @@ class LocallyConnected final : public LocalOp {
   std::size_t axis_ = 0;        // the first with several input positions
   std::vector<Index> met_;      // along it: how often fields meet the positions before each
   std::vector<Index> begins_;   // of kernel rows, in a sample, from the field's first position on
-  Arena scratch_;
+  Arena scratch_, updates_;     // updates_: empty before the first
 };
 
 }  // namespace

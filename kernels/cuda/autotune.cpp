@@ -19,7 +19,8 @@ namespace mrmf::cuda {
 namespace {
 
 /// All ways to do a problem, in the order in which they are tried: those with precompiled kernels, of which the last
-/// add the bias in a pass of its own; then what NVRTC compiles.
+/// add the bias in a pass of its own; then, unless one of these is right, what NVRTC compiles: that takes up to
+/// seconds, and none of them was the fastest of any problem on an H100.
 class ConvAttempts {
  public:
   ConvAttempts(const ConvProblem& problem, const DeviceModel& device,
@@ -37,9 +38,10 @@ class ConvAttempts {
     ConvPlan plan;
     const ConvProblem& problem;  ///< the plan's own: perhaps without the bias
   };
-  std::optional<ConvAttempt> next() {
+  std::optional<ConvAttempt> next(bool found) {
     for (; stage_ < 4; ++stage_) {
       const bool compiled = stage_ >= 2;
+      if (compiled && found) break;
       ConvCandidates* const from = stage_ % 2 == 0 ? &whole_ : bare_ ? &*bare_ : nullptr;
       if (from == nullptr) continue;
       if (std::optional<ConvPlan> plan = compiled ? from->next_compiled() : from->next())
@@ -108,7 +110,7 @@ std::shared_ptr<const ConvPlan> PlanChooser::found(const ConvProblem& problem, s
   std::optional<ConvPlan> best;
   double best_seconds = std::numeric_limits<double>::infinity();
   std::string mistakes;
-  while (std::optional<ConvAttempts::ConvAttempt> attempt = attempts.next()) {
+  while (std::optional<ConvAttempts::ConvAttempt> attempt = attempts.next(best.has_value())) {
     const Verdict verdict = trial.judge(attempt->plan, !problem.deterministic, best_seconds);
     if (!verdict.mistake.empty()) {
       if (device_.is_lost()) give_up(attempt->problem, attempt->plan, verdict.mistake);

@@ -23,13 +23,17 @@ class ConvPasses {
 
   void prepare(Index rows);
   void forward(Index rows, const void* x, ConstSpan w, ConstSpan b, void* y);
-  /// Uses the weights of the last forward or use_weights().
-  void backward_data(Index rows, const void* dy, void* dx);
-  void use_weights(ConstSpan w) { pack(w, {}); }
+  /// Uses the weights of the forward or use_weights() before it, if there is one behind the last backward_data().
+  void backward_data(Index rows, const void* dy, ConstSpan w, void* dx);
+  void use_weights(ConstSpan w) {
+    pack(w, {});
+    packed_ = true;
+  }
   void backward_weights(Index rows, const void* x, const void* dy, Span dw);
 
  private:
   struct Plans {
+    bool cube = false;  // all three passes by a kernel of our own
     std::shared_ptr<const ConvPlan> forward, weights;
     PlanChooser::Choice data;  // a first layer never asks for dx, so it needs no plan for it
   };
@@ -40,7 +44,9 @@ class ConvPasses {
   Device& device_;
   ConvGeometry geometry_, padded_;
   bool with_bias_;
+  bool narrow_;                    // forward and the weights' gradient by a kernel of our own
   bool as_is_;                     // plans read the parameters directly: float32, no padding
+  bool packed_ = false;            // by the last forward, for the data gradient that may follow
   DeviceBuffer weights_;           // packed
   DeviceBuffer bias_;              // padded float32
   DeviceBuffer gradient_;          // gradient of the packed weights
@@ -63,6 +69,7 @@ ConvPasses::ConvPasses(Device& device, const ConvGeometry& geometry, bool with_b
       geometry_(geometry),
       padded_(padded(device.storage(), geometry)),
       with_bias_(with_bias),
+      narrow_(is_narrow_on(device, geometry)),
       as_is_(!device.storage().bf16 && padded_.weights() == geometry.weights()) {
   const auto bytes = [](Index count, Index element) { return static_cast<std::size_t>(count * element); };
   if (!as_is_) {
@@ -80,14 +87,20 @@ void ConvPasses::prepare(Index rows) { plans(rows); }
 const ConvPasses::Plans& ConvPasses::plans(Index rows) {
   const auto [entry, missing] = plans_.try_emplace(rows);
   if (missing) {
+    if (narrow_) device_.reserve(Device::Scratch::workspace, narrow_conv_bytes(device_.storage(), geometry_, rows));
+    entry->second.cube = is_cube_on(device_, geometry_, rows);
+    if (entry->second.cube) {
+      device_.reserve(Device::Scratch::workspace, cube_conv_bytes(device_.storage(), geometry_, rows));
+      return entry->second;
+    }
     ConvProblem problem{
         ConvPass::forward, padded_, rows, device_.settings().precision, with_bias_, device_.settings().deterministic};
-    entry->second.forward = device_.plans().choose(problem);
+    if (!narrow_) entry->second.forward = device_.plans().choose(problem);
     problem.bias = false;
     problem.pass = ConvPass::backward_data;
     entry->second.data = device_.plans().find(problem);
     problem.pass = ConvPass::backward_weights;
-    entry->second.weights = device_.plans().choose(problem);
+    if (!narrow_) entry->second.weights = device_.plans().choose(problem);
   }
   return entry->second;
 }
@@ -108,24 +121,42 @@ void ConvPasses::pack(ConstSpan w, ConstSpan b) {
 }
 
 void ConvPasses::forward(Index rows, const void* x, ConstSpan w, ConstSpan b, void* y) {
+  const Plans& of_rows = plans(rows);
+  if (narrow_)
+    return narrow_conv_forward(device_.work(), {geometry_, rows}, x, w.data(), with_bias_ ? b.data() : nullptr, y);
+  if (of_rows.cube)
+    return cube_conv_forward(device_.work(), geometry_, rows, x, w.data(), with_bias_ ? b.data() : nullptr, y);
   pack(w, b);
+  packed_ = true;
   ConvPointers pointers{.x = x, .w = current_, .result = y};
   if (with_bias_) pointers.bias = bias_.bytes() > 0 ? bias_.get<float>() : b.data();
-  const ConvPlan& plan = *plans(rows).forward;
+  const ConvPlan& plan = *of_rows.forward;
   run(plan, pointers);
   if (with_bias_ && !plan.adds_bias())
     add_bias(device_.work(), rows * product(geometry_.out()), geometry_.out_channels, b.data(), y);
 }
 
-void ConvPasses::backward_data(Index rows, const void* dy, void* dx) {
+void ConvPasses::backward_data(Index rows, const void* dy, ConstSpan w, void* dx) {
   const Plans& of_rows = plans(rows);
+  if (of_rows.cube) return cube_conv_data(device_.work(), geometry_, rows, dy, w.data(), dx);
+  if (!std::exchange(packed_, false)) pack(w, {});
   if (!of_rows.data.plan) throw FaultError(of_rows.data.reason);
   run(*of_rows.data.plan, {.w = current_, .dy = dy, .result = dx});
 }
 
 void ConvPasses::backward_weights(Index rows, const void* x, const void* dy, Span dw) {
+  const Plans& of_rows = plans(rows);
+  if (narrow_) {
+    const Device::Lease workspace = device_.lease(Device::Scratch::workspace);
+    return narrow_conv_weights(device_.work(), {geometry_, rows},
+                               {.x = x, .dy = dy, .dw = dw.data(), .scratch = workspace.get()});
+  }
+  if (of_rows.cube) {
+    const Device::Lease workspace = device_.lease(Device::Scratch::workspace);
+    return cube_conv_weights(device_.work(), geometry_, rows, x, dy, dw.data(), workspace.get());
+  }
   void* const result = as_is_ ? static_cast<void*>(dw.data()) : gradient_.get();
-  run(*plans(rows).weights, {.x = x, .dy = dy, .result = result});
+  run(*of_rows.weights, {.x = x, .dy = dy, .result = result});
   if (!as_is_) unpack_stored_weights(device_.work(), weight_shape(geometry_), gradient_.get(), dw.data());
 }
 
@@ -140,11 +171,9 @@ class Conv final : public WeightedOp {
   void prepare(Index rows) override { passes_.prepare(rows); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     passes_.forward(x.shape.n, x.data.data(), w, b, y.data.data());
-    packed_ = true;
   }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
-    if (!std::exchange(packed_, false)) passes_.use_weights(w);
-    passes_.backward_data(dy.shape.n, dy.data.data(), dx.data.data());
+    passes_.backward_data(dy.shape.n, dy.data.data(), w, dx.data.data());
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     passes_.backward_weights(x.shape.n, x.data.data(), dy.data.data(), dw);
@@ -160,8 +189,6 @@ class Conv final : public WeightedOp {
   Device& device_;
   ConvGeometry geometry_;
   ConvPasses passes_;
-  bool packed_ =
-      false;  // by forward; where slabs are computed in its place (layers/halo_exchange.hpp), it does not run
 };
 
 /// The same passes with their roles exchanged. The bias comes in a pass of its own.
@@ -175,7 +202,7 @@ class ConvTranspose final : public WeightedOp {
   void prepare(Index rows) override { passes_.prepare(rows); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     passes_.use_weights(w);
-    passes_.backward_data(x.shape.n, x.data.data(), y.data.data());
+    passes_.backward_data(x.shape.n, x.data.data(), w, y.data.data());
     add_bias(device_.work(), positions(x.shape.n), channels(), b.data(), y.data.data());
   }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
@@ -210,6 +237,10 @@ class LocallyConnected final : public LocalOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     local_backward_weights(device_.work(), geometry_, x.shape.n,
                            {x.data.data(), dy.data.data(), false, dw.data(), db.empty() ? nullptr : db.data()});
+  }
+  void update(const Step&, const UntiedProduct& first, const UntiedProduct* second,
+              const UntiedWeights& weights) override {
+    local_update(device_.work(), geometry_, {device_.step(), first, second, weights});
   }
   void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
     local_backward_weights(device_.work(), geometry_, x.shape.n,
@@ -256,13 +287,13 @@ class ConvPoolRelu final : public ConvPoolOp {
     passes_.forward(x.shape.n, x.data.data(), w, {}, full.get());
     bias_pool_forward(device_.work(), pool_, x.shape.n, {full.get(), b.data(), y.data.data(), winner.data()});
   }
-  void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan, Span dw,
-                Span db, Tensor dx) override {
+  void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,
+                Span dw, Span db, Tensor dx) override {
     const Device::Lease full = device_.lease(Device::Scratch::output), sums = device_.lease(Device::Scratch::sums);
     bias_pool_backward(device_.work(), pool_, x.shape.n,
                        {y.data.data(), dy.data.data(), winner.data(), full.get(), db.data(), sums.get()});
     passes_.backward_weights(x.shape.n, x.data.data(), full.get(), dw);
-    if (!dx.data.empty()) passes_.backward_data(x.shape.n, full.get(), dx.data.data());
+    if (!dx.data.empty()) passes_.backward_data(x.shape.n, full.get(), w, dx.data.data());
   }
 
  private:

@@ -84,6 +84,8 @@ add_dependencies(mrmf_cuda mrmf_cuda_interface)
 target_link_options(mrmf_cuda PRIVATE LINKER:--no-undefined)
 # std::array and other constexpr functions are used in kernels.
 target_compile_options(mrmf_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")
+# PTX stays readable in the module, for the test that no kernel's body is gone (tests/cuda/kernel_bodies.py).
+target_compile_options(mrmf_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--no-compress>")
 # g++ sees what nvcc makes of a source, with line directives that -Wpedantic would report.
 target_compile_options(mrmf_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow,-Wno-restrict>")
 if(MRMF_WERROR)

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/check.hpp"
 #include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/cudnn.hpp"
@@ -64,6 +66,13 @@ std::string cudnn_version_text(std::size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
+std::size_t workspace_of_device() {
+  constexpr std::size_t least = std::size_t{64} << 20, most = std::size_t{2} << 30;
+  std::size_t available = 0, total = 0;
+  MRMF_CUDA(cudaMemGetInfo(&available, &total));
+  return std::clamp(total / 32, least, most);
+}
+
 const char* to_text(Precision precision) {
   switch (precision) {
     case Precision::fp32: return "fp32";
@@ -81,6 +90,7 @@ Device::Device(const Settings& settings)
       selected_(select_device(settings)),
       recorder_(compute_.get(), settings.graphs),
       step_feed_(waiter_) {
+  if (settings_.workspace == 0) settings_.workspace = workspace_of_device();
   open_libraries();
   model_ = std::make_unique<DeviceModel>(DeviceModel::current(cudnn_.get()));
   plans_ = std::make_unique<PlanChooser>(*this);
@@ -141,6 +151,23 @@ std::size_t Device::free_memory() const {
   std::size_t available = 0, total = 0;
   MRMF_CUDA(cudaMemGetInfo(&available, &total));
   return available;
+}
+
+int Device::shared_memory() const {
+  int bytes = 0;
+  MRMF_CUDA(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, settings_.device));
+  return bytes;
+}
+
+bool is_narrow_on(const Device& device, const ConvGeometry& geometry) {
+  return device.settings().precision != Precision::fp32 && is_narrow(device.storage(), geometry) &&
+         narrow_conv_shared_bytes(device.storage()) <= device.shared_memory();
+}
+
+bool is_cube_on(const Device& device, const ConvGeometry& geometry, Index rows) {
+  constexpr Index least = Index{1} << 16;
+  return device.settings().precision != Precision::fp32 && is_cube(device.storage(), geometry) &&
+         rows * product(geometry.out()) >= least && cube_conv_shared_bytes(device.storage()) <= device.shared_memory();
 }
 
 bool Device::is_lost() const {

@@ -65,6 +65,7 @@ class Device {
   Lease lease(Scratch use) { return {*this, use}; }
 
   std::size_t free_memory() const;  ///< bytes
+  int shared_memory() const;        ///< most bytes that a block can have
   void synchronise() const;         ///< waits for all queued work
   /// After a fault: whether every call will now fail until the process ends.
   bool is_lost() const;
@@ -96,5 +97,10 @@ class Device {
   std::array<Shared, 3> scratch_;
   std::unique_ptr<PlanChooser> plans_;
 };
+
+/// Whether the kernels of narrow convolutions can do this one here: is_narrow(), rounded factors, and room for a block.
+bool is_narrow_on(const Device& device, const ConvGeometry& geometry);
+/// Likewise of is_cube(), for enough positions that every multiprocessor has tiles to compute.
+bool is_cube_on(const Device& device, const ConvGeometry& geometry, Index rows);
 
 }  // namespace mrmf::cuda

@@ -203,7 +203,24 @@ struct LocalWeightsData {
   bool add;        ///< to what dw has
   float *dw, *db;  ///< db null: nobody wants it
 };
+struct LocalUpdateData {
+  const StepBlock* step = nullptr;
+  UntiedProduct first;
+  const UntiedProduct* second = nullptr;  ///< null: none
+  UntiedWeights weights;
+};
+/// Updates weights and biases by the gradient, which nobody keeps.
+void local_update(const Work& work, const ConvGeometry& geometry, const LocalUpdateData& data);
 void local_backward_weights(const Work& work, const ConvGeometry& geometry, Index n, const LocalWeightsData& data);
+
+/// Local contrast normalisation; `kept` as ContrastOp has it.
+void contrast_forward(const Work& work, const ContrastGeometry& geometry, Index n, const void* x, Span kept, void* y);
+struct ContrastBackwardData {
+  const void *x, *dy;
+  Span kept;
+  void* dx;
+};
+void contrast_backward(const Work& work, const ContrastGeometry& geometry, Index n, const ContrastBackwardData& data);
 
 /// A penalty of sparse features, and where its kernel finds the step's numbers.
 struct SparsityWork {
@@ -236,6 +253,9 @@ struct NormWork {
 NormReluPool plain_norm(const NormSettings& settings, Index positions);
 
 std::size_t norm_scratch_bytes(const Storage& storage, const NormReluPool& settings, Index n);
+
+/// The statistics of a training step alone.
+void norm_statistics(const NormWork& norm, Index n, const void* x, const NormMemory& memory);
 
 /// Reads x twice when training (statistics, result), else once; writes y.
 void norm_forward(const NormWork& norm, bool training, Index n, const void* x, const NormMemory& memory, void* y);
@@ -292,6 +312,52 @@ struct BiasPoolBackward {
 };
 void bias_pool_backward(const Work& work, const PoolGeometry& geometry, Index n, const BiasPoolBackward& data);
 std::size_t bias_pool_bytes(const Storage& storage, const PoolGeometry& geometry, Index n);
+
+// Convolutions of 3x3x3 taps from few channels, and the batch norm of a network's input in front of them, in one pass.
+
+/// Whether narrow_conv_* can: 3x3x3 taps without stride, one stored vector in, 9 to 16 channels out. Factors are
+/// rounded as tensor cores take them, so it is for tf32 and bf16.
+bool is_narrow(const Storage& storage, const ConvGeometry& geometry);
+int narrow_conv_shared_bytes(const Storage& storage);  ///< shared memory that a block must be able to have
+
+/// The batch norm of x. `scaled`: gamma and beta, too; else the input minus the mean over the deviation, in training.
+struct NarrowNorm {
+  const NormSettings& settings;
+  const NormMemory& memory;
+  bool training = true, scaled = true;
+};
+struct NarrowConv {
+  const ConvGeometry& geometry;
+  Index rows = 0;
+  const NarrowNorm* norm = nullptr;  ///< null: none
+};
+/// w (float32, unpadded); b null: none.
+void narrow_conv_forward(const Work& work, const NarrowConv& conv, const void* x, const float* w, const float* b,
+                         void* y);
+struct NarrowWeightsData {
+  const void *x, *dy;
+  float* dw;      ///< float32, unpadded
+  void* scratch;  ///< narrow_conv_bytes() for these rows
+  const float* w = nullptr;
+  float *dgamma = nullptr, *dbeta = nullptr;  ///< with a norm, which is not scaled; dw is that of the scaled one
+};
+void narrow_conv_weights(const Work& work, const NarrowConv& conv, const NarrowWeightsData& data);
+std::size_t narrow_conv_bytes(const Storage& storage, const ConvGeometry& geometry, Index rows);
+
+// Convolutions of 3x3x3 taps without stride from 9 to 16 channels to 25 to 32, in tf32 and bf16. w and dw are float32
+// and unpadded.
+
+bool is_cube(const Storage& storage, const ConvGeometry& geometry);
+int cube_conv_shared_bytes(const Storage& storage);  ///< shared memory that a block must be able to have
+/// b null: none.
+void cube_conv_forward(const Work& work, const ConvGeometry& geometry, Index rows, const void* x, const float* w,
+                       const float* b, void* y);
+void cube_conv_data(const Work& work, const ConvGeometry& geometry, Index rows, const void* dy, const float* w,
+                    void* dx);
+/// `scratch`: cube_conv_bytes() for these rows.
+void cube_conv_weights(const Work& work, const ConvGeometry& geometry, Index rows, const void* x, const void* dy,
+                       float* dw, void* scratch);
+std::size_t cube_conv_bytes(const Storage& storage, const ConvGeometry& geometry, Index rows);
 
 /// The gradient of a bias: sums[c] = sum over `rows` positions of x (stored), for every channel; `scratch` has
 /// channel_sums_bytes() for at least as many rows.

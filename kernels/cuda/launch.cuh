@@ -124,7 +124,9 @@ void for_each(cudaStream_t stream, Index n, F f) {
 template <class F>
 void for_each_row(cudaStream_t stream, Index rows, Index vectors, F f) {
   if (rows == 0 || vectors == 0) return;
-  const Tiles tiles = make_tiles(rows, vectors, 4, 64 * multiprocessors);
+  // Small tensors are spread over all multiprocessors before a thread gets a second row.
+  const bool small = rows * vectors < Index{8} * multiprocessors * block_threads;
+  const Tiles tiles = make_tiles(rows, vectors, small ? 1 : 4, 64 * multiprocessors);
 #ifdef __CUDACC__
   for_each_row_kernel<<<dim3(tiles.blocks, tiles.chunks), tiles.threads(), 0, stream>>>(tiles, f);
 #else

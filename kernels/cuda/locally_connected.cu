@@ -7,6 +7,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/storage.cuh"
 #include "kernels/cuda/windows.cuh"
+#include "kernels/formulas.hpp"
 
 namespace mrmf::cuda {
 namespace {
@@ -97,19 +98,20 @@ struct LocalWeights {
   bool add;
   float* dw;
 
-  MRMF_HD void operator()(std::uint32_t weight) const {
+  /// `sum` and the gradient of this weight.
+  MRMF_HD float added(float sum, std::uint32_t weight) const {
     const std::uint32_t channel = weight % fields.in, of_taps = weight / fields.in;
     const std::uint32_t tap = of_taps % static_cast<std::uint32_t>(fields.taps);
     const std::uint32_t unit = of_taps / static_cast<std::uint32_t>(fields.taps);
     const std::uint32_t position = unit / fields.out, feature = unit % fields.out;
-    float sum = add ? dw[weight] : 0;
     for (std::uint32_t sample = 0; sample < samples; ++sample) {
       const std::uint32_t row = sample * fields.positions + position;
       sum += to_float(dy[row * fields.stored_out + feature]) *
              to_float(x[fields.windows.tap_row(row, tap) * fields.stored_in + channel]);
     }
-    dw[weight] = sum;
+    return sum;
   }
+  MRMF_HD void operator()(std::uint32_t weight) const { dw[weight] = added(add ? dw[weight] : 0, weight); }
 };
 
 /// Per output: reads dy of every sample.
@@ -120,12 +122,46 @@ struct LocalBiases {
   const T* dy;
   float* db;
 
-  MRMF_HD void operator()(std::uint32_t unit) const {
+  MRMF_HD float sum(std::uint32_t unit) const {
     float sum = 0;
     for (std::uint32_t sample = 0; sample < samples; ++sample)
       sum += to_float(dy[(sample * fields.positions + unit / fields.out) * fields.stored_out + unit % fields.out]);
-    db[unit] = sum;
+    return sum;
   }
+  MRMF_HD void operator()(std::uint32_t unit) const { db[unit] = sum(unit); }
+};
+
+/// A parameter moves by its gradient; velocity may be null.
+MRMF_HD void move(const StepBlock* step, float* w, float gradient, float* velocity, std::uint32_t i) {
+  if (velocity == nullptr)
+    sgd_update(step->sgd, w[i], gradient);
+  else
+    sgd_update(step->sgd, w[i], gradient, velocity[i]);
+}
+
+/// Per weight: reads what its gradient is made of, writes the weight and its velocity.
+template <class T>
+struct LocalUpdate {
+  LocalWeights<T> first, second;
+  bool two;
+  const StepBlock* step;
+  float *w, *velocity;
+
+  MRMF_HD void operator()(std::uint32_t weight) const {
+    float gradient = first.added(0, weight);
+    if (two) gradient = second.added(gradient, weight);
+    move(step, w, gradient, velocity, weight);
+  }
+};
+
+/// The same of an output's bias.
+template <class T>
+struct LocalBiasUpdate {
+  LocalBiases<T> biases;
+  const StepBlock* step;
+  float *b, *velocity;
+
+  MRMF_HD void operator()(std::uint32_t unit) const { move(step, b, biases.sum(unit), velocity, unit); }
 };
 
 /// Per group of channels of a position: reads x, adds to dx.
@@ -194,6 +230,29 @@ void local_backward_weights(const Work& work, const ConvGeometry& geometry, Inde
     if (data.db == nullptr) return;
     for_each(work.stream, product(geometry.out()) * geometry.out_channels,
              LocalBiases<T>{fields, count32(n), elements<T>(data.dy), data.db});
+  });
+}
+
+void local_update(const Work& work, const ConvGeometry& geometry, const LocalUpdateData& data) {
+  const Index n = data.first.x.shape.n;
+  const Fields fields(work.storage, geometry, n);
+  const auto data_of = [](Span values) { return values.empty() ? nullptr : values.data(); };
+  const UntiedWeights& weights = data.weights;
+  with_element(work.storage, [&]<class T>(T) {
+    const auto gradient = [&](const UntiedProduct& of) {
+      return LocalWeights<T>{fields, count32(n), elements<T>(of.x.data.data()), elements<T>(of.dy.data.data()),
+                             false,  nullptr};
+    };
+    const UntiedProduct& second = data.second != nullptr ? *data.second : data.first;
+    for_each(work.stream, product(geometry.out()) * geometry.weights(),
+             LocalUpdate<T>{gradient(data.first), gradient(second), data.second != nullptr, data.step, weights.w.data(),
+                            data_of(weights.w_velocity)});
+    if (weights.b.empty()) return;
+    for_each(work.stream, product(geometry.out()) * geometry.out_channels,
+             LocalBiasUpdate<T>{{fields, count32(n), elements<T>(data.first.dy.data.data()), nullptr},
+                                data.step,
+                                weights.b.data(),
+                                data_of(weights.b_velocity)});
   });
 }
 

@@ -34,55 +34,6 @@ void with_behind(const NormReluPool& settings, Index samples, Use use) {
                [&](const auto& windows) { use(Behind(windows, settings.slope)); });
 }
 
-/// The normalisation of one vector's channels: (x - mean) * factor + beta.
-template <int W>
-struct Affine {
-  float mean[W], factor[W], beta[W];
-
-  MRMF_HD float operator()(int i, float x) const { return (x - mean[i]) * factor[i] + beta[i]; }
-};
-
-/// Where a norm's parameters are.
-struct NormParameters {
-  const float *gamma, *beta, *mean;
-  const float* bias;    // in the mean, but not in x; null: none
-  const float* spread;  // inverse deviation, or the variance
-  bool is_variance;
-  float epsilon;
-  std::uint32_t channels;
-
-  NormParameters(const NormSettings& settings, const NormMemory& memory, bool training)
-      : gamma(memory.gamma.data()),
-        beta(memory.beta.data()),
-        mean(training ? memory.mean.data() : memory.running_mean.data()),
-        bias(training || memory.bias.empty() ? nullptr : memory.bias.data()),
-        spread(training ? memory.inverse_deviation.data() : memory.running_variance.data()),
-        is_variance(!training),
-        epsilon(settings.epsilon),
-        channels(count32(settings.channels)) {}
-
-  /// Pad channels get the factor 0.
-  template <int W>
-  MRMF_HD Affine<W> read(std::uint32_t vector) const {
-    Affine<W> a;
-    float inverse[W];
-    load_parameters(mean, vector, channels, a.mean);
-    load_parameters(beta, vector, channels, a.beta);
-    load_parameters(gamma, vector, channels, a.factor);
-    load_parameters(spread, vector, channels, inverse);
-    if (bias != nullptr) {
-      float left_out[W];
-      load_parameters(bias, vector, channels, left_out);
-      for (int i = 0; i < W; ++i) a.mean[i] -= left_out[i];
-    }
-    for (int i = 0; i < W; ++i) {
-      if (is_variance) inverse[i] = 1.0F / std::sqrt(inverse[i] + epsilon);
-      a.factor[i] *= inverse[i];
-    }
-    return a;
-  }
-};
-
 Index norm_windows(const NormReluPool& settings, Index n) {
   return n * (settings.pool ? product(settings.pool->out()) : product(settings.in));
 }
@@ -121,6 +72,10 @@ std::size_t norm_scratch_bytes(const Storage& storage, const NormReluPool& setti
   const Index channels = settings.norm.channels;
   const Reduction r{norm_positions(settings, n), storage.vectors(channels), channels, nullptr};
   return static_cast<std::size_t>(NormScratch::sum_count(settings) + r.partial_doubles(2)) * sizeof(double);
+}
+
+void norm_statistics(const NormWork& norm, Index n, const void* x, const NormMemory& memory) {
+  with_element(norm.work.storage, [&]<class T>(T) { write_statistics<T>(norm, n, x, memory); });
 }
 
 void norm_forward(const NormWork& norm, bool training, Index n, const void* x, const NormMemory& memory, void* y) {

@@ -1,5 +1,5 @@
 // The statistics of a batch norm: mean and deviation of each channel, of all positions or of those that count, and of
-// all ranks. Forward and backward (norm.cu) share its scratch.
+// all ranks; and the normalisation by them. Forward and backward (norm.cu) share its scratch.
 #pragma once
 
 #include "kernels/cuda/kernels.hpp"
@@ -169,5 +169,63 @@ void write_statistics(const NormWork& norm, Index n, const void* x, const NormMe
   else
     write_statistics_of<T>(AllRows{static_cast<std::size_t>(norm_positions(norm.settings, n))}, norm, x, memory);
 }
+
+/// The normalisation of one vector's channels: (x - mean) * factor + beta.
+template <int W>
+struct Affine {
+  float mean[W], factor[W], beta[W];
+
+  MRMF_HD float operator()(int i, float x) const { return (x - mean[i]) * factor[i] + beta[i]; }
+};
+
+/// Where a norm's parameters are.
+struct NormParameters {
+  const float *gamma = nullptr, *beta = nullptr, *mean = nullptr;
+  const float* bias = nullptr;    // in the mean, but not in x; null: none
+  const float* spread = nullptr;  // inverse deviation, or the variance
+  bool is_variance = false;
+  float epsilon = 0;
+  std::uint32_t channels = 0;
+
+  NormParameters() = default;
+  NormParameters(const NormSettings& settings, const NormMemory& memory, bool training)
+      : gamma(memory.gamma.data()),
+        beta(memory.beta.data()),
+        mean(training ? memory.mean.data() : memory.running_mean.data()),
+        bias(training || memory.bias.empty() ? nullptr : memory.bias.data()),
+        spread(training ? memory.inverse_deviation.data() : memory.running_variance.data()),
+        is_variance(!training),
+        epsilon(settings.epsilon),
+        channels(count32(settings.channels)) {}
+
+  /// Pad channels get the factor 0.
+  template <int W>
+  MRMF_HD Affine<W> read(std::uint32_t vector) const {
+    Affine<W> a;
+    float inverse[W];
+    load_parameters(mean, vector, channels, a.mean);
+    load_parameters(beta, vector, channels, a.beta);
+    load_parameters(gamma, vector, channels, a.factor);
+    load_parameters(spread, vector, channels, inverse);
+    if (bias != nullptr) {
+      float left_out[W];
+      load_parameters(bias, vector, channels, left_out);
+      for (int i = 0; i < W; ++i) a.mean[i] -= left_out[i];
+    }
+    for (int i = 0; i < W; ++i) {
+      if (is_variance) inverse[i] = 1.0F / std::sqrt(inverse[i] + epsilon);
+      a.factor[i] *= inverse[i];
+    }
+    return a;
+  }
+  /// The same with gamma 1 and beta 0; of a training step.
+  template <int W>
+  MRMF_HD Affine<W> read_unscaled(std::uint32_t vector) const {
+    Affine<W> a{};
+    load_parameters(mean, vector, channels, a.mean);
+    load_parameters(spread, vector, channels, a.factor);
+    return a;
+  }
+};
 
 }  // namespace mrmf::cuda

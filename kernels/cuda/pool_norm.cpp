@@ -58,6 +58,22 @@ class Upsample final : public PoolOp {
   UpsampleGeometry geometry_;
 };
 
+class Contrast final : public ContrastOp {
+ public:
+  Contrast(Device& device, const ContrastGeometry& geometry) : device_(device), geometry_(geometry) {}
+
+  void forward(ConstTensor x, Span kept, Tensor y) override {
+    contrast_forward(device_.work(), geometry_, x.shape.n, x.data.data(), kept, y.data.data());
+  }
+  void backward(ConstTensor x, ConstTensor dy, Span kept, Tensor dx) override {
+    contrast_backward(device_.work(), geometry_, x.shape.n, {x.data.data(), dy.data.data(), kept, dx.data.data()});
+  }
+
+ private:
+  Device& device_;
+  ContrastGeometry geometry_;
+};
+
 NormWork norm_work(const Device& device, const NormReluPool& settings, const Step& step, const Device::Lease& sums) {
   return {device.work(), settings, sums.get(), step.team_sum};
 }
@@ -150,6 +166,10 @@ std::unique_ptr<PoolOp> CudaBackend::pool(const PoolGeometry& geometry, Index ma
   return std::make_unique<Pool>(device_, geometry);
 }
 
+std::unique_ptr<ContrastOp> CudaBackend::contrast(const ContrastGeometry& geometry, Index) {
+  return std::make_unique<Contrast>(device_, geometry);
+}
+
 std::unique_ptr<PoolOp> CudaBackend::upsample(const UpsampleGeometry& geometry, Index) {
   return std::make_unique<Upsample>(device_, geometry);
 }
@@ -165,8 +185,5 @@ std::unique_ptr<NormOp> CudaBackend::norm_relu_pool(const NormReluPool& settings
 std::unique_ptr<NormOp> CudaBackend::norm(const NormSettings& settings, Index) {
   return std::make_unique<Norm>(device_, settings);
 }
-
-// No fused form: the layers run one by one.
-std::unique_ptr<NormConvOp> CudaBackend::norm_conv(const NormSettings&, const ConvGeometry&, Index) { return nullptr; }
 
 }  // namespace mrmf::cuda

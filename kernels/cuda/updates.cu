@@ -28,7 +28,7 @@ struct Arrays {
   }
 };
 
-/// Reads w, dw and velocity, writes w and velocity.
+/// Reads w, dw and velocity, writes w and velocity, which is null where there is no momentum.
 struct Sgd {
   Arrays arrays;
   const StepBlock* step;
@@ -39,13 +39,13 @@ struct Sgd {
   MRMF_HD void operator()(std::uint32_t vector) const {
     const SgdStep numbers = step->sgd;
     const std::size_t first = std::size_t{4} * vector;
-    float weight[4], gradient[4], speed[4];
+    float weight[4], gradient[4], speed[4] = {};
     arrays.read(w, first, weight);
     arrays.read(dw, first, gradient);
-    arrays.read(velocity, first, speed);
+    if (velocity != nullptr) arrays.read(velocity, first, speed);
     for (int i = 0; i < 4; ++i) sgd_update(numbers, weight[i], gradient[i], speed[i]);
     arrays.write(weight, w, first);
-    arrays.write(speed, velocity, first);
+    if (velocity != nullptr) arrays.write(speed, velocity, first);
   }
 };
 
@@ -270,8 +270,9 @@ void clip_over(cudaStream_t stream, Span x, float most, std::span<const Span> co
 }
 
 void sgd(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span velocity) {
-  const Arrays arrays = arrays_of({w.data(), dw.data(), velocity.data()}, w.size());
-  for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), velocity.data()});
+  float* const speed = velocity.empty() ? nullptr : velocity.data();
+  const Arrays arrays = arrays_of({w.data(), dw.data(), speed}, w.size());
+  for_each(stream, vectors_of(w), Sgd{arrays, step, w.data(), dw.data(), speed});
 }
 
 void lion(cudaStream_t stream, const StepBlock* step, Span w, ConstSpan dw, Span m) {

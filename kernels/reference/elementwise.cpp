@@ -88,7 +88,8 @@ class Clip final : public ClipOp {
 std::unique_ptr<ClipOp> ReferenceBackend::clip(Index) { return std::make_unique<Clip>(); }
 
 void ReferenceBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
-  for (std::size_t i = 0; i < w.size(); ++i) sgd_update(step.sgd, w[i], dw[i], velocity[i]);
+  for (std::size_t i = 0; i < w.size(); ++i)
+    velocity.empty() ? sgd_update(step.sgd, w[i], dw[i]) : sgd_update(step.sgd, w[i], dw[i], velocity[i]);
 }
 
 void ReferenceBackend::lion(const Step& step, Span w, ConstSpan dw, Span m) {

@@ -10,8 +10,12 @@ namespace {
 
 class LocallyConnected final : public LocalOp {
  public:
-  LocallyConnected(const ConvGeometry& geometry, Index max_rows)
-      : g_(geometry), out_(geometry.out()), window_{g_.in, g_.kernel, g_.stride, {}, {1, 1, 1}}, max_rows_(max_rows) {}
+  LocallyConnected(ReferenceBackend& backend, const ConvGeometry& geometry, Index max_rows)
+      : backend_(backend),
+        g_(geometry),
+        out_(geometry.out()),
+        window_{g_.in, g_.kernel, g_.stride, {}, {1, 1, 1}},
+        max_rows_(max_rows) {}
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     check_rows(x.shape, max_rows_);
@@ -41,6 +45,15 @@ class LocallyConnected final : public LocalOp {
   void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
     sums_.assign(dw.begin(), dw.end());
     add(x, dy, dw, {});
+  }
+
+  void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+              const UntiedWeights& weights) override {
+    std::vector<float> dw(weights.w.size()), db(weights.b.size());
+    backward_weights(first.x, first.dy, dw, db);
+    if (second != nullptr) add_weights(second->x, second->dy, dw);
+    backend_.sgd(step, weights.w, dw, weights.w_velocity);
+    backend_.sgd(step, weights.b, db, weights.b_velocity);
   }
 
  private:
@@ -79,6 +92,7 @@ class LocallyConnected final : public LocalOp {
     });
   }
 
+  ReferenceBackend& backend_;
   ConvGeometry g_;
   Extent out_;
   Window window_;
@@ -89,7 +103,7 @@ class LocallyConnected final : public LocalOp {
 }  // namespace
 
 std::unique_ptr<LocalOp> ReferenceBackend::locally_connected(const ConvGeometry& geometry, Index max_rows) {
-  return std::make_unique<LocallyConnected>(geometry, max_rows);
+  return std::make_unique<LocallyConnected>(*this, geometry, max_rows);
 }
 
 void ReferenceBackend::add_sparsity(const Step& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) {

@@ -347,7 +347,7 @@ void add_bench(Subcommands& commands) {
     add_choice(*sub, "--precision", options->run.precision, choices<Precision>(), "what a GPU multiplies in");
     if (what == Benchmark::parity) {
       sub->add_option("--tolerance", options->tolerance,
-                      "largest relative difference of a loss; by precision unless given")
+                      "largest difference of a loss, relative to the largest loss so far; by precision unless given")
           ->check(above_zero());
     } else if (what == Benchmark::gradients) {
       sub->add_option("--distance", options->gradients.distance,

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,8 @@
 #include "io/row_choice.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
+#include "src/data/data.hpp"
+#include "src/data/label_names.hpp"
 #include "src/inspection/survey.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -25,12 +28,27 @@ struct DataOptions {
   bool headers = false, json = false;
 };
 
-std::string channels_text(const ChannelFacts& facts) {
-  std::string text =
-      fmt::format("    {:>7} {:>12} {:>12} {:>12} {:>12}\n", "channel", "least", "mean", "deviation", "most");
+// Names of classes or channels, or their numbers, from 0 on.
+class Names {
+ public:
+  explicit Names(const std::vector<std::string>& names = {}) : names_(names) {
+    for (const std::string& name : names) width_ = std::max(width_, name.size());
+    width_ = std::min<std::size_t>(width_, 40);
+  }
+  std::string operator[](std::size_t c) const { return c < names_.size() ? names_[c] : std::to_string(c); }
+  std::size_t width() const { return width_; }
+
+ private:
+  std::vector<std::string> names_;
+  std::size_t width_ = 7;
+};
+
+std::string channels_text(const ChannelFacts& facts, const Names& names) {
+  std::string text = fmt::format("    {:>{}} {:>12} {:>12} {:>12} {:>12}\n", "channel", names.width(), "least", "mean",
+                                 "deviation", "most");
   for (std::size_t c = 0; c < std::min(facts.mean.size(), kMostLines); ++c)
-    text += fmt::format("    {:>7} {:>12.5g} {:>12.5g} {:>12.5g} {:>12.5g}\n", c, facts.least[c], facts.mean[c],
-                        facts.deviation[c], facts.most[c]);
+    text += fmt::format("    {:>{}} {:>12.5g} {:>12.5g} {:>12.5g} {:>12.5g}\n", names[c], names.width(), facts.least[c],
+                        facts.mean[c], facts.deviation[c], facts.most[c]);
   if (facts.mean.size() > kMostLines) text += fmt::format("    ... {} channels; --json has all\n", facts.mean.size());
   return text;
 }
@@ -43,25 +61,25 @@ std::string packing_text(const NumbersFound& found) {
   return text.empty() ? "" : "    " + text + "\n";
 }
 
-std::string numbers_text(const std::string& what, const NumbersFound& found) {
+std::string numbers_text(const std::string& what, const NumbersFound& found, const Names& names) {
   const std::string storage = found.storage.empty() ? "" : fmt::format(", {}", fmt::join(found.storage, ", "));
   return fmt::format("  {} '{}': {}{}, each {}\n", what, found.name, fmt::join(found.types, ", "), storage,
                      found.shape) +
-         packing_text(found) + (found.facts ? channels_text(*found.facts) : "");
+         packing_text(found) + (found.facts ? channels_text(*found.facts, names) : "");
 }
 
-std::string split_text(const SplitFound& split) {
+std::string split_text(const SplitFound& split, const Names& names) {
   std::string text = fmt::format("{}: {} samples in {} file{}, {:.3g} GB\n", split.part, split.shape.samples,
                                  split.spec.files.size(), split.spec.files.size() == 1 ? "" : "s", split.bytes / 1e9);
   if (split.part == "training" && !split.shape.unused.empty()) text += "  " + split.shape.unused + "\n";
   if (!split.not_finite.empty()) {
     text += fmt::format("  {} rows hold NaN or infinity:\n", split.not_finite.size());
-    for (const std::string& rows : rows_texts(split.spec, split.shape, split.not_finite)) text += "    " + rows + "\n";
+    for (const std::string& rows : some_rows(split.spec, split.shape, split.not_finite)) text += "    " + rows + "\n";
   }
-  text += numbers_text("samples", split.samples) + numbers_text("labels", split.labels);
-  if (!split.class_counts.empty()) text += fmt::format("    {:>7} {:>12}\n", "class", "labels");
+  text += numbers_text("samples", split.samples, Names()) + numbers_text("labels", split.labels, names);
+  if (!split.class_counts.empty()) text += fmt::format("    {:>{}} {:>12}\n", "class", names.width(), "labels");
   for (std::size_t c = 0; c < std::min(split.class_counts.size(), kMostLines); ++c)
-    text += fmt::format("    {:>7} {:>12}\n", c, split.class_counts[c]);
+    text += fmt::format("    {:>{}} {:>12}\n", names[c], names.width(), split.class_counts[c]);
   return text + "\n";
 }
 
@@ -80,8 +98,8 @@ nlohmann::json to_json(const NumbersFound& found) {
   return json;
 }
 
-std::string to_json(const DataFound& found) {
-  nlohmann::json json{{"advice", found.advice}};
+std::string to_json(const DataFound& found, const std::vector<std::string>& names) {
+  nlohmann::json json{{"advice", found.advice}, {"names", names}};
   for (const SplitFound& split : found.splits)
     json[split.part] = {
         {"samples", split.shape.samples},   {"files", split.spec.files},      {"bytes", split.bytes},
@@ -94,6 +112,23 @@ std::string to_json(const DataFound& found) {
                                   {"zeros", split.rows->zeros()},
                                   {"repeated", split.rows->repeated()}};
   return json.dump() + "\n";
+}
+
+// Names of classes, or of the labels' channels, as a run has them; none where they have none, or do not fit: an advice
+// then. Collective.
+std::vector<std::string> find_names(Config config, DataFound& found, Comm& world) {
+  const SplitFound& train = found.splits.front();
+  const bool classes = train.spec.form.kind == LabelKind::classes;
+  const Index outputs = classes ? train.spec.form.classes : train.shape.label.channels;
+  if (outputs <= 0) return {};
+  config.data.train = train.spec;
+  try {
+    resolve_names(config, outputs, world);
+    return names_of(config);
+  } catch (const ConfigError& error) {  // on every rank alike
+    found.advice.emplace_back(error.what());
+    return {};
+  }
 }
 
 // Why training would refuse these data, or nothing.
@@ -115,13 +150,14 @@ std::string misfit(Config config, const DatasetShape& train) {
 void print_data(const DataOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);
   DataFound found = survey(config, options.headers, world);
+  const std::vector<std::string> names = find_names(config, found, world);
   if (!world.root()) return;
   if (const std::string why = misfit(config, found.splits.front().shape); !why.empty()) found.advice.push_back(why);
   if (options.json) {
-    std::cout << to_json(found);
+    std::cout << to_json(found, names);
     return;
   }
-  for (const SplitFound& split : found.splits) std::cout << split_text(split);
+  for (const SplitFound& split : found.splits) std::cout << split_text(split, Names(names));
   for (const std::string& line : found.advice) std::cout << "advice: " << line << "\n";
   if (found.advice.empty())
     std::cout << (options.headers ? "the headers give no cause for advice\n"

@@ -65,8 +65,10 @@ struct Draft {
     std::string labels;
     if (!guess.class_values.empty()) labels += "class_values = " + write_values(guess.class_values) + "\n";
     if (guess.ignore) labels += fmt::format("ignore = {}\n", *guess.ignore);
-    if (rare && shape.label.axes == 0)
-      labels += "class_weights = \"balanced\"  # some classes are rare\nmetric = \"f1\"\n";
+    if (rare && shape.label.axes == 0) {
+      if (guess.kind == LabelKind::classes) labels += "class_weights = \"balanced\"  # some classes are rare\n";
+      labels += "metric = \"f1\"\n";
+    }
     return "# Written by `mrmf init`. Every key: mrmf presets --keys.\n\n" + data + "\n" + model +
            fmt::format(
                "\n[training]\nloss = {}\n{}epochs = {}  # what one would give training at full resolution\n"
@@ -297,6 +299,10 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
     text += fmt::format("not_finite = \"skip\"  # {} rows hold NaN or infinity\n", skipped);
   text += normalisation(draft.guess, train, parts, world);
   if (guess.kind == LabelKind::classes) draft.rare = some_are_rare(class_counts(train.spec, train.shape, world));
+  if (guess.kind == LabelKind::probabilities) {
+    const Numbers labels = numbers_of(train.spec, train.shape, NumbersOf::labels);
+    draft.rare = !rarely_yes(channel_facts(labels, false, world)).empty();
+  }
   if (draft.rare && draft.shape.label.axes > 0) {
     std::string axes;
     for (int axis = 0; axis < draft.shape.label.axes; ++axis) axes += (axis > 0 ? ", " : "") + std::to_string(axis);
@@ -323,7 +329,10 @@ void describe_model(Draft& draft) {
   draft.loss = draft.guess.kind == LabelKind::classes         ? "\"cross_entropy\""
                : draft.guess.kind == LabelKind::probabilities ? "\"binary_cross_entropy\""
                                                               : "\"mse\"";
-  if (draft.rare && draft.shape.label.axes > 0) draft.loss = "[\"cross_entropy\", \"dice\"]  # some classes are rare";
+  if (draft.rare && draft.guess.kind == LabelKind::probabilities)
+    draft.loss = "[\"binary_cross_entropy\", \"dice\"]  # some outputs are rarely a yes";
+  else if (draft.rare && draft.shape.label.axes > 0)
+    draft.loss = "[\"cross_entropy\", \"dice\"]  # some classes are rare";
   if (sample.axes == 0) {
     draft.model = "# No positions, so there is nothing to average: dense layers alone.\n";
     for (int i = 0; i < 2; ++i)

@@ -15,11 +15,9 @@
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
-#include "src/data/class_balance.hpp"
 #include "src/data/data.hpp"
-#include "src/data/normalise.hpp"
+#include "src/method/resolved_run.hpp"
 #include "src/method/tune.hpp"
-#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/run_cost.hpp"
 
@@ -142,6 +140,12 @@ std::string edge_text(const Trial& best, const TuneOptions& options) {
   return text;
 }
 
+std::vector<Extent> resolutions_of(const std::vector<Rung>& rungs) {
+  std::vector<Extent> resolutions;
+  for (const Rung& rung : rungs) resolutions.push_back(rung.resolution);
+  return resolutions;
+}
+
 void run_tuning(TuneOptions options, Comm& world) {
   Config config = read_config(options.config, options.overrides);
   const DatasetShape data = inspect_dataset(config.data.train, world);
@@ -156,10 +160,11 @@ void run_tuning(TuneOptions options, Comm& world) {
   const std::vector<Rung> rungs = make_rungs(resolved, data.sample, static_cast<int>(all.size()));
   if (world.root()) print_price(options, config, rungs, axes);
   if (options.dry_run) return;
-  // The best configuration measures anew: its folds, or its seed, may be others.
-  resolve_normalisation(resolved, data, world);
-  if (resolved.method.name != MethodName::automatic) resolve_labels(resolved, data, make_plan(resolved).resolutions());
-  resolve_class_weights(resolved, data, world);
+  // Trials are baselines, whatever the method. The best configuration measures anew: its folds, or its seed, may be
+  // others.
+  resolved.method = {};
+  resolved.method.axes = axes;
+  resolve_from_data(resolved, data, resolutions_of(rungs), world);
   const TuneSettings settings{resolved, all, options.folder.empty() ? config.run.folder + "-tune" : options.folder};
   const std::string best = options.output.empty() ? settings.folder + "/best.toml" : options.output;
   const std::vector<Trial> trials = train_trials(options, settings, rungs, best, world);

@@ -101,7 +101,7 @@ std::string draw_axes(const std::string& x_name, const std::string& y_name, cons
     const double at = y.place(tick);
     out += grid_line(x.from, at, x.to, at);
     if (at > free) continue;
-    out += text(x.from - 6, at + 4, "end", fmt::format("{:.4g}", tick));
+    out += text(x.from - 6, at + 4, "end", fmt::format("{:.6g}", tick));
     free = at - kLine;
   }
   free = -std::numeric_limits<double>::infinity();

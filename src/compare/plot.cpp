@@ -10,6 +10,7 @@
 
 #include "generated/version.hpp"
 #include "kernels/check.hpp"
+#include "src/run/fold_folders.hpp"
 
 namespace mrmf {
 namespace {
@@ -68,7 +69,8 @@ void require_matching(const PlotOptions& options) {
 
 std::vector<std::string> draw(const PlotOptions& options) {
   require_matching(options);
-  std::vector<std::string> words = options.inputs;
+  const bool of_runs = options.kind != PlotKind::labels && options.kind != PlotKind::confusion;
+  std::vector<std::string> words = of_runs ? with_folds(options.inputs) : options.inputs;
   if (!options.labels.empty()) words.emplace_back("--labels");
   words.insert(words.end(), options.labels.begin(), options.labels.end());
   switch (options.kind) {

@@ -13,6 +13,13 @@ namespace {
 
 using Number = std::function<double(const EpochRecord&)>;
 
+/// What a chart draws over the epochs.
+struct Curves {
+  std::string name;
+  Number of_epoch;
+  bool linear = false;  ///< a score that is best at 1
+};
+
 /// What the horizontal axis counts.
 struct Across {
   std::string name;
@@ -78,23 +85,25 @@ std::vector<StageTime> mean_times(const RunSet& run_set) {
 std::string curves_section(const std::vector<RunSet>& sets) {
   const std::array<Across, 2> costs{{{"epochs of all models", [](const EpochRecord&) { return 1.0; }},
                                      {"arithmetic (GFLOP)", [](const EpochRecord& e) { return e.gflop; }}}};
-  std::vector<std::pair<std::string, Number>> curves{
-      {"validation loss", [](const EpochRecord& e) { return e.validation_loss; }},
-      {"training loss", [](const EpochRecord& e) { return e.train_loss; }}};
+  std::vector<Curves> curves{{"validation loss", [](const EpochRecord& e) { return e.validation_loss; }},
+                             {"training loss", [](const EpochRecord& e) { return e.train_loss; }}};
   for (const RunSet& run_set : sets)
     if (const auto& metric = run_set.first().metric) {
-      curves.emplace_back("validation " + to_string(metric->metric), [kind = metric->metric](const EpochRecord& e) {
-        return e.metric && e.metric->metric == kind ? e.metric->value : NAN;
-      });
+      curves.push_back({"validation " + to_string(metric->metric),
+                        [kind = metric->metric](const EpochRecord& e) {
+                          return e.metric && e.metric->metric == kind ? e.metric->value : NAN;
+                        },
+                        !falls(metric->metric.kind)});
       break;
     }
-  curves.emplace_back("learning rate", [](const EpochRecord& e) { return e.learning_rate; });
+  curves.push_back({"learning rate", [](const EpochRecord& e) { return e.learning_rate; }});
   std::string charts, key;
-  for (const auto& [name, value] : curves)
+  for (const Curves& drawn : curves)
     for (const Across& cost : costs) {
-      LineChart chart{.title = name + " over " + cost.name, .x = cost.name, .y = name, .lines = {}};
+      LineChart chart{.title = drawn.name + " over " + cost.name, .x = cost.name, .y = drawn.name, .lines = {}};
+      chart.linear = drawn.linear;
       for (std::size_t g = 0; g < sets.size(); ++g)
-        for (const Run& run : sets[g].runs) add_lines(run, chart_colour(g), cost, value, chart);
+        for (const Run& run : sets[g].runs) add_lines(run, chart_colour(g), cost, drawn.of_epoch, chart);
       charts += svg(chart);
     }
   for (std::size_t g = 0; g < sets.size(); ++g) key += key_item(chart_colour(g), 1, set_title(sets[g]));

@@ -31,9 +31,8 @@ const std::vector<ScoreColumn> kClassColumns{{"labels", "labels", 0},
                                              {"iou", "IoU"},
                                              {"dice", "Dice"}};
 const std::vector<ScoreColumn> kErrorColumns{
-    {"deviation", "deviation of the labels", -1}, {"rmse", "RMSE", -1},
-    {"mae", "mean absolute error", -1},           {"relative_rmse", "RMSE / deviation"},
-    {"relative_mae", "error / deviation"},        {"r2", "R\u00B2"}};
+    {"deviation", "deviation", -1}, {"rmse", "RMSE", -1},         {"mae", "MAE", -1},
+    {"relative_rmse", "RMSE/dev."}, {"relative_mae", "MAE/dev."}, {"r2", "R\u00B2"}};
 
 std::string cell(const Json& json, const std::string& key, int digits) {
   const auto found = json.find(key);
@@ -58,11 +57,13 @@ Cells row(const std::string& name, const Json& json, const std::vector<ScoreColu
 std::string score_table(const Json& scores) {
   const bool errors = scores.contains("labels");
   const char* const kind = errors ? "label" : scores.contains("classes") ? "class" : "output";
-  const std::vector<ScoreColumn>& columns = errors ? kErrorColumns : kClassColumns;
+  const Json& list = scores.at(errors ? "labels" : scores.contains("classes") ? "classes" : "outputs");
+  std::vector<ScoreColumn> columns = errors ? kErrorColumns : kClassColumns;
+  if (!list.empty())  // areas of positions are measured where they are asked for
+    std::erase_if(columns, [&](const ScoreColumn& column) { return !list.front().contains(column.key); });
   Cells header{kind};
   for (const ScoreColumn& column : columns) header.emplace_back(column.heading);
   std::vector<Cells> rows;
-  const Json& list = scores.at(errors ? "labels" : scores.contains("classes") ? "classes" : "outputs");
   for (const Json& one : list) rows.push_back(row(name_of(one, kind), one, columns));
   Json means = scores;
   means.erase("labels");
@@ -81,10 +82,12 @@ std::string headline(const Json& scores) {
       parts.push_back(fmt::format("{} {}", words, text));
   std::string out = "<p>" + html(fmt::format("{}", fmt::join(parts, ", "))) + ".</p>\n";
   if (scores.contains("dice_with_background"))
-    out +=
-        "<p class=\"small dim\">The means of IoU and Dice leave out the first class, the background; with it they "
-        "are " +
-        cell(scores, "iou_with_background", 4) + " and " + cell(scores, "dice_with_background", 4) + ".</p>\n";
+    out += "<p class=\"small dim\">The means of IoU and Dice leave out the first class" +
+           (scores.at("classes").front().contains("name")
+                ? ", " + html(scores.at("classes").front().at("name").get<std::string>()) + ", as"
+                : std::string(",")) +
+           " the background; with it they are " + cell(scores, "iou_with_background", 4) + " and " +
+           cell(scores, "dice_with_background", 4) + ".</p>\n";
   return out;
 }
 
@@ -113,6 +116,10 @@ std::string points_charts(const ModelReport& model) {
 
 std::string sample_rows(const ModelReport& model) {
   std::string out;
+  if (!model.key.empty()) out += "<ul class=\"key\">\n";
+  for (const ClassColour& one : model.key)
+    out += "<li><span style=\"background: " + one.colour + "\"></span>" + html(one.name) + "</li>\n";
+  if (!model.key.empty()) out += "</ul>\n";
   for (const SampleReport& sample : model.shown) {
     out += "<h4>" + html(sample.title) + "</h4>\n";
     if (!sample.pictures.empty()) {
@@ -150,7 +157,7 @@ std::string model_section(const std::vector<ModelReport>& models) {
            html(model.command) + "</code> prints the same.</p>\n" + headline(model.scores) + score_table(model.scores);
     const std::string charts = confusion_chart(model) + points_charts(model);
     if (!charts.empty()) out += "<div class=\"charts small-charts\">\n" + charts + "</div>\n";
-    out += sample_rows(model);
+    if (!model.shown.empty()) out += sample_rows(model);
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "generated/version.hpp"
@@ -53,7 +54,7 @@ h4 { font-size: .95rem; margin: 1.1rem 0 .3rem; font-weight: 600; }
   .charts { grid-template-columns: 1fr 1fr; } .picture img { width: 3.6cm; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } .scroll { overflow: visible; }
   table { font-size: .8em; } th, td { padding: .15rem .35rem; white-space: normal; }
-  figure, svg, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  figure, svg, tr { break-inside: avoid; } h2, h3, h4 { break-after: avoid; }
   details::details-content { content-visibility: visible; block-size: auto; }
 }
 )";
@@ -73,6 +74,8 @@ that this page scores. A ring marks it in the curves.</dd>
 the share that was found; and their harmonic mean. Dice is another name of F1.</dd>
 <dt><b>AUC</b></dt><dd>The chance that of two samples, one of the class and one of another, the former gets the higher
 probability of it. 0.5 is guessing.</dd>
+<dt><b>RMSE, MAE</b></dt><dd>The root of the mean squared error, and the mean absolute error, in the label's units;
+with "/dev." over the standard deviation of the label, which all labels can be compared by.</dd>
 <dt><b>R²</b></dt><dd>The share of the labels' spread that is explained. 1 is perfect, 0 no better than their
 mean.</dd>
 <dt><b>loss</b></dt><dd>How far outputs are from labels, by the measure that training lowers. Lower is better. The
@@ -105,7 +108,12 @@ std::string typeset(const std::string& text) {
 std::string html_table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
   constexpr std::size_t longest = 60;  // characters of a cell on one line
   std::string out = "<div class=\"scroll\"><table>\n<thead><tr>";
-  for (const std::string& cell : header) out += "<th scope=\"col\">" + html(cell) + "</th>";
+  for (std::size_t i = 0; i < header.size(); ++i) {
+    const bool numbers = i > 0 && !rows.empty() && std::ranges::all_of(rows, [&](const auto& row) {
+                           return i >= row.size() || row[i].empty() || is_number(row[i]);
+                         });
+    out += fmt::format("<th scope=\"col\"{}>{}</th>", numbers ? " class=\"number\"" : "", html(header[i]));
+  }
   out += "</tr></thead>\n<tbody>\n";
   for (const std::vector<std::string>& row : rows) {
     out += "<tr>";

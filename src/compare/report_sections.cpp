@@ -74,6 +74,27 @@ std::string metric_words(const RunSet& run_set) {
   return fmt::format(", {} {}", to_string(metric->metric), text(values, 4));
 }
 
+// The models that are used, where they are not those that training ended with.
+std::string best_words(const RunSet& run_set) {
+  const auto is_last = [](const Run& run) {
+    return !run.result.best || run.result.best->epoch == run.result.best->epochs;
+  };
+  if (std::ranges::all_of(run_set.runs, is_last)) return "";
+  const auto noted = [](const Run& run) {
+    return run.result.best.value_or(
+        ModelNote{.validation_loss = run.result.validation_loss, .metric = run.result.metric});
+  };
+  const std::size_t n = run_set.runs.size();
+  const ModelNote first = noted(run_set.runs.front());
+  std::string words =
+      n > 1 ? std::string(" The models that are used are those of the best epochs")
+            : fmt::format(" The model that is used is the best one, of epoch {} of {}", first.epoch, first.epochs);
+  words += ": validation loss " + text(over(run_set, [&](const Run& run) { return noted(run).validation_loss; }), 5);
+  const auto metric = [&](const Run& run) { return noted(run).metric ? noted(run).metric->value : NAN; };
+  if (first.metric) words += fmt::format(", {} {}", to_string(first.metric->metric), text(over(run_set, metric), 4));
+  return words + ".";
+}
+
 // The phases of one run, as they went, with what the plan allowed.
 std::string phase_table(const Run& run, const Plan& plan) {
   std::vector<Cells> rows;
@@ -91,6 +112,12 @@ std::string phase_table(const Run& run, const Plan& plan) {
       {"stage", "model", "resolution", "epochs", "ended by", "batch", "seconds", "GFLOP", "validation loss"}, rows);
 }
 
+// Rows that are kept for the test.
+std::string test_words(const SplitSettings& split) {
+  if (split.test > 0) return fmt::format(", and {:g} % test", 100 * split.test);
+  return split.test_roles.empty() ? "" : fmt::format(", and those with {} test", fmt::join(split.test_roles, " or "));
+}
+
 // What was trained on, and what validated.
 std::string data_words(const DataConfig& data) {
   const auto names = [](const DatasetSpec& spec) {
@@ -102,14 +129,21 @@ std::string data_words(const DataConfig& data) {
     return train + "rows with " +
            (data.split.validation_roles.empty() ? "another number than 0"
                                                 : fmt::format("{}", fmt::join(data.split.validation_roles, " or "))) +
-           " in " + data.split.column + " validate";
+           " in " + data.split.column + " validate" + test_words(data.split);
   if (data.split.by == SplitBy::groups)
-    return train + fmt::format("groups of {} with {:g} % of the rows validate{}", data.split.column,
-                               100 * data.split.validation,
-                               data.split.test > 0 ? fmt::format(", and {:g} % test", 100 * data.split.test) : "");
-  if (data.split.by == SplitBy::folds) return train + fmt::format("fold {} (from 0) validates", data.split.fold);
+    return train +
+           fmt::format("groups of {} with {:g} % of the rows validate", data.split.column,
+                       100 * data.split.validation) +
+           test_words(data.split);
+  if (data.split.by == SplitBy::folds)
+    return train +
+           fmt::format("fold {} (from 0){} validates{}", data.split.fold,
+                       data.split.folds > 0 ? fmt::format(" of {}", data.split.folds) : "",
+                       data.split.column.empty() ? "" : ", by " + data.split.column) +
+           test_words(data.split);
   if (data.split.by == SplitBy::rows)
-    return train + fmt::format("{:g} % of the rows, at random, validate", 100 * data.split.validation);
+    return train + fmt::format("{:g} % of the rows, at random, validate", 100 * data.split.validation) +
+           test_words(data.split);
   if (data.validation.files == data.train.files) return train + names(data.validation) + " validate";
   if (names(data.validation) == names(data.train))
     return train + fmt::format("the same of {} validate", fmt::join(data.validation.files, ", "));
@@ -200,10 +234,10 @@ std::string summary_section(const std::vector<RunSet>& sets) {
     const Spread seconds = over(run_set, [](const Run& r) { return total_cost(r).seconds; });
     const Spread gflop = over(run_set, [](const Run& r) { return total_cost(r).gflop; });
     const std::size_t n = run_set.runs.size();
-    items += item(fmt::format("{}: validation loss {}{} after {} s and {} GFLOP of training{}.{}", set_title(run_set),
+    items += item(fmt::format("{}: validation loss {}{} after {} s and {} GFLOP of training{}.{}{}", set_title(run_set),
                               text(loss, 5), metric_words(run_set), text(seconds, 2), text(gflop, 2),
                               n > 1 ? fmt::format(" (means \u00B1 standard deviations of {} runs)", n) : "",
-                              against_baseline(run_set, sets)));
+                              best_words(run_set), against_baseline(run_set, sets)));
   }
   std::string out = "<ul>\n" + items + "</ul>\n";
   for (const std::string& line : warnings(sets)) out += "<p class=\"warning\">Take care: " + html(line) + ".</p>\n";
@@ -222,8 +256,10 @@ std::string plan_section(const std::vector<RunSet>& sets) {
     out += "<h3>" + html(set_title(run_set)) + "</h3>\n<ul>\n" +
            item("network: " + (run.result.model == "custom" ? "layers of its own, in the configuration below"
                                                             : "the preset " + run.result.model)) +
-           item("data: " + data_words(config.data)) + item("runs: " + folders) + "</ul>\n<pre>" + html(to_text(plan)) +
-           "</pre>\n" + (run_set.runs.size() > 1 ? "<p>How it went in " + html(run.folder) + ":</p>\n" : "") +
+           item("data: " + data_words(config.data)) +
+           item(fmt::format("training samples: {} in an epoch", run.epochs.back().samples)) + item("runs: " + folders) +
+           "</ul>\n<pre>" + html(to_text(plan)) + "</pre>\n" +
+           (run_set.runs.size() > 1 ? "<p>How it went in " + html(run.folder) + ":</p>\n" : "") +
            phase_table(run, plan);
   }
   return out;

@@ -306,8 +306,9 @@ struct TrainingConfig {
   EarlyStopping early_stopping;
   double clip_norm = 0;  ///< largest L2 norm of all gradients together; 0: any
   SumSettings sums;
-  int accumulate = 1;  ///< parts of a step's batch that are computed one after the other
-  int batch = 512;     ///< per rank
+  bool update_in_place = false;  ///< untied weights are updated where their gradient is computed, which nobody keeps
+  int accumulate = 1;            ///< parts of a step's batch that are computed one after the other
+  int batch = 512;               ///< per rank
   std::uint64_t seed = 1;
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"

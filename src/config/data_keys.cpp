@@ -550,6 +550,10 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
   const std::string hint = "name the data set inside the files";
   require("data.train.samples", !data.train.samples.empty(), hint);
   require("data.train.labels", !data.train.labels.empty(), hint);
+  for (const auto& [key, more] : {std::pair("data.train.samples", &data.train.more_samples),
+                                  std::pair("data.train.labels", &data.train.more_labels)})
+    place.require(std::ranges::none_of(*more, &std::string::empty), key,
+                  std::string(key) + " has an empty name; name a data set, or leave it out");
   complete_split(data, place);
   RowPiece& piece = data.train.piece;
   piece.seed = data.split.seed;

@@ -148,8 +148,9 @@ std::vector<LayerKey> layer_keys() {
   add("first", MRMF_FIELD(first), at_least(0), {slice}, "the first of them, counted from 0");
   keys.push_back({weights_of_key(), {conv, conv_transpose, locally_connected, dense, group_norm, layer_norm}});
   keys.push_back({every_key(), {conv, conv_transpose, locally_connected, dense, group_norm, layer_norm}});
-  keys.push_back(
-      {size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis), {max_pool, average_pool, l2_pool}, true});
+  keys.push_back({size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis),
+                  {max_pool, average_pool, l2_pool, local_contrast_norm},
+                  true});
   keys.push_back({size_key("stride", &LayerSpec::stride, &OneForAll::stride,
                            std::string(kPerAxis) + "; for a conv 1 and for a pool the window unless set"),
                   {conv, conv_transpose, locally_connected, rica, max_pool, average_pool, l2_pool}});
@@ -173,6 +174,7 @@ std::vector<LayerKey> layer_keys() {
   add("row_length", MRMF_FIELD(row_length), at_least(0), {rica},
       "length that the weights of every feature have, always; 0: any");
   add("epsilon", MRMF_FIELD(root_epsilon), above(0), {rica, l2_pool}, "added to squares below their root");
+  add("floor", MRMF_FIELD(floor), above(0), {local_contrast_norm}, "what smaller deviations count as");
   add("rate", MRMF_FIELD(rate), from_below(0, 1), {dropout}, "share of the values that are dropped", true);
   add("slope", MRMF_FIELD(slope), above(0), {leaky_relu}, "for negative values");
   add("scale", MRMF_FIELD(scale), above(0), {tanh}, "largest magnitude of the output: scale * tanh(x)");

@@ -180,6 +180,8 @@ void check_rest(const Config& config, const Rules& rules) {
   rules.require(!config.data.patch.any(), key, why + "takes whole samples; remove data.patch");
   rules.require(training.precise_batch_norm == 0, key,
                 why + "does not go with training.precise_batch_norm; set it to 0");
+  rules.require(!training.update_in_place, key,
+                why + "has parts that share weights or wait for their turn; set training.update_in_place = false");
   rules.require(training.sums.adds_plainly(), key,
                 why + "goes with training.communication = \"fp32\" and shared momenta alone; use these");
 }

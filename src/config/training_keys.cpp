@@ -70,6 +70,8 @@ std::vector<Key<TrainingConfig>> training_keys() {
   for (Key<TrainingConfig>& key : communication_keys()) keys.push_back(std::move(key));
   add(keys, "accumulate", MRMF_FIELD(accumulate), within(1, kMostBatch),
       "parts of a step's batch that a rank computes one after the other: activations take so much less memory");
+  add(keys, "update_in_place", MRMF_FIELD(update_in_place), {},
+      "sgd: untied weights are updated where their gradient is computed, without memory for it");
   add(keys, "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step");
   add(keys, "seed", MRMF_FIELD(seed), at_least(0), "of parameters, sample order and dropout");
   add(keys, "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs of every phase of the plan");
@@ -99,6 +101,18 @@ void check_training(const Config& config, const KeyLocations& places, const std:
         "method.transfer",
         "method.transfer = \"best\" does not go with method.moments = \"carry\": the moments are the last epoch's; use "
         "\"reset\"");
+  if (training.update_in_place) {
+    const auto refuse = [&](const std::string& what) {
+      fail("training.update_in_place",
+           "training.update_in_place updates a weight as soon as its gradient is known, and " + what + "; remove one");
+    };
+    if (training.optimizer.name != OptimizerKind::sgd)
+      refuse("training.optimizer.name = \"" + to_string(training.optimizer.name) + "\" is not sgd");
+    if (training.clip_norm > 0) refuse("training.clip_norm needs all gradients first");
+    if (training.accumulate > 1) refuse("training.accumulate adds those of several parts first");
+    if (!training.sums.adds_plainly()) refuse("training.communication and momenta change the sums of gradients first");
+    if (config.method.teams == TeamMode::concurrent) refuse("method.teams = \"concurrent\" adds those of its ranks");
+  }
   if (!config.model.start.empty() && config.method.teams == TeamMode::concurrent)
     fail("model.start",
          "model.start does not go with method.teams = \"concurrent\", which begins with two models at once; set "

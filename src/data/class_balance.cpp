@@ -18,14 +18,28 @@ std::vector<Index> class_counts(const DatasetSpec& spec, const DatasetShape& sha
   return counts;
 }
 
+namespace {
+
+constexpr Index kRare = 3;  // so many times as often is another class, or a no
+
+}  // namespace
+
 bool some_are_rare(const std::vector<Index>& counts) {
-  constexpr Index kRare = 3;
   Index least = 0, most = 0;
   for (const Index count : counts) {
     if (count > 0) least = least == 0 ? count : std::min(least, count);
     most = std::max(most, count);
   }
   return least > 0 && most >= kRare * least;
+}
+
+std::vector<Index> rarely_yes(const ChannelFacts& labels) {
+  std::vector<Index> rare;
+  for (std::size_t c = 0; c < labels.mean.size(); ++c) {
+    if (labels.least[c] < 0) return {};
+    if (labels.mean[c] > 0 && labels.mean[c] * (1 + kRare) <= 1) rare.push_back(static_cast<Index>(c));
+  }
+  return rare;
 }
 
 void resolve_class_weights(Config& config, const DatasetShape& train, Comm& comm) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/data/channel_facts.hpp"
 #include "src/data/data.hpp"
 
 namespace mrmf {
@@ -15,6 +16,10 @@ std::vector<Index> class_counts(const DatasetSpec& spec, const DatasetShape& sha
 /// Whether one class occurs at least three times as often as another that occurs: plain cross-entropy may miss that
 /// one.
 bool some_are_rare(const std::vector<Index>& counts);
+
+/// The outputs of yes or no that are a yes at most once in four labels, and at least once; none where labels are
+/// ignored, whose share is not known. `labels` are facts of zeros and ones.
+std::vector<Index> rarely_yes(const ChannelFacts& labels);
 
 /// training.class_weights = "balanced": sets the weight of each class to labels / (classes * labels of the class), of
 /// the training labels, as scikit-learn does; 1 where a class never occurs. Collective; reads the training labels.

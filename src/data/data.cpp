@@ -193,15 +193,20 @@ std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetSha
   if (shape.skipped.empty()) return lines;
   lines.push_back(fmt::format("data: {} of {} rows of {} are left out, because they or their labels are not finite",
                               shape.skipped.size(), shape.samples + std::ssize(shape.skipped), spec.samples));
-  constexpr std::size_t kLines = 4, kLetters = 160;
-  std::vector<std::string> texts = skipped_texts(spec, shape);
-  for (std::size_t i = 0; i < std::min(texts.size(), kLines); ++i) {
-    const bool whole = texts[i].size() <= kLetters;
-    const std::size_t end = whole ? texts[i].size() : texts[i].rfind(", ", kLetters);
-    lines.push_back("data: left out of " + texts[i].substr(0, end) + (whole ? "" : ", ..."));
-  }
-  if (texts.size() > kLines) lines.push_back(fmt::format("data: ... and of {} more files", texts.size() - kLines));
+  for (const std::string& rows : some_rows(spec, shape, shape.skipped))
+    lines.push_back((rows.starts_with("...") ? "data: " : "data: left out of ") + rows);
   return lines;
+}
+
+std::vector<std::string> some_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::vector<Index>& rows) {
+  constexpr std::size_t kLines = 4, kLetters = 160;
+  std::vector<std::string> texts = rows_texts(spec, shape, rows);
+  const std::size_t files = texts.size();
+  if (files > kLines) texts.resize(kLines);
+  for (std::string& text : texts)
+    if (text.size() > kLetters) text = text.substr(0, text.rfind(", ", kLetters)) + ", ...";
+  if (files > kLines) texts.push_back(fmt::format("... and of {} more files", files - kLines));
+  return texts;
 }
 
 Index boxes_of_each(const DataConfig& config, const Shape& sample, const Extent& resolution) {

@@ -55,6 +55,9 @@ std::optional<DatasetShape> test_headers(const DataConfig& data, const DatasetSh
 /// A line for each file with rows that were left out; none where nothing was.
 std::vector<std::string> skipped_lines(const DatasetSpec& spec, const DatasetShape& shape);
 
+/// Rows over all files, for a screen: "a.h5: 3, 7-9, ..." for a few files, then how many more have some.
+std::vector<std::string> some_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::vector<Index>& rows);
+
 /// That no label of a part of the data ("training", "validation") counts, and why; no whole line.
 std::string no_label_text(const DatasetSpec& spec, const TrainingConfig& training, const std::string& part);
 

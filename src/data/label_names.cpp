@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "io/class_values.hpp"
 #include "io/stored_names.hpp"
@@ -12,10 +13,17 @@
 namespace mrmf {
 namespace {
 
-void require_count(const std::vector<std::string>& names, Index outputs, const char* key, const char* what) {
-  if (names.empty() || std::ssize(names) == outputs) return;
-  throw ConfigError(fmt::format("{} has {} name{}, and there are {} {}; name each, in their order", key, names.size(),
-                                names.size() == 1 ? "" : "s", outputs, what));
+// A name for each, which tells it from the others.
+void require_names(const std::vector<std::string>& names, Index outputs, const char* key, const char* what) {
+  if (names.empty()) return;
+  if (std::ssize(names) != outputs)
+    throw ConfigError(fmt::format("{} has {} name{}, and there are {} {}; name each, in their order", key, names.size(),
+                                  names.size() == 1 ? "" : "s", outputs, what));
+  std::set<std::string> seen;
+  for (const std::string& name : names)
+    if (name.empty() || !seen.insert(name).second)
+      throw ConfigError(fmt::format("{} {}; give each of the {} a name of its own", key,
+                                    name.empty() ? "has an empty name" : "has \"" + name + "\" twice", what));
 }
 
 // The same on every rank: the root's.
@@ -50,8 +58,13 @@ void resolve_metric(Config& config) {
 void find_names(Config& config, Index outputs, Comm& comm) {
   const bool classes = config.training.loss.task() == Task::classes;
   Names& names = config.data.names;
-  require_count(names.classes, outputs, "data.names.classes", "classes");
-  require_count(names.labels, outputs, "data.names.labels", "outputs");
+  if (!(classes ? names.labels : names.classes).empty())
+    throw ConfigError(classes ? "data.names.labels names numbers, or a yes, and training.loss is of classes; use "
+                                "data.names.classes"
+                              : "data.names.classes names classes, and training.loss is of none; use "
+                                "data.names.labels");
+  require_names(names.classes, outputs, "data.names.classes", "classes");
+  require_names(names.labels, outputs, "data.names.labels", "outputs");
   std::vector<std::string>& own = classes ? names.classes : names.labels;
   if (!own.empty()) return;
   const std::vector<std::string>& values = config.training.class_values;

@@ -40,7 +40,8 @@ std::vector<LayerTensor> tensors_of(const ExportedModel& model, const Entry& ent
 
 void require_sayable(const Network& network) {
   using enum LayerKind;
-  constexpr std::array of_positions{conv, conv_transpose, max_pool, average_pool, l2_pool, global_average_pool};
+  constexpr std::array of_positions{conv,    conv_transpose,      max_pool,           average_pool,
+                                    l2_pool, global_average_pool, local_contrast_norm};
   for (const Entry& entry : network.entries())
     if (is_source(entry.kind))
       throw ConfigError(
@@ -87,6 +88,7 @@ Json settings_of(const Entry& entry) {
               {"pooled", in.channels / entry.output().channels},
               {"epsilon", spec.root_epsilon}};
     }
+    case LayerKind::local_contrast_norm: return {{"window", used(spec.window, in.axes)}, {"floor", spec.floor}};
     case LayerKind::conv_transpose: return window_of(conv_transpose_geometry(in, spec), in, true);
     case LayerKind::max_pool:
     case LayerKind::average_pool: {

@@ -164,6 +164,7 @@ Value add_layer(OnnxGraph& graph, const ExportedModel& model, const Entry& entry
     case LayerKind::locally_connected:
     case LayerKind::rica:
     case LayerKind::l2_pool:
+    case LayerKind::local_contrast_norm:
       throw ConfigError(fmt::format("{}: ONNX has no layers of the kind {}; use --format safetensors", entry.name,
                                     to_string(entry.kind)));
     case LayerKind::max_pool:

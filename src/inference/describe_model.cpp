@@ -18,6 +18,7 @@ namespace {
 constexpr Index kShown = 4;      // samples
 constexpr Index kPoints = 1500;  // of an output
 constexpr Index kOutputs = 12;
+constexpr Index kColours = 8;  // of classes, before colours repeat
 
 /// Collects what the page shows, batch by batch.
 class Describing {
@@ -68,6 +69,12 @@ class Describing {
   std::vector<Index> shown_;
 };
 
+// Their numbers where they have no names.
+std::vector<std::string> class_names(std::vector<std::string> names, Index classes) {
+  for (Index c = std::ssize(names); c < classes; ++c) names.push_back(std::to_string(c));
+  return names;
+}
+
 void describe(ModelReport& report, SplitName split, Comm& self) {
   ModelOptions options;
   options.models = {report.run};
@@ -77,6 +84,8 @@ void describe(ModelReport& report, SplitName split, Comm& self) {
   Trained t = open_trained(options, LabelUse::needed, self);
   report.names = names_of(t.config);
   Scores scores(evaluation_settings(t), report.names);
+  if (t.task() == Task::classes && t.output().axes > 1 && t.output().channels <= kColours)
+    report.key = colours_of(class_names(report.names, t.output().channels));
   Describing describing(t, report);
   for_each_batch(t, {}, [&](const BatchResult& batch) {
     scores.add(batch.outputs, batch.labels, batch.loss);
@@ -85,11 +94,11 @@ void describe(ModelReport& report, SplitName split, Comm& self) {
   report.scores = scores.json();
   report.samples = fmt::format("{} {} samples", t.shape.samples, split == SplitName::test ? "test" : "validation");
   report.command = fmt::format("mrmf evaluate {}{}", report.run, split == SplitName::test ? " --split test" : "");
-  std::string lines = notes.str();
-  report.model = lines.substr(0, lines.find('\n'));
+  report.model = epoch_of(choose_model(report.run, {}, self).file, self).text;
   const TrainingConfig& training = t.config.training;
   const auto metric = metric_of(training, t.output());
   const bool by_metric = training.monitor == Monitor::metric && metric;
+  if (report.model.empty()) return;
   report.model += "; epochs are judged by the validation " + (by_metric ? to_string(*metric) : std::string("loss"));
 }
 

@@ -118,13 +118,18 @@ ModelChoice choose_model(const std::string& from, const WantedModel& wanted, Com
   return fs::is_regular_file(from, none) ? choose_file(from, wanted, world) : choose_of_run(from, wanted);
 }
 
-void tell_epoch(const std::string& file, std::ostream& out, Comm& world) {
+EpochOfModel epoch_of(const std::string& file, Comm& world) {
   const std::string text = Hdf5File::open(file, world).read_attribute("epoch");
-  if (text.empty() || !world.root()) return;
+  if (text.empty()) return {};
   const ModelNote note = note_from_json(text, file);
-  const bool last = note.epoch == note.epochs;
-  out << fmt::format("{}: {}{}{}\n", file, to_text(note), note.best ? ", the best one" : "",
-                     note.best && !last ? "; --epoch last takes the last one" : "");
+  return {fmt::format("{}: {}{}", file, to_text(note), note.best ? ", the best one" : ""),
+          note.best && note.epoch < note.epochs};
+}
+
+void tell_epoch(const std::string& file, std::ostream& out, Comm& world) {
+  const EpochOfModel epoch = epoch_of(file, world);
+  if (epoch.text.empty() || !world.root()) return;
+  out << epoch.text << (epoch.later ? "; --epoch last takes the last one" : "") << "\n";
 }
 
 void find_from_run(std::vector<std::string>& files, const ModelChoice& choice) {

@@ -32,7 +32,14 @@ struct WantedModel {
 /// `from` is a run's folder or a model file. DataError when there is no such model, with what to do. Collective.
 ModelChoice choose_model(const std::string& from, const WantedModel& wanted, Comm& world);
 
-/// Prints of which epoch a model's file is, where it knows. Collective.
+/// Of which epoch the model of a file is.
+struct EpochOfModel {
+  std::string text{};  ///< "FILE: epoch 3 of 8, validation 0.2, the best one"; empty: the file does not know
+  bool later = false;  ///< epochs came after this one
+};
+EpochOfModel epoch_of(const std::string& file, Comm& world);  ///< Collective.
+
+/// Prints the same, and how to take the last one. Collective.
 void tell_epoch(const std::string& file, std::ostream& out, Comm& world);
 
 /// Looks for missing relative files where the run was started, too: above its folder, according to run.folder.

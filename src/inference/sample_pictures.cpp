@@ -1,9 +1,12 @@
 #include "src/inference/sample_pictures.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "src/data/label_names.hpp"
 #include "src/training/metrics.hpp"
 #include "src/training/probabilities.hpp"
 
@@ -114,10 +117,14 @@ std::vector<Pair> pairs_of(const Trained& t, ConstSpan labels, ConstSpan outputs
   const std::vector<float> p =
       binary ? probabilities(Task::binary, channels, outputs) : std::vector<float>(outputs.begin(), outputs.end());
   constexpr Index most = 3;  // outputs
+  const std::vector<std::string>& names = names_of(t.config);
+  const auto name = [&](Index c) {
+    if (!names.empty()) return " " + names[static_cast<std::size_t>(c)];
+    return channels > 1 ? " " + std::to_string(c) : std::string();
+  };
   std::vector<Pair> pairs;
   for (Index c = 0; c < std::min(channels, most); ++c)
-    pairs.push_back({channels > 1 ? " " + std::to_string(c) : "", channel(output.spatial, labels, channels, c),
-                     channel(output.spatial, p, channels, c)});
+    pairs.push_back({name(c), channel(output.spatial, labels, channels, c), channel(output.spatial, p, channels, c)});
   return pairs;
 }
 
@@ -158,7 +165,7 @@ std::vector<std::pair<double, double>> curve_points(const std::vector<double>& v
 SampleReport picture_of(const Trained& t, const std::string& title, ConstSpan sample, ConstSpan labels,
                         ConstSpan outputs) {
   SampleReport report{.title = title};
-  const Shape in = t.models.front().model->network().input(), out = t.output();
+  const Shape in = t.input(), out = t.output();
   std::vector<Pair> pairs = pairs_of(t, labels, outputs);
   if (out.axes == 1) {
     for (const Pair& pair : pairs) {
@@ -178,14 +185,25 @@ SampleReport picture_of(const Trained& t, const std::string& title, ConstSpan sa
   report.pictures.push_back(grey("sample", seen));
   for (const Pair& pair : pairs) {
     const auto [least, most] = t.task() == Task::binary ? std::pair(0.0, 1.0) : pair.truth.range();
+    const bool numbers = t.task() == Task::regression;
+    const std::string range = numbers ? fmt::format(", {:.3g} (dark) to {:.3g}", least, most) : "";
     const auto colour = [&, least = least, most = most](double value) {
       if (t.task() == Task::classes) return class_colour(static_cast<Index>(value));
       return field_colour(most > least ? (value - least) / (most - least) : 0.5);
     };
-    report.pictures.push_back(paint("true" + pair.name, pair.truth, colour));
+    report.pictures.push_back(paint("true" + pair.name + range, pair.truth, colour));
     report.pictures.push_back(paint("predicted" + pair.name, pair.said, colour));
   }
   return report;
+}
+
+std::vector<ClassColour> colours_of(const std::vector<std::string>& classes) {
+  std::vector<ClassColour> colours;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const auto [red, green, blue] = class_colour(static_cast<Index>(c));
+    colours.push_back({fmt::format("#{:02x}{:02x}{:02x}", red, green, blue), classes[c]});
+  }
+  return colours;
 }
 
 }  // namespace mrmf

@@ -12,4 +12,7 @@ namespace mrmf {
 SampleReport picture_of(const Trained& t, const std::string& title, ConstSpan sample, ConstSpan labels,
                         ConstSpan outputs);
 
+/// The colours of these classes in pictures.
+std::vector<ClassColour> colours_of(const std::vector<std::string>& classes);
+
 }  // namespace mrmf

@@ -158,12 +158,13 @@ nlohmann::ordered_json Scores::classes_json() const {
     if (!names_.empty()) one["name"] = name(c);
     one["labels"] = static_cast<Index>(count.labelled);
     one["predictions"] = static_cast<Index>(count.predicted);
-    for (const Column& column : class_columns()) one[key_of(column.kind)] = number(value(column.kind, c));
+    for (const Column& column : class_columns())
+      if (measured(column.kind)) one[key_of(column.kind)] = number(value(column.kind, c));
     classes.push_back(one);
   }
   Json json{{task_ == Task::classes ? "classes" : "outputs", classes}};
   for (const Column& column : class_columns()) {
-    json[key_of(column.kind)] = number(value(column.kind));
+    if (measured(column.kind)) json[key_of(column.kind)] = number(value(column.kind));
     if (column.weighted) json[key_of(*column.weighted)] = number(value(*column.weighted));
   }
   if (sums_.settings().background)
@@ -184,8 +185,22 @@ std::string Scores::errors_text() const {
     mse += sum.mse() / static_cast<double>(channels_);
     mae += sum.mae() / static_cast<double>(channels_);
   }
-  return text + fmt::format("{:>{}} {:>12.6g} {:>12.6g} {:>8}\n", "mean", wide, mse, mae,
-                            score_text(value(MetricKind::r2), 4));
+  const bool alike = labels_are_alike();
+  return text + fmt::format("{:>{}} {:>12} {:>12} {:>8}\n", "mean", wide, alike ? general(mse) : "-",
+                            alike ? general(mae) : "-", score_text(value(MetricKind::r2), 4));
+}
+
+// A mean of errors in units says something where no label's units drown the others'.
+bool Scores::labels_are_alike() const {
+  constexpr double kApart = 10;
+  double least = 0, most = 0;
+  for (Index c = 0; c < channels_; ++c) {
+    const double deviation = sums_.of_output(c).deviation();
+    if (std::isnan(deviation)) continue;
+    least = least == 0 ? deviation : std::min(least, deviation);
+    most = std::max(most, deviation);
+  }
+  return most <= kApart * least;
 }
 
 // Errors of labels of different sizes have a mean only relative to each label's deviation.
@@ -216,7 +231,7 @@ std::string Scores::classes_text() const {
   text += fmt::format("{:>{}} {:>12} {:>12} {:>8} {:>8}\n", "mean", wide, "", "", score_text(value(MetricKind::iou), 4),
                       score_text(value(MetricKind::dice), 4));
   if (sums_.settings().background)
-    text += fmt::format("the means are without class {}, the background; with it {} and {}\n", name(0),
+    text += fmt::format("the means leave out class {} as the background; with it they are {} and {}\n", name(0),
                         score_text(value(MetricKind::iou_with_background), 4),
                         score_text(value(MetricKind::dice_with_background), 4));
   return text + "\n" + found_text();
@@ -225,11 +240,13 @@ std::string Scores::classes_text() const {
 // How much of each class is found, and how sure what is found is of it.
 std::string Scores::found_text() const {
   const int wide = std::max(8, widest());  // "weighted"
-  std::string text = fmt::format("{:>{}} {:>9} {:>9} {:>8} {:>8}\n", task_ == Task::classes ? "class" : "output", wide,
-                                 "precision", "recall", "F1", "AUC");
+  const bool areas = measured(MetricKind::auc);
+  std::string text = fmt::format("{:>{}} {:>9} {:>9} {:>8}{}\n", task_ == Task::classes ? "class" : "output", wide,
+                                 "precision", "recall", "F1", areas ? "      AUC" : "");
   const auto row = [&](const std::string& of, double precision, double recall, double f1, const std::string& auc) {
-    text += fmt::format("{:>{}} {:>9} {:>9} {:>8} {:>8}\n", of, wide, score_text(precision, 4), score_text(recall, 4),
-                        score_text(f1, 4), auc);
+    text += fmt::format("{:>{}} {:>9} {:>9} {:>8}", of, wide, score_text(precision, 4), score_text(recall, 4),
+                        score_text(f1, 4)) +
+            (areas && !auc.empty() ? fmt::format(" {:>8}", auc) : "") + "\n";
   };
   const auto all = [&](Index c) {
     row(c < 0 ? "mean" : name(c), value(MetricKind::precision, c), value(MetricKind::recall, c),
@@ -251,6 +268,9 @@ int Scores::widest() const {
   for (const std::string& name : names_) most = std::max(most, name.size());
   return static_cast<int>(std::min<std::size_t>(most, 40));
 }
+
+// Areas under ROC curves keep every probability: not of all outputs.
+bool Scores::measured(MetricKind kind) const { return kind != MetricKind::auc || sums_.settings().ranked; }
 
 double Scores::value(MetricKind kind, Index c) const { return sums_.value({kind, static_cast<int>(c)}); }
 

@@ -42,6 +42,8 @@ class Scores {
   std::string found_text() const;
   std::string relative_text() const;
   double loss() const;
+  bool labels_are_alike() const;
+  bool measured(MetricKind kind) const;
   double value(MetricKind kind, Index c = -1) const;  ///< of a class or output; below 0: the mean
   std::string confusion_text() const;
 

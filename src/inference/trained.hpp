@@ -63,6 +63,11 @@ struct Trained {
 
   Task task() const { return config.training.loss.task(); }
   /// Of whole samples, which a model may take in windows.
+  Shape input() const {
+    Shape input = models.front().model->network().input();
+    if (windows()) input.spatial = store->sample(resolution).spatial;
+    return input;
+  }
   Shape output() const {
     Shape output = models.front().model->network().output();
     if (windows()) output.spatial = store->sample(resolution).spatial;

@@ -54,6 +54,17 @@ bool has_any(const std::string& name, const std::vector<std::string>& words) {
   return std::ranges::any_of(words_of(name), [&](const std::string& word) { return is_one_of(word, words); });
 }
 
+// Of these parts, and of nothing else: "train_mask", but not "train_mask_of_lungs".
+bool is_mark_of(const std::string& name, const std::vector<std::string>& parts) {
+  bool part = false, mark = false;
+  for (const std::string& word : words_of(name.substr(name.rfind('/') + 1))) {
+    const bool of_part = is_one_of(word, parts), marks = is_one_of(word, {"is", "in", "mask", "mark", "flag"});
+    if (!of_part && !marks) return false;
+    part = part || of_part, mark = mark || marks;
+  }
+  return part && mark;
+}
+
 std::string replaced(std::string text, const std::string& what, const std::string& by, bool all) {
   std::size_t at = text.find(what);
   while (at != std::string::npos) {
@@ -99,6 +110,12 @@ bool is_named_beside(const std::string& labels, const std::string& samples) {
 }
 
 bool is_like_split(const std::string& name) { return has_any(name, {"split", "fold", "role", "subset", "partition"}); }
+
+bool is_training_mark(const std::string& name) { return is_mark_of(name, kTrain); }
+
+bool is_held_out_mark(const std::string& name) { return is_mark_of(name, kHeldOut); }
+
+bool is_like_fold(const std::string& name) { return in_small_letters(name).find("fold") != std::string::npos; }
 
 bool is_like_mark(const std::string& name) {
   return has_any(name, {"held", "heldout", "holdout", "mark", "marked"}) || is_only_held_out(name);

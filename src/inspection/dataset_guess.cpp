@@ -111,7 +111,8 @@ Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samp
   if (candidates.empty()) return {};
   const auto role = [&](const FileArray& array) {
     const bool trains = is_for_training(array.name) == is_for_training(samples.name);
-    return std::tuple(!trains, is_like_row_numbers(array.name) || is_like_group(array.name));
+    const bool marks = array.per_row() == 1 && (is_training_mark(array.name) || is_held_out_mark(array.name));
+    return std::tuple(!trains, marks || is_like_row_numbers(array.name) || is_like_group(array.name));
   };
   const auto rank = [&](const FileArray* array) {
     return std::tuple(role(*array), !is_named_beside(array->name, samples.name), !is_like_labels(array->name),

@@ -135,6 +135,11 @@ bool is_like_labels(const std::string& name);
 bool is_named_beside(const std::string& labels, const std::string& samples);
 /// What rows are for, whatever is in it: "split", "fold", "role", ...
 bool is_like_split(const std::string& name);
+/// A mark of the rows that train, and of those that do not: "is_train", "train_mask", "val_mask", "in_test".
+bool is_training_mark(const std::string& name);
+bool is_held_out_mark(const std::string& name);
+/// Whose numbers are folds.
+bool is_like_fold(const std::string& name);
 /// A mark of the rows that validate: named as held_out(), or as what is held out.
 bool is_like_mark(const std::string& name);
 /// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.

@@ -15,6 +15,7 @@
 #include "io/class_values.hpp"
 #include "io/labels.hpp"
 #include "io/row_source.hpp"
+#include "io/stored_names.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -171,6 +172,8 @@ std::optional<Classes> whole_classes(const Found& found) {
   if (auto classes = classes_from(values, found)) return classes;
   if (values.listed() == std::vector<float>{-1, 1})
     return Classes{.count = 2, .values = {"-1", "1"}, .ignore = {}, .absent = 0, .how = "-1 and 1"};
+  if (found.positions() && values.distinct() == 2 && values.least == 0)  // masks of pictures are 0 and 255
+    return Classes{2, {"0", fmt::format("{:.0f}", values.most)}, {}, 0, fmt::format("0 and {:.0f}", values.most)};
   constexpr float kMarked = 255;  // the last value of a byte
   const bool negative = values.others.size() == 1 && *values.others.begin() < 0;
   if (!negative && (values.most != kMarked || !values.others.empty())) return {};
@@ -219,14 +222,27 @@ std::optional<Classes> enumerated_classes(const Found& found) {
   return classes;
 }
 
-std::optional<Classes> classes_of(const Found& found) {
+// A few whole numbers of which the file says what each is called, as flag_meanings (CF) do.
+std::optional<Classes> named_classes(const Found& found, const std::string& path) {
+  if (!found.few()) return {};
+  Classes classes{.count = static_cast<Index>(found.values.distinct()), .how = "numbers that the file has names for"};
+  for (const float value : found.values.listed()) classes.values.push_back(fmt::format("{:.0f}", value));
+  DatasetSpec spec;
+  spec.files = {path}, spec.labels = found.labels.name;
+  spec.form = {LabelKind::classes, classes.count, {}, CoarseLabels::shares, classes.values};
+  if (stored_names(spec, classes.values.size()).empty()) return {};
+  return classes;
+}
+
+std::optional<Classes> classes_of(const Found& found, const std::string& path) {
   const LabelValues& values = found.values;
   if (found.labels.words) return word_classes(found);
   if (found.layout.width > 1 && !found.layout.single && found.layout.width <= kMostClasses && values.one_hot &&
       values.count > 0)
     return Classes{.count = found.layout.width, .values = {}, .ignore = {}, .absent = 0, .how = "one-hot rows"};
   if (std::optional<Classes> classes = whole_classes(found)) return classes;
-  return enumerated_classes(found);
+  if (std::optional<Classes> classes = enumerated_classes(found)) return classes;
+  return named_classes(found, path);
 }
 
 // Rows that are one-hot but for a few: whether these are a slip, only the user knows. "" where they are not.
@@ -290,7 +306,7 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
   const auto& [labels, layout, values] = found;
   const auto say = [&](const std::string& reason) { guesses.reasons.push_back(reason); };
   guesses.outputs = layout.width;
-  if (const std::optional<Classes> classes = classes_of(found)) {
+  if (const std::optional<Classes> classes = classes_of(found, path)) {
     guesses.kind = LabelKind::classes;
     guesses.outputs = classes->count;
     guesses.class_values = classes->values;

@@ -194,11 +194,24 @@ std::vector<const FileArray*> labels_beside(const FileArray& samples, const Comp
   return found;
 }
 
+/// What the places are that may be samples.
+enum class Places { files, groups, counted_groups };
+
+/// Whether an array has the samples' positions, as a mask has those of its image.
+bool has_positions_of(const FileArray& samples, const FileArray& array) {
+  return array.shape.size() > 1 && samples.shape.size() > 1 &&
+         std::equal(array.shape.begin(), array.shape.begin() + 2, samples.shape.begin());
+}
+
 /// Whether one of them has a row for each step along the samples' first axis, so that this counts samples. Another that
-/// is named like labels, and has none, speaks against it.
-bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& labels) {
+/// is named like labels, and has none, speaks against it. The mask of an image in a counted group ("case_7"), or of one
+/// without channels in a file, has positions and no rows.
+bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& labels, Places places) {
   const auto along = [&](const FileArray* array) {
-    return !array->name.starts_with('@') && samples.shape.front() > 1 && !array->shape.empty() &&
+    const bool mask = has_positions_of(samples, *array) &&
+                      (places == Places::counted_groups ||
+                       (places == Places::files && samples.shape.size() == 2 && array->shape.size() == 2));
+    return !mask && !array->name.starts_with('@') && samples.shape.front() > 1 && !array->shape.empty() &&
            array->shape.front() == samples.shape.front();
   };
   const auto named = [](const FileArray* array) { return is_like_labels(array->name); };
@@ -211,12 +224,12 @@ bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& l
 }
 
 /// The arrays as those of all samples, if each place is a sample; none if not.
-std::vector<FileArray> of_all(const Compared& compared, Index samples, const GivenNames& given) {
+std::vector<FileArray> of_all(const Compared& compared, Index samples, const GivenNames& given, Places places) {
   if (!compared.alike()) return {};
   const FileArray* const largest_one = largest(compared.arrays(), given.samples);
   if (largest_one == nullptr) return {};
   const auto labels = labels_beside(*largest_one, compared, given.labels);
-  if (labels.empty() || count_rows(*largest_one, labels)) return {};
+  if (labels.empty() || count_rows(*largest_one, labels, places)) return {};
   std::vector<FileArray> arrays{*largest_one};
   for (const FileArray* array : labels) arrays.push_back(*array);
   for (FileArray& array : arrays) array.shape.insert(array.shape.begin(), samples);
@@ -266,6 +279,20 @@ void tell_of_groups(const FileNames& names, const std::set<std::string>& used, R
     layout.reasons.push_back(more);
 }
 
+/// Whether groups have one name and numbers: "case_0", "case_1", ... but not "train", "val".
+bool are_counted(const std::vector<std::string>& groups) {
+  const auto without_number = [](const std::string& group) {
+    std::string name = group.substr(group.rfind('/') + 1);
+    const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+    const bool numbered = std::ranges::any_of(name, digit);
+    std::erase_if(name, digit);
+    return std::pair(numbered, name);
+  };
+  return groups.size() > 2 && std::ranges::all_of(groups, [&](const std::string& group) {
+           return without_number(group) == std::pair(true, without_number(groups.front()).second);
+         });
+}
+
 bool are_samples(const std::vector<std::string>& paths, const GroupFamily& family, const std::vector<FileArray>& all,
                  const GivenNames& given, RowLayout& layout) {
   const Compared compared(some_of(family.groups,
@@ -278,7 +305,8 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
     for (const std::string& name : compared.constants())
       for (const std::string& group : family.groups) layout.constants.insert(within(group, name));
   }
-  std::vector<FileArray> arrays = of_all(compared, std::ssize(family.groups), given);
+  std::vector<FileArray> arrays = of_all(compared, std::ssize(family.groups), given,
+                                         are_counted(family.groups) ? Places::counted_groups : Places::groups);
   if (arrays.empty() || is_outweighed(family, arrays.front(), all)) return false;
   const GroupParts parts = parts_of(family.groups);
   const std::string groups = pattern_of(parts.train), validation = pattern_of(parts.validation);
@@ -320,7 +348,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
     layout.why_not = "nor is each file a sample, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants()) layout.constants.insert(name);
   }
-  std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given);
+  std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given, Places::files);
   if (arrays.empty()) return false;
   layout.rows = RowForm::files;
   layout.arrays = std::move(arrays);

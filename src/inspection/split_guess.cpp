@@ -46,6 +46,12 @@ std::string split_hint(const FileArray& array, const std::vector<std::string>& v
   // Of three, the middle one validates and the last one tests, unless they are folds.
   const bool roles = are_roles(array.name, values);
   const auto held = std::ranges::find_if(values, [&](const std::string& v) { return array.words && is_held_out(v); });
+  if (is_like_fold(array.name) && held == values.end())
+    return fmt::format(
+        "'{0}' holds {1}: if these are folds, set split = {{ by = \"folds\", column = \"{0}\" }}, and train all of "
+        "them "
+        "with mrmf train --folds",
+        array.name, fmt::join(values, ", "));
   const auto validates = held != values.end() ? held : values.end() - (roles ? 2 : 1);
   const bool first_trains = validates != values.begin();
   return fmt::format(
@@ -55,16 +61,29 @@ std::string split_hint(const FileArray& array, const std::vector<std::string>& v
       first_trains ? shown_values(values.begin(), validates) : shown_values(validates + 1, values.end()));
 }
 
+// Whole numbers of groups may be stored as floats, since a table had gaps somewhere.
+bool is_whole(const std::string& number) { return number.find_first_not_of("-0123456789") == std::string::npos; }
+
 }  // namespace
 
 void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
                        DatasetGuess& look) {
   const bool held_out_samples = std::ranges::any_of(
       arrays, [](const FileArray& array) { return is_only_held_out(array.name) && array.per_row() > 1; });
+  const bool several_marks = std::ranges::any_of(arrays, [&](const FileArray& array) {
+    return is_one_number_per_row(array, samples) && is_held_out_mark(array.name);
+  });
   std::vector<std::string> told, others;
   for (const FileArray& array : arrays) {
     if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
-    const bool marks = is_like_mark(array.name) && !is_like_labels(array.name);
+    const bool trains = is_training_mark(array.name);  // all other rows validate, unless others are marked, too
+    if (trains && several_marks)
+      told.push_back(
+          fmt::format("'{}' and others mark rows, and data.split.column is one column: store one with the words "
+                      "\"train\", \"val\" and "
+                      "\"test\", and set split = {{ column = ..., validation = [\"val\"] }}",
+                      array.name));
+    const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
     const bool named = is_like_split(array.name);
     if (!array.words && !named && !(marks && array.integer() && !held_out_samples)) continue;
     std::string why;
@@ -88,6 +107,7 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
       }
     } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
       look.split_column = array.name;
+      if (trains && !several_marks) look.split_validation = {"0"};
     } else if (few) {
       told.push_back(split_hint(array, values));
       others.push_back(array.name);
@@ -108,16 +128,18 @@ void find_group_column(const std::vector<FileArray>& arrays, const FileArray& sa
   constexpr std::size_t kFewest = 3,
                         kMany = 10;  // groups that can be told apart from roles; that a split may be made of
   std::string hint;
+  bool hint_named = false;
   for (const FileArray& array : arrays) {
     const bool named = is_like_group(array.name);
     if (!is_one_number_per_row(array, samples) || array.name == labels.name) continue;
-    if (!array.words && (array.type == ElementType::other || !array.integer() || !named)) continue;
+    if (!array.words && (array.type == ElementType::other || !named)) continue;
     if (is_like_labels(array.name) || is_like_split(array.name)) continue;
     std::string why;
     const auto half = static_cast<std::size_t>(samples.rows() / 2);
     const std::optional<SplitColumn> column =
         read_column(array, path, look.packing, why, std::max<std::size_t>(1, half));
-    if (!column || column->values.size() < kFewest) continue;
+    if (!column || column->values.size() < (named ? 2 : kFewest)) continue;
+    if (!array.words && !std::ranges::all_of(column->values, is_whole)) continue;
     const std::string line = fmt::format(
         "'{}' has {} different values in {} rows: if rows of one belong together, such as those of a subject, keep "
         "them "
@@ -127,8 +149,9 @@ void find_group_column(const std::vector<FileArray>& arrays, const FileArray& sa
       look.group_column = array.name;
       hint = fmt::format("'{}' has {} different values in {} rows: rows of one stay on one side of the split",
                          array.name, column->values.size(), samples.rows());
+      hint_named = true;
     }
-    if (hint.empty()) hint = line;
+    if (hint.empty() || (named && !hint_named)) hint = line, hint_named = named;
   }
   if (!hint.empty()) look.reasons.push_back(hint);
 }

@@ -259,8 +259,10 @@ void advise_on_constant_labels(const Config& config, const SplitFound& split, st
   for (std::size_t c = 0; c < facts.least.size(); ++c)
     if (constant[c] && !seen_to)
       advice.push_back(
-          fmt::format("{} are all {:g}{}: there is nothing to learn from them, and their R^2 has no value{}", what,
-                      facts.least[c], facts.least.size() > 1 ? fmt::format(" in channel {}", c) : "",
+          fmt::format("{} are all {:g}{}: {}{}", what, facts.least[c],
+                      facts.least.size() > 1 ? fmt::format(" in channel {}", c) : "",
+                      yes_or_no ? "there is nothing to tell apart"
+                                : "there is nothing to learn from them, and their R^2 has no value",
                       divided ? "; data.normalise.labels = \"mean_std\" refuses them: name other labels" : ""));
 }
 
@@ -269,7 +271,7 @@ std::string advice_on_rare(const Config& config, const SplitFound& split) {
   if (split.shape.label.axes == 0)
     return std::string("set training.class_weights = \"balanced\", or data.sampling = \"balanced\"") +
            (config.training.metric ? "" : ", and training.metric = \"f1\"");
-  return "set training.loss = [\"cross_entropy\", \"dice\"], or training.class_weights = \"balanced\"";
+  return "set training.loss = [\"cross_entropy\", \"dice\"]";
 }
 
 bool sees_to_rare_classes(const Config& config) {
@@ -291,6 +293,20 @@ void advise_on_classes(const Config& config, const SplitFound& split, std::vecto
                     "find it; {}",
                     most - split.class_counts.begin(), *most, least - split.class_counts.begin(), *least,
                     advice_on_rare(config, split)));
+}
+
+// The same of outputs that are yes or no.
+void advise_on_rare_yes(const Config& config, const SplitFound& split, std::vector<std::string>& advice) {
+  if (split.spec.form.kind != LabelKind::probabilities || !split.labels.facts || sees_to_rare_classes(config)) return;
+  const std::vector<Index> rare = rarely_yes(*split.labels.facts);
+  if (rare.empty()) return;
+  const double share = split.labels.facts->mean[static_cast<std::size_t>(rare.front())];
+  advice.push_back(fmt::format(
+      "output {} is a yes in {:.2g} % of the training labels '{}'{}, so that plain cross-entropy may not find "
+      "it; set training.loss = [\"binary_cross_entropy\", \"dice\"]",
+      rare.front(), 100 * share, split.labels.name,
+      rare.size() > 1 ? fmt::format(", and {} more {} rare, too", rare.size() - 1, rare.size() == 2 ? "is" : "are")
+                      : ""));
 }
 
 void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice) {
@@ -322,6 +338,7 @@ void advise(const Config& config, DataFound& found) {
     advise_on_logarithms(config, split, found.advice);
     advise_on_limits(split, found.advice);
     if (&split == &train) advise_on_numbers(config, split, found.advice);
+    if (&split == &train) advise_on_rare_yes(config, split, found.advice);
   }
   advise_on_storage(train, found.advice);
 }

@@ -48,7 +48,8 @@ ProbeResult CoarseProbe::run(ModelState& coarse) {
   const Stage& stage = plan_.stages.front();
   ModelState dense = make_model_state(plan_, config_, ctx_, stage.fuse.to, stage.dense_seed);
   ModelBackup backup(ctx_.backend, coarse);
-  average_momenta(coarse.workers.momenta(), coarse.workers.count().all, ctx_.team);  // as where the phase ends
+  average_momenta(ctx_.backend, coarse.workers.momenta(), coarse.workers.count().all,
+                  ctx_.team);  // as where the phase ends
   fuse(ctx_.backend, coarse, dense, stage.fuse);
   backup.restore();
   Trainer trainer(ctx_, config_.training);

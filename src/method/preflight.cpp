@@ -127,6 +127,7 @@ void check_plan(const Plan& plan, const Config& config, const DatasetShape& shap
 void check_batches(const Plan& plan, const Config& config, const DatasetShape& shape, int ranks) {
   const Index samples = shape.samples;
   const auto require = [&](const Phase& phase) {
+    require_in_place(config, ranks / Grid{phase.grid}.ranks(), config.run.device != Device::cuda);
     require_rows(config, plan, phase,
                  {shape.sample, samples, ranks / Grid{phase.grid}.ranks(), config.run.device != Device::cuda});
   };

@@ -38,6 +38,13 @@ std::vector<std::string> choose_method(Config& config, const DatasetShape& shape
 
 Warnings::~Warnings() { print_warnings(lines_, world_); }
 
+void resolve_from_data(Config& config, const DatasetShape& train, const std::vector<Extent>& resolutions, Comm& world) {
+  resolve_labels(config, train, resolutions);
+  resolve_normalisation(config, train, world);
+  resolve_class_weights(config, train, world);
+  resolve_names(config, output_channels(config, make_plan(config), train), world);
+}
+
 // Collective.
 ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world) {
   const bool automatic = config.method.name == MethodName::automatic;
@@ -61,11 +68,8 @@ ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world) {
   if (config.method.axes == 0) config.method.axes = shape.sample.axes;
   Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
-  resolve_labels(config, shape, plan.resolutions());
   require_augmentable(config.data, shape.sample, shape.label, plan.resolutions());
-  resolve_normalisation(config, shape, world);
-  resolve_class_weights(config, shape, world);
-  resolve_names(config, output_channels(config, plan, shape), world);
+  resolve_from_data(config, shape, plan.resolutions(), world);
   plan = make_plan(config);  // a metric may have been of a class by its name
   return {std::move(config), std::move(plan), shape, std::move(reasons), automatic, std::move(validation)};
 }

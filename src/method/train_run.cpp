@@ -121,8 +121,7 @@ std::vector<Phase*> phases_of(Plan& plan) {
 Communication chosen_communication(const ResolvedRun& run, Checkpoints& checkpoints, bool on_cpu, Comm& world,
                                    RunLog& log) {
   if (!on_cpu || run.plan.shares_samples() || run.config.run.deterministic) {
-    log.line(
-        "communication: fp32, the only way for grids and on GPUs, and the same in every run with run.deterministic");
+    log.line("communication: fp32, as always with grids, on GPUs, and with run.deterministic");
     return Communication::fp32;
   }
   if (checkpoints.communication().empty()) {

@@ -100,19 +100,24 @@ void unread_momenta_keys(const MomentaSettings& is, std::vector<std::string>& li
   unread("spacing", is.spacing != standard.spacing, MomentaRule::spaced);
 }
 
-void unread_split_keys(const SplitSettings& is, std::vector<std::string>& lines) {
-  if (is.by == SplitBy::rows || is.by == SplitBy::files || is.by == SplitBy::groups) return;
+void unread_split_keys(const SplitSettings& is, Task task, std::vector<std::string>& lines) {
   const SplitSettings standard;
-  const std::string by = is.by == SplitBy::given ? "given" : is.by == SplitBy::column ? "column" : "folds";
-  const auto unread = [&](const std::string& key, bool set) {
-    if (set)
-      lines.push_back(
-          fmt::format("data.split.{} is set, and data.split.by is \"{}\": only \"rows\" and \"files\" read it, and "
-                      "\"groups\" and \"folds\"",
-                      key, by));
+  const auto unread = [&](const std::string& key, bool set, const std::string& why) {
+    if (set) lines.push_back("data.split." + key + " is set, and " + why + ": nothing reads it");
   };
-  unread("validation", is.validation != standard.validation);
-  unread("seed", is.seed != standard.seed && is.folds == 0);
+  unread("stratify", is.stratify.value_or(false) && task != Task::classes,
+         "training.loss is not of classes, which parts would have alike shares of");
+  const bool chosen = is.by == SplitBy::rows || is.by == SplitBy::files || is.by == SplitBy::groups;
+  if (chosen) return;
+  const bool drawn = is.by == SplitBy::folds && is.folds > 0;
+  const std::string says = is.by == SplitBy::given
+                               ? "data.split.by is \"given\", so data.validation names what validates"
+                           : is.by == SplitBy::column ? "data.split.by is \"column\", so the column says what validates"
+                           : drawn                    ? "data.split.by is \"folds\", of which one validates"
+                                   : "data.split.by is \"folds\", and the column says each row's fold";
+  unread("validation", is.validation != standard.validation, says);
+  unread("seed", is.seed != standard.seed && !drawn, says);
+  unread("stratify", is.stratify.value_or(false) && !drawn, says);
 }
 
 /// Files by what they are, not only by their names. One look at each, since there may be thousands.
@@ -213,7 +218,7 @@ std::vector<std::string> config_warnings(const Config& config) {
   jump_behind_stem(config, lines);
   unread_optimizer_keys(config, lines);
   unread_momenta_keys(config.training.sums.momenta, lines);
-  unread_split_keys(config.data.split, lines);
+  unread_split_keys(config.data.split, config.training.loss.task(), lines);
   same_data(config.data, lines);
   return lines;
 }

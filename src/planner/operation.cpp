@@ -27,7 +27,7 @@ std::string key_of(const Entry& entry) {
   const int axes = entry.input.axes;
   if (is_norm(entry.kind)) return key + " " + (axes == 0 ? "flat" : std::to_string(entry.input.channels));
   const bool conv = is_weighted(entry.kind) && entry.kind != LayerKind::dense;
-  if (!conv && !is_pool(entry.kind)) return key;
+  if (!conv && !is_pool(entry.kind) && entry.kind != LayerKind::local_contrast_norm) return key;
   key += " " + std::to_string(entry.input.channels);
   if (conv) key += "->" + std::to_string(spec.units);
   key += " " + to_string(spec.window, axes);

@@ -22,6 +22,7 @@
 #include "src/config/config.hpp"
 #include "src/config/toml.hpp"
 #include "src/run/checkpoint_arrays.hpp"
+#include "src/run/checkpoint_blocks.hpp"
 #include "src/run/continuation.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/recorded_data.hpp"
@@ -33,6 +34,8 @@ namespace {
 
 using checkpoint::Array;
 using checkpoint::arrays_of;
+using checkpoint::Blocks;
+using checkpoint::blocks_from_json;
 using checkpoint::collect;
 using checkpoint::distribute;
 
@@ -42,7 +45,7 @@ constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous sizes: of a
 // Works array by array. Needs twice the model's size in memory, as a file and as its bytes, which
 // src/training/memory_estimate.cpp counts.
 std::string image(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
-  std::size_t size = kHeaders + texts.progress.size() + texts.config.size();
+  std::size_t size = kHeaders + texts.progress.size() + texts.config.size() + texts.blocks.size();
   for (const Array& array : arrays) size += kHeader + array.bytes();
   Hdf5Image file(path, size);
   file.write_attribute("format", kFormat);
@@ -56,6 +59,7 @@ std::string image(Backend& backend, const std::string& path, std::vector<Array>&
   }
   file.write_text("progress", texts.progress);
   file.write_text("config", texts.config);
+  if (!texts.blocks.empty()) file.write_text(checkpoint::kBlocks, texts.blocks);
   return file.bytes();
 }
 
@@ -84,17 +88,28 @@ Hdf5File open(const std::string& path) {
 }
 
 // Otherwise a run would silently continue without data for which this model has no place.
-void require_nothing_else(const std::string& path, const std::vector<Array>& arrays) {
-  std::set<std::string> expected{"progress", "config"};
+void require_nothing_else(const std::string& path, const std::vector<Array>& arrays, const Blocks& blocks) {
+  std::set<std::string> expected{"progress", "config", checkpoint::kBlocks};
   for (const Array& array : arrays) expected.insert(array.name);
   for (const std::string& name : all_datasets(path))
     if (!expected.contains(name))
       throw DataError(path + ": data set " + name + " is not of this model and its optimizer");
+  for (const auto& [name, parts] : blocks.arrays)
+    if (!expected.contains(name))
+      throw DataError(path + ": array " + name + " of its blocks is not of this model and its optimizer");
 }
 
-void read(const std::string& path, std::vector<Array>& arrays) try {
+std::string blocks_text(const Hdf5File& file) {
+  return file.has(checkpoint::kBlocks) ? file.read_text(checkpoint::kBlocks) : "";
+}
+
+// Fills the arrays that are in this file. Returns the text of those that are in files of blocks.
+std::string read(const std::string& path, std::vector<Array>& arrays) try {
   const Hdf5File file = open(path);
+  const std::string text = blocks_text(file);
+  const Blocks blocks = blocks_from_json(text, path);
   for (Array& array : arrays) {
+    if (blocks.arrays.contains(array.name)) continue;
     const std::vector<Index> shape = file.info(array.name).shape;
     if (!array.workers.empty() && shape.size() == array.shape.size() && shape.front() > 0)
       array.rows = static_cast<std::size_t>(array.shape.front() = shape.front());  // of any number of them
@@ -103,7 +118,8 @@ void read(const std::string& path, std::vector<Array>& arrays) try {
     array.make_room();
     file.read_rows(array.name, 0, array.shape.front(), array.values);
   }
-  require_nothing_else(path, arrays);
+  require_nothing_else(path, arrays, blocks);
+  return text;
 } catch (const DataError& error) {
   damaged(error.what());
 }
@@ -127,10 +143,19 @@ MomentAges ages_of(const Json& steps) {
   return {age(steps.at(0)), age(steps.at(1))};
 }
 
-// A file that cannot be removed does no harm: it is never read again.
+// A checkpoint and its blocks. A file that cannot be removed does no harm: it is never read again.
 void remove(const fs::path& path) {
   std::error_code ignored;
   fs::remove(path, ignored);
+  checkpoint::remove_blocks(path.string(), {});
+}
+
+// The saves whose blocks this checkpoint needs, and the one before it where that was kept.
+std::vector<int> needed_saves(const std::string& path, const Blocks& blocks) {
+  std::vector<int> saves{blocks.save};
+  if (const std::string before = path_before(path); fs::exists(before))
+    saves.push_back(blocks_from_json(read_checkpoint_texts(before).blocks, before).save);
+  return saves;
 }
 
 }  // namespace
@@ -138,25 +163,33 @@ void remove(const fs::path& path) {
 void save_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, const CheckpointTexts& texts,
                      StateRows rows, Comm& team) {
   std::vector<Array> arrays = arrays_of(model, rows, team.size());
+  const Blocks blocks = checkpoint::write_blocks(backend, path, arrays, model.sample_group, team);
   collect(backend, arrays, team, model.sample_group);
   collective_try(team, [&] {
-    if (team.root()) write(backend, path, arrays, texts);
+    if (!team.root()) return;
+    write(backend, path, arrays, {texts.progress, texts.config, to_json(blocks)});
+    checkpoint::remove_blocks(path, needed_saves(path, blocks));
   });
 }
 
 CheckpointTexts read_checkpoint_texts(const std::string& path) try {
   const Hdf5File file = open(path);
-  return {file.read_text("progress"), file.read_text("config")};
+  return {file.read_text("progress"), file.read_text("config"), blocks_text(file)};
 } catch (const DataError& error) {
   damaged(error.what());
 }
 
 int load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team) {
   std::vector<Array> arrays = arrays_of(model, rows, team.size());
+  std::string text;
   collective_try(team, [&] {
-    if (team.root()) read(path, arrays);
+    if (team.root()) text = read(path, arrays);
   });
+  team.broadcast(text, 0);
+  const Blocks blocks = blocks_from_json(text, path);
+  const std::vector<Array> in_blocks = take_out(arrays, blocks);
   distribute(backend, arrays, team);
+  collective_try(team, [&] { read_blocks(backend, path, blocks, in_blocks); });
   const auto others = std::ranges::find_if(arrays, [&](const Array& array) {
     return !array.workers.empty() && array.rows != static_cast<std::size_t>(model.workers.all);
   });
@@ -175,6 +208,9 @@ void Checkpoints::find(Comm& world) {
   for (std::size_t i = 0; i < phases_.size(); ++i) {
     world.broadcast(files[i].progress, 0);
     world.broadcast(files[i].config, 0);
+    world.broadcast(files[i].blocks, 0);
+    const std::string file = path(phases_[i].number);
+    verify_blocks(file, blocks_from_json(files[i].blocks, file), world);
     if (!files[i].progress.empty()) adopt(phases_[i], files[i]);
   }
   std::erase_if(found_, [&](const auto& saved) { return saved.second.phase.stage < first_stage_; });

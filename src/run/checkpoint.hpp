@@ -3,7 +3,8 @@
 // each worker has a momentum of its own, or a residual (/residuals/<layer>/<part>), they have a row for each, and there
 // is one residual of the sums (/sum_residual/<layer>/<part>). It also
 // has /best/parameters and /best/state where the best epoch's model is kept beside the last one. It also has the texts
-// /progress (JSON) and /config (TOML), and the format as an attribute. Behind HDF5's last byte come 16
+// /progress (JSON) and /config (TOML), and the format as an attribute. Where ranks share samples, untied weights are in
+// files beside it (src/run/checkpoint_blocks.hpp). Behind HDF5's last byte come 16
 // more: a checksum of all bytes before, so that nothing damaged reaches the HDF5 library. It is written beside its
 // target and renamed, so that it is there whole or not at all.
 #pragma once
@@ -53,6 +54,7 @@ struct SavedArrays {
 
 struct CheckpointTexts {
   std::string progress, config;
+  std::string blocks = {};  ///< which files beside it have a part of it (src/run/checkpoint_blocks.hpp); empty: none
 };
 
 /// Whose state the file holds. With local statistics of batch norm, every rank's: one row per rank.

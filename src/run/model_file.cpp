@@ -16,6 +16,7 @@
 #include "io/input_file.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
+#include "src/run/checkpoint_blocks.hpp"
 
 namespace mrmf {
 namespace {
@@ -177,7 +178,17 @@ Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
 Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
   Checksum checksum{};
   const Hdf5File file = open_model(path, comm, checksum);
+  const checkpoint::Blocks blocks =
+      checkpoint::blocks_from_json(file.has(checkpoint::kBlocks) ? file.read_text(checkpoint::kBlocks) : "", path);
   for_each_tensor(model, [&](const std::string& name, const TensorSpan& part, Span values) {
+    if (const auto found = blocks.arrays.find(name); found != blocks.arrays.end()) {
+      if (found->second.count() != static_cast<Index>(part.whole()))
+        throw DataError(path + ": " + name + " has another shape than this model's layer");
+      std::vector<float> host;
+      collective_try(comm,
+                     [&] { host = checkpoint::read_box(path, blocks, name, {.count = found->second.positions}); });
+      return part.write(backend, host, values);
+    }
     const DatasetInfo info = file.info(name);
     if (info.shape != part.shape)
       throw DataError(path + ": data set " + name + " has another shape than this model's layer; was it " +

@@ -31,6 +31,11 @@ struct SampleReport {
   std::vector<Curve> curves{};      ///< of one axis: true, then predicted
 };
 
+/// The colour that a class has in pictures, such as "#e69f00".
+struct ClassColour {
+  std::string colour, name;
+};
+
 /// True and predicted numbers of an output, some of them.
 struct OutputPoints {
   std::string name;
@@ -46,7 +51,8 @@ struct ModelReport {
   nlohmann::ordered_json scores{};   ///< as `mrmf evaluate --json` prints them; null where there are none
   std::vector<OutputPoints> outputs{};
   std::vector<SampleReport> shown{};
-  std::string problem{};  ///< why nothing could be scored; "": it could
+  std::vector<ClassColour> key{};  ///< of the classes in pictures
+  std::string problem{};           ///< why nothing could be scored; "": it could
 };
 
 }  // namespace mrmf

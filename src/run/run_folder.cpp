@@ -20,6 +20,7 @@
 
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
+#include "src/run/checkpoint_blocks.hpp"
 #include "src/run/event_file.hpp"
 
 namespace mrmf {
@@ -69,8 +70,8 @@ bool is_partial_of(const std::string& name, const std::string& target) {
 
 bool is_checkpoint(const std::string& name) {
   static const std::regex form("step-[0-9]+(-before)?\\.h5(\\.partial(-[0-9a-f]{16})?)?");
-  return std::regex_match(name, form) || is_partial_of(name, "final.h5") || is_partial_of(name, "best.h5") ||
-         is_partial_of(name, "teams.json");
+  return std::regex_match(name, form) || checkpoint::is_block_file(name) || is_partial_of(name, "final.h5") ||
+         is_partial_of(name, "best.h5") || is_partial_of(name, "teams.json");
 }
 
 // Names from jobs/submit.sh, jobs/reproduce.sh and the batch system.
@@ -245,7 +246,8 @@ void remove_checkpoints(const std::string& folder, const std::string& kept) {
   std::error_code none;
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(checkpoints, none))
-    if (const std::string name = entry.path().filename().string(); name != kept && is_checkpoint(name))
+    if (const std::string name = entry.path().filename().string();
+        name != kept && is_checkpoint(name) && (kept.empty() || !checkpoint::is_block_file(name, kept)))
       files.push_back(entry.path());
   for (const fs::path& file : files) ::unlink(file.c_str());
 }

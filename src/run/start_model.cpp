@@ -10,6 +10,7 @@
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
 #include "kernels/check.hpp"
+#include "src/run/checkpoint_blocks.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/records.hpp"
 
@@ -123,6 +124,10 @@ StartLayers match_start_layers(const Config& config, const Network& network, Com
   require_elsewhere(start.file, config.run.folder);
   Checksum checksum{};
   const Hdf5File file = open_model(start.file, comm, checksum);
+  if (file.has(checkpoint::kBlocks))
+    throw ConfigError("model.start: " + start.file +
+                      " has its untied weights in files of blocks; name the run's folder when it is done, or a model "
+                      "file");
   const ParameterLayout whole(network);
   std::vector<std::string> taken, fresh;
   for (std::size_t i = 0; i < network.size(); ++i) {

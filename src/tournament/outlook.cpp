@@ -43,7 +43,9 @@ std::optional<TournamentOutlook> tournament_outlook(const Config& config, const 
   const auto [params, state] = size_of(tournament, network);
   constexpr Index bytes = sizeof(float);
   if (tournament.selection == Selection::pairwise) outlook.visitor_bytes = bytes * (params + state);
-  if (outlook.meets) outlook.sent_bytes = bytes * (params * (1 + moment_count(config.training.optimizer.name)) + state);
+  if (outlook.meets)
+    outlook.sent_bytes =
+        bytes * (params * (1 + moment_count(config.training.optimizer, config.training.update_in_place)) + state);
   if (!samples) return outlook;
   RowPiece piece = trainer_config(config, 0).data.train.piece;
   std::vector<Index> rows(static_cast<std::size_t>(*samples));

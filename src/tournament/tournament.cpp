@@ -283,7 +283,7 @@ void Tournament::take_moments(Visit& visit, Route& route, bool takes) {
   });
   if (!takes) return;
   visit.record.parent = visit.record.partner;
-  visit.run.model_state.workers.begin();
+  visit.run.model_state.workers.begin(visit.run.backend());
   const std::vector<std::int64_t>& theirs = told[route.senders() == 2 ? at(1 - route.mine()) : 0];
   optimizer.set_ages(
       visit.travelling.ages(ages, {static_cast<std::uint64_t>(theirs[1]), static_cast<std::uint64_t>(theirs[2])}));

@@ -152,7 +152,7 @@ std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group) {
 }
 
 bool updates_in_pieces(const TrainingConfig& training, const SumSettings& sums, bool by_pieces) {
-  return by_pieces && training.clip_norm == 0 && sums.adds_plainly();
+  return by_pieces && training.clip_norm == 0 && !training.update_in_place && sums.adds_plainly();
 }
 
 void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,

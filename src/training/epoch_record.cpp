@@ -115,7 +115,7 @@ void add_momenta(const PhaseRun& run, EpochRecord& record) {
   if (workers.momenta().empty() || workers.count().all == 1) return;
   const Timer timer;
   const std::vector<TensorSpan> tensors = parameter_spans(run.model().network(), run.model().layout());
-  record.momenta = momenta_spread(workers.momenta(), workers.count().all, tensors, run.session.ctx.team);
+  record.momenta = momenta_spread(run.backend(), workers.momenta(), workers.count().all, tensors, run.session.ctx.team);
   run.session.clock.time().communication += timer.seconds();
 }
 

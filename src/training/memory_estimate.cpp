@@ -15,6 +15,15 @@ namespace {
 
 constexpr Index float_bytes = sizeof(float);
 
+// Untied weights that other ranks of the grid have.
+Index untied_elsewhere(const Network& network, const ParameterLayout& layout) {
+  Index count = 0;
+  for (std::size_t i = 0; i < network.size(); ++i)
+    for (const ParameterLayout::CutPart& part : layout.cut_parts(i))
+      if (part.cut->is_untied()) count += part.whole.count - part.own.count;
+  return count;
+}
+
 }  // namespace
 
 Index resident_bytes() {
@@ -30,7 +39,7 @@ RunMemory RunMemory::operator+(const RunMemory& other) const {
 }
 
 RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training, int ranks) {
-  const int moments = moment_count(training.optimizer.name);
+  const int moments = moment_count(training.optimizer, training.update_in_place);
   const Index whole = network.params_size(), own = execution.params.size(), state = network.state_size();
   const Index sample = execution.input.per_sample() + network.output().per_sample();
   constexpr Index splits = 2, images = 2;
@@ -38,7 +47,9 @@ RunMemory memory_of(const Network& network, const Execution& execution, const Tr
   memory.models = execution.floats(network, moments) + own + state + (training.accumulate > 1 ? own : 0);
   memory.models += static_cast<Index>(mpi::floats_of_sums(static_cast<std::size_t>(own), ranks));
   memory.batches = splits * network.input().n * sample;
-  memory.saving = images * ((2 + moments) * whole + 2 * state);
+  // A checkpoint has this rank's untied weights alone; the model in the end has all, which are put together for it.
+  memory.saving = images * ((2 + moments) * (whole - untied_elsewhere(network, execution.params)) + 2 * state);
+  memory.saving = std::max(memory.saving, (1 + images) * whole + images * state);
   for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
   return memory;
 }
@@ -82,7 +93,7 @@ MemoryCount::~MemoryCount() = default;
 
 const RunMemory& MemoryCount::add(const NetworkSettings& settings, const Grid& grid) {
   const auto build = [&](Backend& backend, Index rows) -> const Built& {
-    ModelSettings sized{.network = settings, .grid = grid};
+    ModelSettings sized{.network = settings, .grid = grid, .in_place = training_.update_in_place};
     sized.network.max_rows = rows;
     return *built_.emplace_back(std::make_unique<Built>(backend, sized));
   };

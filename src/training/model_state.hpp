@@ -29,14 +29,24 @@ struct ModelState {
       : resolution(at),
         network(settings.network),
         model(backend, settings),
-        optimizer(backend, optimizer_settings, std::ssize(model.params()), first_params(model)),
-        sample_group(its_sample_group) {}
+        optimizer(backend, optimizer_settings, std::ssize(model.params()), first_params(model), settings.in_place),
+        sample_group(its_sample_group) {
+    if (const std::vector<Span> moments = optimizer.moments(); settings.in_place && !moments.empty())
+      model.use_velocity(moments.front());
+  }
 
   /// Floats of the parameters before the top: their moments have an age of their own.
   static Index first_params(Model& model) {
     const std::vector<LayerGroup> bottom = model.bottom();
     const bool first = !bottom.empty() && bottom.front().params.data() == model.params().data();
     return first ? std::ssize(bottom.front().params) : 0;
+  }
+
+  /// The optimizer's step for all parameters that have gradients.
+  void update(const Step& step) {
+    for (const ParameterLayout::Stretch& part : model.layout().with_gradients())
+      optimizer.update_at(part.params, step, span_at(model.params(), part.params),
+                          span_at(model.grads(), {part.gradients, part.params.count}));
   }
 
   /// The arrays that a checkpoint reads and writes.
@@ -81,6 +91,7 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   settings.shared = std::ranges::any_of(plan.phases(), [&](const Phase& phase) {
     return updates_in_pieces(config.training, phase.sums, some_add_by_pieces);
   });
+  settings.in_place = config.training.update_in_place;
   SampleGrid* const grid = ctx.grid(resolution);
   if (grid != nullptr) settings.grid = grid->grid(), settings.block = grid->block();
   return {ctx.backend, settings, config.training.optimizer, resolution,

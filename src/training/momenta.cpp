@@ -110,27 +110,60 @@ void require_averaged_tensors(const MomentaSettings& settings, const Network& ne
                         "\", and * stands for any characters");
 }
 
-double average_momenta(const std::vector<Span>& momenta, const std::vector<float>& weights, int all, Comm& team) {
-  for (std::size_t i = 0; i < momenta.size(); ++i)
-    for (float& value : momenta[i]) value *= weights[i];
-  add(momenta, all, team, momenta.front());
-  for (std::size_t i = 1; i < momenta.size(); ++i) std::ranges::copy(momenta.front(), momenta[i].begin());
-  return sum_bytes(Communication::fp32, static_cast<double>(momenta.front().size()), team.size());
+namespace {
+
+// Momenta in the host's memory: themselves, or copies of a device's.
+class OnHost {
+ public:
+  OnHost(Backend& backend, const std::vector<Span>& momenta) : backend_(backend), momenta_(momenta), spans_(momenta) {
+    if (backend.immediate()) return;
+    for (Span& span : spans_) {
+      std::vector<float>& copy = copies_.emplace_back(span.size());
+      backend.read(span, copy);
+      span = copy;
+    }
+  }
+  const std::vector<Span>& spans() const { return spans_; }
+  void write_back() {
+    for (std::size_t i = 0; i < copies_.size(); ++i) backend_.write(copies_[i], momenta_[i]);
+  }
+
+ private:
+  Backend& backend_;
+  const std::vector<Span>& momenta_;
+  std::vector<Span> spans_;
+  std::vector<std::vector<float>> copies_;
+};
+
+}  // namespace
+
+double average_momenta(Backend& backend, const std::vector<Span>& momenta, const std::vector<float>& weights, int all,
+                       Comm& team) {
+  OnHost host(backend, momenta);
+  const std::vector<Span>& spans = host.spans();
+  for (std::size_t i = 0; i < spans.size(); ++i)
+    for (float& value : spans[i]) value *= weights[i];
+  add(spans, all, team, spans.front());
+  for (std::size_t i = 1; i < spans.size(); ++i) std::ranges::copy(spans.front(), spans[i].begin());
+  host.write_back();
+  return sum_bytes(Communication::fp32, static_cast<double>(spans.front().size()), team.size());
 }
 
-double average_momenta(const std::vector<Span>& momenta, int all, Comm& team) {
+double average_momenta(Backend& backend, const std::vector<Span>& momenta, int all, Comm& team) {
   if (momenta.empty() || all == 1) return 0;
-  return average_momenta(momenta, std::vector<float>(momenta.size(), 1.0F / static_cast<float>(all)), all, team);
+  return average_momenta(backend, momenta, std::vector<float>(momenta.size(), 1.0F / static_cast<float>(all)), all,
+                         team);
 }
 
-std::vector<MomentaSpread> momenta_spread(const std::vector<Span>& momenta, int all,
+std::vector<MomentaSpread> momenta_spread(Backend& backend, const std::vector<Span>& momenta, int all,
                                           const std::vector<TensorSpan>& tensors, Comm& team) {
+  const OnHost host(backend, momenta);
   std::vector<double> sums(2 * tensors.size());  // of squares of means, of deviations from them
   std::vector<std::size_t> counts;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     std::vector<std::vector<float>> values;
     std::vector<Span> spans;
-    for (const Span momentum : momenta) spans.push_back(values.emplace_back(some_of(tensors[t].in(momentum))));
+    for (const Span momentum : host.spans()) spans.push_back(values.emplace_back(some_of(tensors[t].in(momentum))));
     counts.push_back(spans.front().size());
     std::vector<float> total(counts.back());
     add(spans, all, team, total);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/backend.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/run/model_file.hpp"
@@ -31,14 +32,16 @@ double averaged_count(const MomentaSettings& settings, const Network& network);
 void require_averaged_tensors(const MomentaSettings& settings, const Network& network);
 
 /// Every worker's momentum becomes the sum of all, times their weights, which are this rank's workers'. `all` workers
-/// of the team. Collective; returns the bytes that a rank sends for it.
-double average_momenta(const std::vector<Span>& momenta, const std::vector<float>& weights, int all, Comm& team);
+/// of the team. The momenta are in the backend's memory, and are added in the host's. Collective; returns the bytes
+/// that a rank sends for it.
+double average_momenta(Backend& backend, const std::vector<Span>& momenta, const std::vector<float>& weights, int all,
+                       Comm& team);
 
 /// All workers' momenta become their mean, as they do where a phase ends. Collective; returns the bytes as above.
-double average_momenta(const std::vector<Span>& momenta, int all, Comm& team);
+double average_momenta(Backend& backend, const std::vector<Span>& momenta, int all, Comm& team);
 
 /// How far the momenta of each tensor are apart: of some thousand of its values. Collective, the same on every rank.
-std::vector<MomentaSpread> momenta_spread(const std::vector<Span>& momenta, int all,
+std::vector<MomentaSpread> momenta_spread(Backend& backend, const std::vector<Span>& momenta, int all,
                                           const std::vector<TensorSpan>& tensors, Comm& team);
 
 }  // namespace mrmf

@@ -5,12 +5,10 @@
 
 namespace mrmf {
 
-Optimizer::Optimizer(Backend& backend, const OptimizerSettings& settings, Index count, Index bottom)
-    : backend_(&backend),
-      settings_(settings),
-      first_(backend.allocate(count)),
-      bottom_(static_cast<std::size_t>(bottom)) {
-  if (moment_count(settings_.name) > 1) second_ = backend.allocate(count);
+Optimizer::Optimizer(Backend& backend, const OptimizerSettings& settings, Index count, Index bottom, bool in_place)
+    : backend_(&backend), settings_(settings), bottom_(bottom), moments_(moment_count(settings, in_place)) {
+  if (moments_ > 0) first_ = backend.allocate(count);
+  if (moments_ > 1) second_ = backend.allocate(count);
 }
 
 namespace {
@@ -55,34 +53,38 @@ void Optimizer::advance(double learning_rate, Step& step) {
 
 void Optimizer::update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, Step step,
                              Span w, ConstSpan dw, const ArenaSpan& place) {
-  MRMF_CHECK(moment_count(settings.name) <= moment_count(settings_.name), "moments that there is no memory for");
+  MRMF_CHECK(moment_count(settings.name) <= moments_, "moments that there is no memory for");
   write_numbers(settings, {earlier + 1, earlier + 1}, learning_rate, step);
-  update(settings.name, true, step, w, dw, place);
+  update_at(place, step, span_at(w, place),
+            dw.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)), settings.name,
+            true);
 }
 
-void Optimizer::update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place) {
-  update(settings_.name, ages_.bottom == ages_.top, step, w, dw, place);
+void Optimizer::update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw) {
+  update_at(place, step, w, dw, settings_.name, ages_.bottom == ages_.top);
 }
 
-void Optimizer::update(OptimizerKind kind, bool one_age, const Step& step, Span w, ConstSpan dw,
-                       const ArenaSpan& place) {
-  const auto first = static_cast<std::size_t>(place.first), end = static_cast<std::size_t>(place.end());
-  if (kind == OptimizerKind::sgd)
-    return backend_->sgd(step, span_at(w, place), dw.subspan(first, end - first), span_at(first_.span(), place));
-  if (kind == OptimizerKind::lion)
-    return backend_->lion(step, span_at(w, place), dw.subspan(first, end - first), span_at(first_.span(), place));
-  const auto adam = [&](std::size_t group, std::size_t from, std::size_t to) {
+void Optimizer::update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw, OptimizerKind kind,
+                          bool one_age) {
+  if (moments_ == 0) return backend_->sgd(step, w, dw, {});
+  if (kind == OptimizerKind::sgd) return backend_->sgd(step, w, dw, span_at(first_.span(), place));
+  if (kind == OptimizerKind::lion) return backend_->lion(step, w, dw, span_at(first_.span(), place));
+  const auto adam = [&](std::size_t group, Index from, Index to) {
     if (from >= to) return;
-    const auto of = [&](auto all) { return all.subspan(from, to - from); };
-    backend_->adam(step, group, of(w), of(dw), of(first_.span()), of(second_.span()));
+    const auto of = [&](auto all, Index begin) {
+      return all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(to - from));
+    };
+    backend_->adam(step, group, of(w, from - place.first), of(dw, from - place.first), of(first_.span(), from),
+                   of(second_.span(), from));
   };
-  if (one_age) return adam(0, first, end);
-  adam(0, first, std::min(end, bottom_));
-  adam(1, std::max(first, bottom_), end);
+  if (one_age) return adam(0, place.first, place.end());
+  adam(0, place.first, std::min(place.end(), bottom_));
+  adam(1, std::max(place.first, bottom_), place.end());
 }
 
 std::vector<Span> Optimizer::moments() {
-  if (moment_count(settings_.name) == 1) return {first_.span()};
+  if (moments_ == 0) return {};
+  if (moments_ == 1) return {first_.span()};
   return {first_.span(), second_.span()};
 }
 
@@ -94,6 +96,7 @@ void Optimizer::reset() {
 void Optimizer::configure(const OptimizerSettings& settings) {
   const auto kind = [](OptimizerKind name) { return name == OptimizerKind::adamw ? OptimizerKind::adam : name; };
   MRMF_CHECK(kind(settings.name) == kind(settings_.name), "the kind of optimizer cannot change in a run");
+  MRMF_CHECK(moments_ > 0 || settings.momentum == 0, "momentum without a velocity");
   settings_ = settings;
 }
 

@@ -18,23 +18,34 @@ constexpr int moment_count(OptimizerKind kind) {
   return kind == OptimizerKind::adam || kind == OptimizerKind::adamw ? 2 : 1;
 }
 
+/// The same, where plain SGD need not keep a velocity that nobody reads: with training.update_in_place.
+constexpr int moment_count(const OptimizerSettings& optimizer, bool in_place) {
+  const bool plain = optimizer.name == OptimizerKind::sgd && optimizer.momentum == 0;
+  return in_place && plain ? 0 : moment_count(optimizer.name);
+}
+
 class Optimizer {
  public:
-  /// The first `bottom` of the `count` parameters are the bottom's.
-  Optimizer(Backend& backend, const OptimizerSettings& settings, Index count, Index bottom = 0);
+  /// The first `bottom` of the `count` parameters are the bottom's. in_place: see moment_count().
+  Optimizer(Backend& backend, const OptimizerSettings& settings, Index count, Index bottom = 0, bool in_place = false);
 
   /// Counts a step and writes its numbers into `step`...
   void advance(double learning_rate, Step& step);
   /// ...which does w -= update(dw); the spans are the model's whole arenas.
   void update(const Step& step, Span w, ConstSpan dw) { update(step, w, dw, {0, std::ssize(w)}); }
   /// The same of these parameters alone.
-  void update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place);
+  void update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place) {
+    update_at(place, step, span_at(w, place),
+              dw.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)));
+  }
+  /// The same of the parameters w, which have this place among all.
+  void update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw);
 
   /// The same for parameters that have settings of their own; their moments have seen so many updates, and this one.
   void update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, Step step, Span w,
                     ConstSpan dw, const ArenaSpan& place);
 
-  /// Moment arenas: {velocity} for sgd, {m} for lion, {m, v} for adam and adamw.
+  /// Moment arenas: {velocity} for sgd, or none, {m} for lion, {m, v} for adam and adamw.
   std::vector<Span> moments();
   const OptimizerSettings& settings() const { return settings_; }
   const MomentAges& ages() const { return ages_; }
@@ -45,12 +56,13 @@ class Optimizer {
   void configure(const OptimizerSettings& settings);
 
  private:
-  void update(OptimizerKind kind, bool one_age, const Step& step, Span w, ConstSpan dw, const ArenaSpan& place);
+  void update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw, OptimizerKind kind, bool one_age);
 
   Backend* backend_;
   OptimizerSettings settings_;
   Arena first_, second_;
-  std::size_t bottom_;
+  Index bottom_;
+  int moments_;
   MomentAges ages_;
 };
 

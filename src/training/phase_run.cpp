@@ -123,7 +123,7 @@ void prepare_workers(TrainingSession& session, ModelState& model_state, const Ph
     count = {shards.own, shards.all};
   }
   const std::vector<Span> moments = model_state.optimizer.moments();
-  model_state.workers.prepare(session.ctx.backend, phase.sums, count, moments.front());
+  model_state.workers.prepare(session.ctx.backend, phase.sums, count, moments.empty() ? Span{} : moments.front());
 }
 
 OptimizerSettings optimizer_at(const Phase& phase, const TrainState& state) {
@@ -137,7 +137,7 @@ PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Ph
   model_state.optimizer.configure(optimizer_at(phase, state));
   prepare_workers(session, model_state, phase);
   if (state.stop.epochs() == 0 && state.step == 0) {
-    model_state.workers.begin();
+    model_state.workers.begin(session.ctx.backend);
     model_state.model.copy_weights(Copied::all);  // parameters may have come from another run
   }
   session.clock.time().io += session.ctx.require_data(phase.resolution);

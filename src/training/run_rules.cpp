@@ -29,6 +29,17 @@ void require_parts(const Config& config, bool on_cpu) {
         "computed by itself: more shards take less memory; remove one of them");
 }
 
+void require_in_place(const Config& config, int groups, bool on_cpu) {
+  if (!config.training.update_in_place) return;
+  const std::string what = "training.update_in_place updates a weight as soon as its gradient is known, and ";
+  if (shard_by_shard(config, on_cpu))
+    throw ConfigError(what + "run.deterministic with data.shards adds those of all shards first; remove one");
+  if (groups > 1)
+    throw ConfigError(what + fmt::format("{} groups of ranks have samples of their own, whose gradients are added "
+                                         "first; let all ranks share each sample (run.grid), or remove it",
+                                         groups));
+}
+
 void require_probes(const Plan& plan, Index samples, Index batch, int groups) {
   const bool probes = std::ranges::any_of(plan.stages, [](const Stage& s) { return s.coarse.stop.probe_epochs > 0; });
   if (probes && samples <= batch * groups)

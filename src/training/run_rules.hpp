@@ -17,6 +17,10 @@ void require_ranks(const RunConfig& run, int ranks);
 /// ConfigError: training.accumulate beside shards that are computed one by one.
 void require_parts(const Config& config, bool on_cpu);
 
+/// ConfigError: training.update_in_place beside shards that are computed one by one, or where so many groups of ranks
+/// have samples of their own.
+void require_in_place(const Config& config, int groups, bool on_cpu);
+
 /// ConfigError: method.switch = "slope", and an epoch of the last phase with this batch, on so many groups of ranks,
 /// has one step only.
 void require_probes(const Plan& plan, Index samples, Index batch, int groups);

@@ -73,7 +73,7 @@ void optimizer_step(PhaseRun& run, const Step& step, const PartUpdates::Place& p
   else if (run.worker_sums && run.worker_sums->adds_directions())
     run.worker_sums->move();
   else if (!run.sharded)
-    run.model_state.optimizer.update(step, model.params(), model.grads());
+    run.model_state.update(step);
   model.constrain(run.model_state.optimizer.steps());
 }
 
@@ -89,8 +89,10 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
   run.load(run.batches.training, step.ids);
   const Timer timer;
   if (last) run.model_state.optimizer.advance(epoch.learning_rate(k), step);
-  if (last && run.worker_sums)
+  if (last && run.worker_sums) {
     run.worker_sums->begin(step, worker_rows(run, epoch.order, k), epoch.order.global_rows[k]);
+    step.lion.gain = run.worker_sums->gain();
+  }
   run.backend().begin(step);
   const auto key = k * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batch);
   run.backend().run(run.record_keys[key], [&] {
@@ -108,6 +110,7 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
   });
   if (last && run.parts)
     add_terms(run.model().network().parts(), step, run.model().term_losses(), epoch.order.global_rows[k], state);
+  if (last && run.worker_sums) run.worker_sums->end_step();
   run.trained_rows += std::ssize(step.ids);
   run.session.clock.time().compute += timer.seconds();
 }

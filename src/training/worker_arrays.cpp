@@ -17,10 +17,10 @@ void WorkerArrays::prepare(Backend& backend, const SumSettings& sums, const Work
   sum_residual_ = feedback ? make() : Span{};
 }
 
-void WorkerArrays::begin() {
+void WorkerArrays::begin(Backend& backend) {
   for (std::size_t i = 1; i < momenta_.size(); ++i) std::ranges::copy(momenta_.front(), momenta_[i].begin());
-  for (const Span residual : residuals_) std::ranges::fill(residual, 0.0F);
-  std::ranges::fill(sum_residual_, 0.0F);
+  for (const Span residual : residuals_) backend.fill(residual, 0);
+  if (!sum_residual_.empty()) backend.fill(sum_residual_, 0);
 }
 
 std::vector<Span> WorkerArrays::all() const {

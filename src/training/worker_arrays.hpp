@@ -31,7 +31,7 @@ class WorkerArrays {
   Span sum_residual() const { return sum_residual_; }
 
   /// Where a phase begins: every momentum becomes the optimizer's, and nothing is left out.
-  void begin();
+  void begin(Backend& backend);
   /// All of them, to be kept and written back.
   std::vector<Span> all() const;
 

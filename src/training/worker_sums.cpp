@@ -72,6 +72,17 @@ class TimedCoding final : public SumCoding {
   PendingSums& sums_;
 };
 
+SumCode code_of(Communication scheme) {
+  switch (scheme) {
+    case Communication::int8: return SumCode::scaled;
+    case Communication::levels8:
+    case Communication::levels8_l0: return SumCode::levels8;
+    case Communication::levels4: return SumCode::levels4;
+    case Communication::vote: return SumCode::votes;
+    default: return SumCode::bf16;
+  }
+}
+
 }  // namespace
 
 void require_communication(const SumSettings& sums, int workers, bool on_cpu) {
@@ -82,9 +93,11 @@ void require_communication(const SumSettings& sums, int workers, bool on_cpu) {
         "{} adds what {} ranks or shards send, and its counters hold {}; set training.full_levels = true, or take "
         "\"vote\", or fewer ranks",
         value, workers, most_workers(sums)));
-  if (!on_cpu && workers > 1 && !sums.adds_plainly())
-    throw ConfigError((sums.adds_directions() ? "training.momenta.rule other than shared" : value) +
-                      " is for the CPU: a GPU adds gradients by NCCL, in float32; take \"fp32\" and shared momenta");
+  if (!on_cpu && workers > 1 && sums.communication == Communication::fp32 && sums.adds_directions())
+    throw ConfigError(
+        "training.momenta.rule other than shared with sums in float32 is for the CPU; on a GPU, take shared momenta, "
+        "or "
+        "\"levels8\"");
 }
 
 WorkerSums::WorkerSums(ModelState& model_state, const SumSettings& settings, Backend& backend, Comm& team,
@@ -94,9 +107,11 @@ WorkerSums::WorkerSums(ModelState& model_state, const SumSettings& settings, Bac
       backend_(backend),
       team_(team),
       plain_(plain),
+      device_(backend.immediate() ? nullptr : dynamic_cast<CodedAllReduce*>(plain)),
       tensors_(parameter_spans(model_state.model.network(), model_state.model.layout())),
       averaged_(averaged_places(settings.momenta, tensors_, std::ssize(model_state.model.params()))) {
   factors_.assign(static_cast<std::size_t>(model_state_.workers.count().own), std::vector<float>(tensors_.size()));
+  MRMF_CHECK(backend.immediate() || device_ != nullptr, "a device has sums of codes of its own");
 }
 
 void WorkerSums::begin(const Step& step, std::vector<Index> rows, Index all_rows) {
@@ -104,6 +119,11 @@ void WorkerSums::begin(const Step& step, std::vector<Index> rows, Index all_rows
   rows_ = std::move(rows);
   all_rows_ = all_rows;
   values_ = {model_state_.model.grads()};
+}
+
+float WorkerSums::gain() const {
+  if (device_ == nullptr || !adds_directions() || rows_.front() == 0) return 1;
+  return static_cast<float>(static_cast<double>(all_rows_) / static_cast<double>(rows_.front()));
 }
 
 // A worker's share of the rows.
@@ -135,6 +155,7 @@ void WorkerSums::sum(const std::vector<Span>& gradients) {
 }
 
 void WorkerSums::start_range(std::size_t first, std::size_t end) {
+  if (device_ != nullptr) return start_on_device(first, end);
   for (std::size_t worker = 0; worker < values_.size(); ++worker)
     if (rows_[worker] == 0) std::fill_n(values_[worker].data() + first, end - first, 0.0F);  // of an earlier step
   if (adds_directions()) take_directions(first, end);
@@ -196,6 +217,37 @@ void WorkerSums::start_coded(const PackedTensors& tensors) {
   });
 }
 
+// What is queued here is recorded with the step, whose rows, of all ranks, are the same whenever it is replayed.
+void WorkerSums::start_on_device(std::size_t first, std::size_t end) {
+  const Span values = values_.front().subspan(first, end - first);
+  const Index rows = rows_.front();
+  if (rows == 0) {
+    backend_.fill(values, 0);  // of an earlier step
+  } else if (adds_directions()) {
+    backend_.lion_directions(*step_, values, model_state_.workers.momenta().front().subspan(first, end - first));
+  }
+  const int all = model_state_.workers.count().all;
+  std::vector<CodedTensor> tensors;
+  if (has_levels(settings_.communication))
+    for (const TensorSpan& tensor : tensors_)
+      if (tensor.first >= first && tensor.first + tensor.count <= end)
+        tensors.push_back({tensor.first - first, tensor.count});
+  CodedPart part{.values = values,
+                 .code = code_of(settings_.communication),
+                 .weight = adds_directions() ? weight(0) : 1,
+                 .most_level = most_level(settings_, all),
+                 .mean_level = static_cast<float>(most_level(settings_, all) / cut_off(settings_) * all * weight(0)),
+                 .geometric = settings_.communication == Communication::levels8_l0,
+                 .tensors = tensors,
+                 .rows = static_cast<std::uint32_t>(rows),
+                 .place = first};
+  if (settings_.error_feedback) {
+    part.residual = model_state_.workers.residuals().front().subspan(first, end - first);
+    part.sum_residual = model_state_.workers.sum_residual().subspan(first, end - first);
+  }
+  part_sent_[first] = device_->start_coded(part);
+}
+
 void WorkerSums::add_plainly(std::size_t first, std::size_t end) {
   const Span total = model_state_.model.grads().subspan(first, end - first);
   if (values_.size() == 1 && values_.front().data() == model_state_.model.grads().data()) return plain_->start(total);
@@ -223,24 +275,28 @@ const std::vector<PackedTensors>& WorkerSums::tensors_in(std::size_t first, std:
   return sums;
 }
 
-void WorkerSums::move() {
-  backend_.lion_move(*step_, model_state_.model.params(), model_state_.model.grads());
-  if (!averages_momenta(settings_.momenta, model_state_.optimizer.steps())) return;
+void WorkerSums::move() { backend_.lion_move(*step_, model_state_.model.params(), model_state_.model.grads()); }
+
+void WorkerSums::end_step() {
+  for (const auto& [first, sent] : part_sent_) sent_ += sent;
+  if (!adds_directions() || !averages_momenta(settings_.momenta, model_state_.optimizer.steps())) return;
   const Timer timer;
   std::vector<float> weights;
   for (std::size_t worker = 0; worker < rows_.size(); ++worker) weights.push_back(weight(worker));
-  const WorkerArrays& workers = model_state_.workers;
-  for (const ArenaSpan& place : averaged_) {
-    std::vector<Span> momenta;
-    for (const Span momentum : workers.momenta()) momenta.push_back(span_at(momentum, place));
-    sent_ += average_momenta(momenta, weights, workers.count().all, team_);
-  }
+  for (const ArenaSpan& place : averaged_) average(place, weights);
   pending_.waited(timer.seconds());
+}
+
+void WorkerSums::average(const ArenaSpan& place, const std::vector<float>& weights) {
+  const WorkerArrays& workers = model_state_.workers;
+  std::vector<Span> momenta;
+  for (const Span momentum : workers.momenta()) momenta.push_back(span_at(momentum, place));
+  sent_ += average_momenta(backend_, momenta, weights, workers.count().all, team_);
 }
 
 void WorkerSums::end() {
   const WorkerArrays& workers = model_state_.workers;
-  sent_ += average_momenta(workers.momenta(), workers.count().all, team_);
+  sent_ += average_momenta(backend_, workers.momenta(), workers.count().all, team_);
 }
 
 double WorkerSums::take_sent() { return static_cast<double>(memory_.take_sent()) + std::exchange(sent_, 0); }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/coded_reduce.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/model_file.hpp"
 #include "src/training/model_state.hpp"
@@ -15,7 +16,7 @@
 
 namespace mrmf {
 
-/// ConfigError: more workers than the scheme's counters hold; a scheme that a device has no sums for.
+/// ConfigError: more workers than the scheme's counters hold; sums that a device does not have.
 void require_communication(const SumSettings& sums, int workers, bool on_cpu);
 
 class WorkerSums final : public AllReduce {
@@ -26,6 +27,8 @@ class WorkerSums final : public AllReduce {
   /// The step whose sums begin next, and the rows that each of this rank's workers has in it, of so many of all. `step`
   /// must live until it is done.
   void begin(const Step& step, std::vector<Index> rows, Index all_rows);
+  /// What a device multiplies gradients by where it takes directions: LionStep::gain of this step.
+  float gain() const;
 
   // The sums of this rank's gradients, if it is one worker, in place of what the model has of them.
   void sum(std::span<double> values) override;
@@ -36,10 +39,11 @@ class WorkerSums final : public AllReduce {
   /// The same of several workers' gradients, each laid out as the model's, which gets the sum. Collective.
   void sum(const std::vector<Span>& gradients);
 
-  /// Whether what was summed are directions: the step then ends with move(), which also averages momenta when it is
-  /// time.
+  /// Whether what was summed are directions: the step then ends with move().
   bool adds_directions() const { return settings_.adds_directions(); }
   void move();
+  /// Once the step is queued, outside of its record: averages momenta when it is time. Collective.
+  void end_step();
   /// Where a phase ends: all momenta become their mean, which the next one begins with. Collective.
   void end();
 
@@ -55,6 +59,8 @@ class WorkerSums final : public AllReduce {
   void weigh(std::size_t first, std::size_t end);
   void find_factors(const PackedTensors& tensors);
   void start_coded(const PackedTensors& tensors);
+  void start_on_device(std::size_t first, std::size_t end);
+  void average(const ArenaSpan& place, const std::vector<float>& weights);
   void add_plainly(std::size_t first, std::size_t end);
   const std::vector<PackedTensors>& tensors_in(std::size_t first, std::size_t end);
   float weight(std::size_t worker) const;
@@ -64,6 +70,7 @@ class WorkerSums final : public AllReduce {
   Backend& backend_;
   Comm& team_;
   AllReduce* plain_;
+  CodedAllReduce* device_;  // null: codes are made on the host
   std::vector<TensorSpan> tensors_;
   std::vector<ArenaSpan> averaged_;  // of the momenta
   std::vector<Span> values_;         // by own worker: gradients, then what is sent of them
@@ -74,7 +81,8 @@ class WorkerSums final : public AllReduce {
   std::map<std::size_t, std::vector<PackedTensors>> packed_;  // by the first float; the same in every step
   CodeMemory memory_;
   PendingSums pending_;
-  double sent_ = 0;  // besides what memory_ has counted
+  double sent_ = 0;                          // besides what memory_ has counted
+  std::map<std::size_t, double> part_sent_;  // on a device, in every step: by the part's first float
 };
 
 }  // namespace mrmf

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 import h5py
@@ -14,6 +15,8 @@ import numpy as np
 
 MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", "..", "build", "mrmf"))
 MRMF = os.path.abspath(MRMF)
+# Tests that a script starts in the background are given SIGINT ignored, and would hand that on to what they interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def layers(*texts):
@@ -90,9 +93,22 @@ def command(words, ranks=0):
     return [*mpirun, MRMF, *words]
 
 
+def preload(name, **variables):
+    """Variables of an environment in which processes load build/tests/lib<name>.so before all others."""
+    library = os.path.join(os.path.dirname(MRMF), "tests", f"lib{name}.so")
+    assert os.path.exists(library), library
+    return dict(variables, LD_PRELOAD=library)
+
+
 def environment():
     # Tests compare bits: a choice of kernels by their times is for tests/cli/test_kernel_choice.py.
-    return dict({"MRMF_CPU_KERNELS": "fixed"} | os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    found = dict({"MRMF_CPU_KERNELS": "fixed"} | os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    # Ranks that wait sleep (tests/support/sleeping_yield.c), where the tests are built.
+    sleeping = os.path.join(os.path.dirname(MRMF), "tests", "libsleeping_yield.so")
+    if os.path.exists(sleeping):
+        found["LD_PRELOAD"] = ":".join(filter(None, (found.get("LD_PRELOAD"), sleeping)))
+        found.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+    return found
 
 
 HANG = signal.SIGRTMIN  # to a process that was started with hangs_when_told()
@@ -101,9 +117,7 @@ HANG = signal.SIGRTMIN  # to a process that was started with hangs_when_told()
 def hangs_when_told():
     """Variables of the environment in which a process hangs as soon as it gets HANG. One that SIGSTOP stops does not hang:
     the others see it, and wait until it continues."""
-    library = os.path.join(os.path.dirname(MRMF), "tests", "libhang_on_signal.so")
-    assert os.path.exists(library), library
-    return {"LD_PRELOAD": library}
+    return preload("hang_on_signal")
 
 
 def ranks_of(launcher):
@@ -116,6 +130,12 @@ def ranks_of(launcher):
             if found:
                 ranks[int(found[1])] = pid
     return ranks
+
+
+def wait_while(process, condition):
+    """Until the condition is false or the process has ended; leaves the core to the process meanwhile."""
+    while process.poll() is None and condition():
+        time.sleep(0.001)
 
 
 class MrmfTest(unittest.TestCase):
@@ -192,8 +212,7 @@ class MrmfTest(unittest.TestCase):
     def kill_after(self, epochs, *words):
         """Starts a run in the folder "run", and kills it once this many epochs are on record."""
         process = self.launch(*words)
-        while process.poll() is None and self.epochs_written() < epochs:
-            pass
+        wait_while(process, lambda: self.epochs_written() < epochs)
         process.send_signal(signal.SIGKILL)
         process.communicate()
 

@@ -121,8 +121,7 @@ class Checkpoint(support.MrmfTest):
     def signalled_before_training(self, how):
         for _ in range(10):
             process = self.start()
-            while process.poll() is None and not self.handles(process, how):
-                pass
+            support.wait_while(process, lambda: not self.handles(process, how))
             process.send_signal(how)
             output = process.communicate(timeout=60)[0]
             if "is in use by another mrmf train" not in output:  # else the signal came when it had given up

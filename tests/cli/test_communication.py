@@ -26,7 +26,7 @@ class Communication(support.MrmfTest):
         self.config()
 
     def train(self, run, *settings, ranks=2):
-        self.mrmf("train", "config.toml", *words(f"run.folder={run}", *LION, *settings), ranks=ranks)
+        self.mrmf("train", "config.toml", *words(f"run.folder={run}", *LION, *settings), ranks=ranks if ranks > 1 else 0)
         return self.left(run)
 
     def left(self, run):
@@ -111,8 +111,7 @@ class Communication(support.MrmfTest):
         """Starts a run, and ends it by a signal once an epoch is on record."""
         def attempt():
             process = self.launch("train", "config.toml", *words(f"run.folder={run}", *LION, *settings), ranks=ranks)
-            while self.epochs_written(run) < 1 and process.poll() is None:
-                pass
+            support.wait_while(process, lambda: self.epochs_written(run) < 1)
             if how == signal.SIGKILL and process.poll() is None:  # of mpirun alone, the ranks would continue
                 for pid in support.ranks_of(process).values():
                     os.kill(pid, how)
@@ -124,12 +123,14 @@ class Communication(support.MrmfTest):
 
     def test_a_run_that_was_stopped_or_killed_continues_bit_for_bit(self):
         support.make_data(self.path("data.h5"), train=480)
-        for scheme, more in (("levels8", "training.momenta.rule=spaced"), ("vote", "training.momenta.rule=local"),
-                             ("int8", "training.error_feedback=true")):
+        within, killed = signal.SIGUSR1, signal.SIGKILL  # within an epoch; back to the last one's end
+        for scheme, more, ends in (("levels8", "training.momenta.rule=spaced", (within,)),
+                                   ("vote", "training.momenta.rule=local", (within, killed)),
+                                   ("int8", "training.error_feedback=true", (killed,))):
             settings = [f"training.communication={scheme}", more, "training.batch=4", "training.epochs=8",
                         "run.checkpoint.epochs=1"]
             wanted = self.train("whole-" + scheme, *settings)
-            for how in (signal.SIGUSR1, signal.SIGKILL):  # within an epoch; back to the last one's end
+            for how in ends:
                 run = f"{scheme}-{how.name}"
                 self.stopped(run, how, *settings)
                 self.assertEqual(self.train(run, *settings), wanted)
@@ -213,7 +214,7 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
         wanted = self.train("sum", *settings, ranks=1)
         self.assertNotEqual(self.train("full", *settings, "training.full_levels=true", ranks=1), wanted)
         halves = [s for s in settings if "levels8" not in s] + ["training.communication=levels4"]
-        self.refused("its counters hold 15; set training.full_levels = true", *LION, *halves, ranks=1)
+        self.refused("its counters hold 15; set training.full_levels = true", *LION, *halves)
         one = self.train("halves", *halves, "training.full_levels=true", ranks=1)
         two = [s for s in halves if "batch" not in s] + ["training.batch=16"]
         self.assertEqual(self.train("two", *two, "training.full_levels=true", ranks=2), one)
@@ -238,7 +239,7 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
             self.assertEqual([choice["grid"] for choice in phase["grids"]], [[1]])
             self.write("chosen.toml", self.mrmf(*plan, "--toml"))
             self.mrmf("train", "chosen.toml", "--overwrite", ranks=2)
-            self.refused("run.grid does not go with", *LION, *settings, "run.grid=[2]")
+            self.refused("run.grid does not go with", *LION, *settings, "run.grid=[2]", ranks=2)
 
     def test_a_way_of_the_coarse_phases_alone(self):
         self.config(replace=[support.MRMF_METHOD])
@@ -281,7 +282,7 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
                      'training.momenta.tensors=["dense*", "fc*"]')
         self.refused("training.momenta.tensors has an empty name", *LION, *settings, 'training.momenta.tensors=[""]')
 
-    def refused(self, message, *settings, ranks=2, code=2):
+    def refused(self, message, *settings, ranks=0, code=2):
         self.fails(code, "train", "config.toml", *words(*settings), message=message, ranks=ranks)
 
     def test_bad_input_is_one_line(self):
@@ -300,15 +301,15 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
         self.refused("training.clip_norm needs the sum of all gradients", *LION, "training.communication=vote",
                      "training.clip_norm=1")
         self.refused("training.error_feedback belongs to sums of gradients in bf16 or int8", "training.error_feedback=true")
-        self.refused("run.grid does not go with", *LION, "training.communication=vote", "run.grid=[2]")
+        self.refused("run.grid does not go with", *LION, "training.communication=vote", "run.grid=[2]", ranks=2)
         self.refused("adds what 128 ranks or shards send, and its counters hold 127", *LION, "run.deterministic=true",
-                     "training.communication=levels8", "data.shards=128", "training.batch=128", ranks=1)
+                     "training.communication=levels8", "data.shards=128", "training.batch=128")
         self.refused("adds what 16 ranks or shards send, and its counters hold 15", *LION, "run.deterministic=true",
-                     "training.communication=levels4", "data.shards=16", "training.batch=16", ranks=1)
+                     "training.communication=levels4", "data.shards=16", "training.batch=16")
 
     def test_auto_takes_what_is_the_same_in_every_run(self):
         self.train("run", "training.communication=auto", "run.deterministic=true")
-        self.assertIn("communication: fp32, the only way for grids and on GPUs, and the same in every run",
+        self.assertIn("communication: fp32, as always with grids, on GPUs, and with run.deterministic",
                       self.read("run/log.txt"))
 
     def test_bench_scaling_measures_one_way_that_the_ranks_can_add_in(self):
@@ -330,8 +331,7 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
                     f"run.folder={run}", *LION, f"training.communication={scheme}", *more, "training.batch=4",
                     "training.epochs=100000", "training.batch_norm=local", "run.timeout=4"), ranks=3)
             self.addCleanup(process.kill)
-            while self.epochs_written(run) < 1 and process.poll() is None:
-                pass
+            support.wait_while(process, lambda: self.epochs_written(run) < 1)
             os.kill(support.ranks_of(process)[1], support.HANG)
             output = process.communicate(timeout=150)[0]
             self.assertEqual(process.returncode, 4, output)
@@ -342,8 +342,7 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
         support.make_data(self.path("data.h5"), train=9600)
         process = self.launch("train", "config.toml", *words(*LION, "training.communication=vote", "training.batch=4"),
                               ranks=2)
-        while self.epochs_written() < 1 and process.poll() is None:
-            pass
+        support.wait_while(process, lambda: self.epochs_written() < 1)
         os.kill(support.ranks_of(process)[1], signal.SIGKILL)
         output = process.communicate(timeout=120)[0]
         self.assertNotEqual(process.returncode, 0, output)

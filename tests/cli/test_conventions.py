@@ -211,7 +211,7 @@ class Roles(InitTest):
         _, said = self.role(np.arange(N) % 3)
         self.assertIn(hint.format(1, 0), said)
         _, said = self.role(np.arange(N) % 3, name="fold")
-        self.assertIn("validation = [2], train = [0, 1]", said)
+        self.assertIn('split = { by = "folds", column = "fold" }', said)
         column = (np.arange(N) % 2).astype("f4")
         column[3] = np.nan
         _, said = self.role(column)

@@ -463,6 +463,9 @@ class Faults(CudaTest):
     def test_a_rank_that_dies(self):
         self.death()
 
+    def test_a_rank_that_dies_in_a_sum_of_codes(self):
+        self.death("--set", "training.communication=int8")
+
     # Then the others wait for its messages, too.
     GRID = ["--set", "run.grid=[2]", "--set", "data.shards=1"]
 

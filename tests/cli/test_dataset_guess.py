@@ -173,7 +173,9 @@ class Labels(DatasetGuess):
         text, said = self.made("named", x=x, m=(x > 0).astype("u1"))
         self.assertIn('train = { samples = "x", labels = "m" }', text)
         self.assertIn("'x' is taken for the samples; 'm' would do as well: choose with --samples", said)
-        self.refused("marks", "'m' holds the whole numbers 0, 255 per position", x=x, m=255 * (x > 0).astype("u1"))
+        _, said = self.made("marks", x=x, m=255 * (x > 0).astype("u1"))
+        self.assertIn("'m' holds 0 and 255: 2 classes, one per position", said)
+        self.refused("grades", "'m' holds the whole numbers 0, 100, 255 per position", x=x, m=(100 * (x > 0) + 155 * (x > 1)).astype("u1"))
         text, _ = self.made("deep", images=np.stack([x, x], -1), m=x)  # the most numbers per row come before floats
         self.assertIn('samples = "images"', text)
 

@@ -3,6 +3,7 @@ continued, exported, refused; and jobs/giants/run.sh at its smallest size."""
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -29,13 +30,13 @@ folder = "run"
 threads = 1
 grid = [1, 1]
 """
-UNTIED = HEAD % ("train_label", "validation_label", 0.05) + support.layers(
-    "locally_connected filters=4 kernel=[4,3] stride=[2,1]", "l2_pool window=2 stride=1 pooled=2", "tanh",
+UNTIED = HEAD % ("train_label", "validation_label", 0.003) + support.layers(
+    "locally_connected filters=4 kernel=[4,3] stride=[2,1]", "l2_pool window=2 stride=1 pooled=2", "local_contrast_norm window=3",
     "locally_connected filters=3 kernel=2", "flatten", "dense units=2")
 RICA = HEAD % ("train", "validation", 2.0) + support.layers("rica filters=8 kernel=5 stride=2 sparsity=0.1 pooled=4")
 
 
-class Giants(support.MrmfTest):
+class WithData(support.MrmfTest):
     def setUp(self):
         super().setUp()
         rng = np.random.default_rng(1)
@@ -45,9 +46,10 @@ class Giants(support.MrmfTest):
                 rows = ((rows - rows.mean((1, 2), keepdims=True)) / rows.std((1, 2, 3), keepdims=True)).astype("f4")
                 file[name], file[f"{name}_label"] = rows, rows[:, 3, :2, 0] - rows[:, 9, 4:6, 1]
 
-    def train(self, config, folder, *settings, ranks=0, **options):
+    def train(self, config, folder, *settings, ranks=0, overwrite=False, **options):
         self.write("c.toml", config)
         words = [word for setting in (f'run.folder="{folder}"', *settings) for word in ("--set", setting)]
+        words += ["--overwrite"] if overwrite else []
         return self.mrmf("train", "c.toml", *words, ranks=ranks, **options)
 
     def losses(self, folder):
@@ -56,6 +58,11 @@ class Giants(support.MrmfTest):
     def weights(self, folder):
         return self.model_arrays(f"{folder}/checkpoints/final.h5")
 
+    def remove(self, folder):
+        shutil.rmtree(self.path(folder))
+
+
+class Giants(WithData):
     def test_on_grids_as_on_one_rank_with_weights_where_their_positions_lie(self):
         for config in (UNTIED, RICA):
             self.train(config, "one")
@@ -68,9 +75,6 @@ class Giants(support.MrmfTest):
                     np.testing.assert_allclose(values, weights[name], atol=2e-4 * np.abs(weights[name]).max())
                 self.remove(f"on{ranks}")
             self.remove("one")
-
-    def remove(self, folder):
-        shutil.rmtree(self.path(folder))
 
     def test_stopped_and_continued_on_another_grid(self):
         for config in (UNTIED, RICA):
@@ -100,6 +104,17 @@ class Giants(support.MrmfTest):
         best = min(self.losses("ica")[:, 1])
         np.testing.assert_allclose(((got - samples) ** 2).mean(), best, rtol=1e-3)
 
+    def test_crops_at_random_while_training(self):
+        self.train(RICA, "crops", "data.patch=[9,11]", "training.epochs=6", "training.batch=16")
+        losses = self.losses("crops")
+        self.assertLess(losses[-1, 0], 0.9 * losses[0, 0])
+        self.assertLess(losses[-1, 1], 0.9 * losses[0, 1])  # of whole samples
+        with h5py.File(self.path("crops/checkpoints/final.h5")) as file:
+            self.assertEqual(file["parameters/rica1/weight"].shape[:2], (3, 4))  # positions of a crop
+        self.mrmf("predict", "crops", "-o", "y.h5")
+        with h5py.File(self.path("y.h5")) as file:
+            self.assertEqual(file["prediction"].shape, (16, 13, 15, 2))
+
     def test_rows_have_their_length_whatever_moves_them(self):
         import features
         lion = RICA.replace('name = "sgd", learning_rate = 2.0, momentum = 0.9', 'name = "lion", learning_rate = 1e-3')
@@ -110,6 +125,39 @@ class Giants(support.MrmfTest):
             rows = features.Layer(self.path(folder)).weight
             np.testing.assert_allclose(np.linalg.norm(rows, axis=2), 1, rtol=1e-5, err_msg=folder)
 
+    def test_updated_in_place_as_by_way_of_gradients(self):
+        place = "training.update_in_place=true"
+        for config in (UNTIED, RICA):
+            for momentum in ("0.9", "0.0"):
+                settings = [f"training.optimizer.momentum={momentum}"]
+                self.train(config, "arrays", *settings)
+                self.train(config, "place", *settings, place)
+                np.testing.assert_array_equal(self.losses("place"), self.losses("arrays"))
+                arrays, own = self.weights("arrays"), self.weights("place")
+                for name, values in arrays.items():
+                    np.testing.assert_array_equal(own[name], values, err_msg=name)
+                grid = [*settings, "data.shards=1", "run.grid=[1,2]"]
+                self.train(config, "arrays2", *grid, ranks=2)
+                self.train(config, "place2", *grid, place, ranks=2)
+                np.testing.assert_array_equal(self.losses("place2"), self.losses("arrays2"))
+                self.train(config, "parts", *grid, place, "training.epochs=1", ranks=2)
+                self.mrmf("train", "--continue", "parts", "--set", "training.epochs=3", ranks=2)
+                np.testing.assert_array_equal(self.losses("parts"), self.losses("place2"))  # bit for bit
+                for folder in ("arrays", "place", "arrays2", "place2", "parts"):
+                    self.remove(folder)
+
+    def test_what_goes_with_no_update_in_place_is_refused(self):
+        self.write("c.toml", RICA)
+        lion = ("training.optimizer.name=lion", "training.optimizer.learning_rate=1e-3")
+        for message, ranks, *settings in (
+                ("training.optimizer.name = \"lion\" is not sgd", 0, *lion),
+                ("training.clip_norm needs all gradients first", 0, "training.clip_norm=1"),
+                ("training.accumulate adds those of several parts first", 0, "training.accumulate=2"),
+                ("run.deterministic with data.shards adds those of all shards first", 0, "run.deterministic=true", "data.shards=2"),
+                ("2 groups of ranks have samples of their own", 2)):
+            words = [word for setting in ("training.update_in_place=true", *settings) for word in ("--set", setting)]
+            self.fails(2, "train", "c.toml", *words, message=message, ranks=ranks)
+
     def test_what_cannot_be_is_refused_in_one_line(self):
         def fails(message, config, *settings, ranks=0):
             self.write("c.toml", config)
@@ -117,6 +165,8 @@ class Giants(support.MrmfTest):
             self.fails(2, "train", "c.toml", *words, message=message, ranks=ranks)
         larger = UNTIED.replace("kernel=[4,3]".replace("=", " = "), "kernel = [14, 3]")
         fails("locally_connected1: window 14x3 is larger than its input 13x15x2", larger)
+        for window, text in (("4", "4x4 must be odd along every axis, so that it has a middle, and at most 31"), ("[33, 1]", "33x1 must be odd")):
+            fails(f"local_contrast_norm1: window {text}", UNTIED.replace("window = 3", f"window = {window}"))
         fails("3 groups do not divide 8 filters", RICA.replace("pooled = 4", "pooled = 3"))
         fails("cuts 5 positions of its features along axis 0 into 6 blocks", RICA, "run.grid=[6,1]", ranks=6)
         self.train(UNTIED, "run")
@@ -126,7 +176,117 @@ class Giants(support.MrmfTest):
     def test_memory_and_costs_are_predicted(self):
         self.write("c.toml", RICA)
         plan = json.loads(self.mrmf("inspect", "c.toml", "--json"))
-        self.assertIn(str(5 * 6 * 8 * 50), json.dumps(plan))  # weights: 5 x 6 positions, 8 features of 5 x 5 x 2
+        weights = 5 * 6 * 8 * 50  # 5 x 6 positions, 8 features of 5 x 5 x 2
+        self.assertIn(str(weights), json.dumps(plan))
+        model = [self.model_bytes(*settings) for settings in (
+            (), ("training.update_in_place=true",),
+            ("training.update_in_place=true", "training.optimizer.momentum=0.0"))]
+        self.assertEqual([model[0] - model[1], model[1] - model[2]], [4 * weights, 4 * weights])
+
+    def model_bytes(self, *settings):
+        words = [word for setting in settings for word in ("--set", setting)]
+        return json.loads(self.mrmf("inspect", "c.toml", *words, "--json"))["resolutions"][0]["model_bytes"]
+
+
+class Blocks(WithData):
+    """Checkpoints of ranks that share samples: each writes its block's untied weights to a file of its own."""
+    GRID = ("data.shards=1", "run.grid=[2,1]", "run.checkpoint.epochs=1")
+
+    def blocks(self, folder):
+        return sorted(name for name in os.listdir(self.path(f"{folder}/checkpoints")) if "-block-" in name)
+
+    def files(self, folder):
+        return {os.path.join(path, name): support.digest(os.path.join(path, name))
+                for path, _, names in os.walk(self.path(folder)) for name in names}
+
+    def test_each_rank_writes_its_block_and_any_other_grid_reads_them(self):
+        self.train(RICA, "cut", *self.GRID, ranks=2)
+        names = self.blocks("cut")
+        self.assertEqual([name[-10:] for name in names], ["block-0.h5", "block-1.h5"])  # of the last save alone
+        with h5py.File(self.path("cut/checkpoints/step-1.h5")) as file:
+            self.assertNotIn("parameters", file)
+        shares = []
+        for name in names:
+            with h5py.File(self.path(f"cut/checkpoints/{name}")) as file:
+                shares.append(file["parameters/rica1/weight"].shape)
+                self.assertEqual(file["moments/1/rica1/weight"].shape, shares[-1])
+        self.assertEqual((sum(positions for positions, _ in shares), shares[0][1]), (5 * 6, 8 * 50))
+        self.train(RICA, "whole", *self.GRID, "training.epochs=5", ranks=2)
+        for ranks, grid in ((1, "[1,1]"), (2, "[1,2]"), (4, "[2,2]")):
+            shutil.copytree(self.path("cut"), self.path("other"))
+            self.mrmf("train", "--continue", "other", "--set", "training.epochs=5", "--set", f"run.grid={grid}", ranks=ranks)
+            np.testing.assert_allclose(self.losses("other"), self.losses("whole"), rtol=2e-4, err_msg=grid)
+            self.assertEqual(len(self.blocks("other")), ranks if ranks > 1 else 0)
+            self.remove("other")
+        self.mrmf("train", "--continue", "cut", "--set", "training.epochs=5", ranks=2)
+        np.testing.assert_array_equal(self.losses("cut"), self.losses("whole"))  # bit for bit
+
+    def test_a_block_that_is_damaged_missing_or_of_another_save_is_named_and_nothing_is_touched(self):
+        self.train(UNTIED, "run", *self.GRID, ranks=2)
+        more = ("train", "--continue", "run", "--set", "training.epochs=4")
+        name = self.blocks("run")[1]
+        path, start = self.path(f"run/checkpoints/{name}"), f"run/checkpoints/{name}: "
+        with open(path, "rb") as file:
+            good = file.read()
+        other = self.path("run/checkpoints/" + self.blocks("run")[0])
+
+        def refused(message):
+            before = self.files("run")
+            for ranks in (1, 2):
+                grid = ("--set", "run.grid=[1,1]") if ranks == 1 else ()
+                self.fails(3, *more, *grid, message=start + message, ranks=ranks if ranks > 1 else 0)
+                self.assertEqual(self.files("run"), before)
+
+        for place in (len(good) // 2, len(good) - 3):
+            with open(path, "wb") as file:
+                file.write(good[:place] + bytes([good[place] ^ 1]) + good[place + 1:])
+            refused("torn or damaged")
+        with open(path, "wb") as file:
+            file.write(good[:-100])
+        refused("torn or damaged")
+        shutil.copyfile(other, path)
+        refused("is not the file that ")
+        os.unlink(path)
+        refused("is missing, and run/checkpoints/step-1.h5 needs it")
+        with open(path, "wb") as file:
+            file.write(good)
+        self.mrmf(*more, ranks=2)
+
+    def test_killed_and_continued_bit_for_bit(self):
+        settings = [*self.GRID, "training.epochs=12", "training.update_in_place=true"]
+        self.train(RICA, "whole", *settings, ranks=2)
+        self.write("c.toml", RICA)
+        words = [word for setting in ('run.folder="run"', *settings) for word in ("--set", setting)]
+
+        def attempt():
+            process = self.launch("train", "c.toml", *words, ranks=2)
+            while self.epochs_written() < 3 and process.poll() is None:
+                pass
+            if process.poll() is None:
+                for pid in support.ranks_of(process).values():
+                    os.kill(pid, signal.SIGKILL)
+            return process.wait(120), process.communicate()[0]
+
+        self.interrupted("run", attempt)
+        self.mrmf("train", "c.toml", *words, ranks=2)
+        np.testing.assert_array_equal(self.losses("run"), self.losses("whole"))
+        for name, values in self.weights("whole").items():
+            np.testing.assert_array_equal(self.weights("run")[name], values, err_msg=name)
+        self.assertEqual(len(self.blocks("run")), 2)
+
+    def test_predictions_of_a_checkpoint_read_its_blocks(self):
+        self.train(RICA, "run", *self.GRID, ranks=2)
+        self.mrmf("predict", "run", "--epoch", "last", "-o", "done.h5")
+        for name in ("result.json", "checkpoints/final.h5"):  # as if it were still under way
+            os.unlink(self.path(f"run/{name}"))
+        self.mrmf("predict", "run", "--checkpoint", "-o", "blocks.h5")
+        with h5py.File(self.path("done.h5")) as done, h5py.File(self.path("blocks.h5")) as blocks:
+            np.testing.assert_array_equal(done["prediction"][:], blocks["prediction"][:])
+
+    def test_a_run_that_begins_anew_leaves_no_blocks(self):
+        self.train(RICA, "run", *self.GRID, ranks=2)
+        self.train(RICA, "run", "run.checkpoint.epochs=0", "training.epochs=1", overwrite=True)
+        self.assertEqual(self.blocks("run"), [])
 
 
 class Script(support.MrmfTest):

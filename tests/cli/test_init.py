@@ -92,9 +92,14 @@ class Init(InitTest, PeopleTest):
         marks = np.array([0, 255], "u1")[rng.integers(0, 2, (40, 8, 8))]
         with h5py.File(self.path("marks.h5"), "w") as file:
             file["x"], file["mask"] = rng.normal(0, 1, (40, 8, 8, 1)), marks
+            file["grades"] = np.array([0, 100, 255], "u1")[rng.integers(0, 3, (40, 8, 8))]
             file["kind"] = np.array([0, 5, 9])[rng.integers(0, 3, 40)]
-        self.fails(3, "init", "marks.h5", "--labels", "mask", "-o", "marks.toml", message="whole numbers 0, 255 per position")
+        self.fails(3, "init", "marks.h5", "--labels", "grades", "-o", "marks.toml", message="whole numbers 0, 100, 255 per position")
         self.assertFalse(os.path.exists(self.path("marks.toml")))
+        said = self.mrmf("init", "marks.h5", "--labels", "mask", "-o", "masks.toml")  # pictures have such masks
+        self.assertIn("'mask' holds 0 and 255: 2 classes, one per position", said)
+        self.assertIn("class_values = [0, 255]", self.read("masks.toml"))
+        self.trains("masks")
         said = self.mrmf("init", "marks.h5", "--labels", "kind", "-o", "marks.toml")
         self.assertIn("only 0, 5, 9", said)
         self.assertIn('loss = "mse"', self.read("marks.toml"))

@@ -97,8 +97,7 @@ class ManyFiles(support.MrmfTest):
     def stop(self, epochs, *words):
         """Ends the run on two ranks by SIGTERM, once this many epochs are on record."""
         train = self.launch(*words, ranks=2, preexec_fn=few_open)
-        while train.poll() is None and self.epochs_written() < epochs:
-            pass
+        support.wait_while(train, lambda: self.epochs_written() < epochs)
         if train.poll() is None:
             for rank in support.ranks_of(train).values():
                 os.kill(rank, signal.SIGTERM)

@@ -161,8 +161,7 @@ class Replacing(Outputs):
         for _ in range(50):
             # The first run makes the folder of both, and finds its NaN when the second one is done.
             first = self.launch("train", "config.toml", "--set", "data.files=[\"bad.h5\"]", "--set", "run.folder=runs/a")
-            while not os.path.exists(self.path("runs/a/.mrmf-run")) and first.poll() is None:
-                pass
+            support.wait_while(first, lambda: not os.path.exists(self.path("runs/a/.mrmf-run")))
             first.send_signal(signal.SIGSTOP)
             if os.path.exists(self.path("runs/a")):
                 break

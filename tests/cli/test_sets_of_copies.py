@@ -160,8 +160,7 @@ class SetsOfCopies(support.MrmfTest):
 
         def attempt():
             process = self.launch("coarsen", *names, "--factor", "2", "-o", "coarse", "--threads", "1")
-            while process.poll() is None and len(os.listdir(self.path("coarse")) if os.path.exists(self.path("coarse")) else ()) < 20:
-                pass
+            support.wait_while(process, lambda: not os.path.exists(self.path("coarse")) or len(os.listdir(self.path("coarse"))) < 20)
             process.send_signal(signal.SIGTERM)
             output = process.communicate()[0]
             return process.returncode, output

@@ -136,8 +136,7 @@ class SplitColumns(InitTest):
         self.trains("all")
         text, said = self.made("roles", x=self.x, y=self.y, fold=self.columns["fold"], role=self.columns["role"])
         self.assertIn('split = { by = "rows"', text)
-        self.assertIn("'fold' holds 0, 1, 2, 3, 4: if these say what rows are for, set split = { column = \"fold\", "
-                      "validation = [4], train = [0, 1, 2, 3] }", said)
+        self.assertIn("'fold' holds 0, 1, 2, 3, 4: if these are folds, set split = { by = \"folds\", column = \"fold\" }", said)
         self.trains("roles")
         for name in "held_out", "mark", "is_val":
             text, said = self.made("by_" + name, x=self.x, y=self.y, **{name: self.columns["mark"]})

@@ -75,7 +75,7 @@ class Splits(support.MrmfTest):
             of = [np.mean(self.labels[parts[part]] == c) for part in ("train", "validation")]
             self.assertAlmostEqual(of[0], of[1], delta=0.15)
         self.assertEqual(parts, self.parts(split, 2))  # the same on any number of ranks
-        self.assertEqual(parts, self.parts(split.replace("subject", "subject"), 0, "--set", "data.load=stream"))
+        self.assertEqual(parts, self.parts(split, 0, "--set", "data.load=stream"))
         self.assertNotEqual(parts, self.parts(split + ", seed = 7"))
         self.assertIn("groups of 'subject' train", self.read("run/log.txt"))
         words = self.parts(split.replace("subject", "word"))
@@ -103,7 +103,9 @@ class Splits(support.MrmfTest):
     def test_nothing_in_training_sees_the_test_split(self):
         """Other numbers there change no bit of the run, its best epoch or its records."""
         split = 'by = "groups", column = "subject", validation = 0.25, test = 0.15'
-        parts = self.parts(split, 0, "--set", "training.epochs=3")
+        measured = ("--set", "training.epochs=3", "--set", "data.normalise.samples=mean_std", "--set",
+                    "training.class_weights=balanced", "--set", "data.sampling=balanced")
+        parts = self.parts(split, 0, *measured)
         epochs = [[line[key] for key in ("train_loss", "validation_loss", "validation_accuracy")]
                   for line in self.lines("run/epochs.jsonl")]
         scores = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "run", "--split", "test", "--json"))[0]
@@ -112,7 +114,7 @@ class Splits(support.MrmfTest):
             x = file["x"][:]
             x[parts["test"]] = 1e6
             file["x"][...] = x
-        self.mrmf("train", "c.toml", "--overwrite", "--set", "training.epochs=3")
+        self.mrmf("train", "c.toml", "--overwrite", *measured)
         again = [[line[key] for key in ("train_loss", "validation_loss", "validation_accuracy")]
                  for line in self.lines("run/epochs.jsonl")]
         self.assertEqual(epochs, again)

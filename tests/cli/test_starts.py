@@ -99,8 +99,7 @@ class MoreEpochs(Starts):
         before = self.model_arrays("run/checkpoints/final.h5")
         # What a kill leaves before the first checkpoint of the new epochs, and after it.
         process = self.launch("train", "--continue", "run", "--set", "training.epochs=400")
-        while process.poll() is None and self.read("run/epochs.jsonl").count("\n") < 4:
-            pass
+        support.wait_while(process, lambda: self.epochs_written() < 4)
         process.kill()
         process.communicate()
         self.assertFalse(os.path.exists(self.path("run/result.json")))
@@ -110,8 +109,7 @@ class MoreEpochs(Starts):
         self.fails(2, "train", "--continue", "run", "--set", "training.epochs=5", message="has 400 epochs, and 5 are fewer")
         before = self.read("run/epochs.jsonl").count("\n")
         process = self.launch("train", "--continue", "run", "--set", "run.checkpoint.epochs=1")
-        while process.poll() is None and self.read("run/epochs.jsonl").count("\n") < before + 3:
-            pass
+        support.wait_while(process, lambda: self.epochs_written() < before + 3)
         process.terminate()
         process.communicate()
         self.assertEqual(process.returncode, 75)

@@ -14,7 +14,7 @@
 
 namespace mrmf::cuda {
 
-/// name: "h200" or "a100".
+/// name: "h100" or "a100".
 inline DeviceModel described_device(const std::string& name) {
   std::ifstream file(std::string(MRMF_DEVICES) + "/" + name + ".json");
   return DeviceModel::from_json({std::istreambuf_iterator<char>(file), {}});

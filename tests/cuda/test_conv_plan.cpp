@@ -76,7 +76,7 @@ TEST_CASE("a problem's description tells everything that a plan depends on") {
 
 // cuDNN refuses a graph whose output is not what padding, stride and dilation make of its input.
 TEST_CASE("a dilated convolution has plans in every pass, and keeps its size with twice the padding") {
-  const DeviceModel device = described_device("h200");
+  const DeviceModel device = described_device("h100");
   for (const ConvPass pass : passes)
     for (const Precision precision : {Precision::tf32, Precision::bf16}) {
       ConvProblem problem = halving(pass, precision);
@@ -89,7 +89,7 @@ TEST_CASE("a dilated convolution has plans in every pass, and keeps its size wit
 }
 
 TEST_CASE("fp32 uses no tensor cores, deterministic plans no nondeterministic engine, sums stay fp32") {
-  const DeviceModel device = described_device("h200");
+  const DeviceModel device = described_device("h100");
   for (const ConvPass pass : passes) {
     for (const Precision precision : {Precision::fp32, Precision::tf32}) {
       ConvProblem problem = halving(pass, precision);
@@ -117,7 +117,7 @@ TEST_CASE("fp32 uses no tensor cores, deterministic plans no nondeterministic en
 }
 
 TEST_CASE("engines to avoid are no candidates, whatever their knobs") {
-  const DeviceModel device = described_device("h200");
+  const DeviceModel device = described_device("h100");
   const ConvProblem problem = halving(ConvPass::backward_weights, Precision::tf32);
   PlanLimits limits{std::size_t{64} << 20, 4};
   const std::string first = conv_candidates(problem, device, limits)[0].engine();
@@ -128,7 +128,7 @@ TEST_CASE("engines to avoid are no candidates, whatever their knobs") {
 }
 
 TEST_CASE("candidates are distinct, within both limits, and the memory bound is what the graph names") {
-  const DeviceModel device = described_device("h200");
+  const DeviceModel device = described_device("h100");
   for (const ConvPass pass : passes) {
     const ConvProblem problem = halving(pass, Precision::tf32);
     INFO(describe(problem));
@@ -155,7 +155,7 @@ TEST_CASE("candidates are distinct, within both limits, and the memory bound is 
 }
 
 TEST_CASE("each pointer is bound to the tensor that its shape belongs to") {
-  const DeviceModel device = described_device("h200");
+  const DeviceModel device = described_device("h100");
   const float x = 1, w = 2, bias = 3, dy = 4;
   float result = 5;
   const ConvPointers pointers{&x, &w, &bias, &dy, &result};
@@ -188,11 +188,11 @@ TEST_CASE("each pointer is bound to the tensor that its shape belongs to") {
 }
 
 TEST_CASE("plans written down come back the same, also compiled ones with uneven padding") {
-  for (const char* name : {"h200", "a100"}) {
+  for (const char* name : {"h100", "a100"}) {
     const DeviceModel device = described_device(name);
     for (const ConvPass pass : passes) {
       // One compiled plan is enough here: it takes a second.
-      const bool compiled = pass == ConvPass::forward && std::string(name) == "h200";
+      const bool compiled = pass == ConvPass::forward && std::string(name) == "h100";
       const ConvProblem problem = halving(pass, compiled ? Precision::bf16 : Precision::tf32);
       INFO(device.key() << ": " << describe(problem));
       const ConvPlan plan = std::move(conv_candidates(problem, device, {PlanLimits{}.workspace, 1})[0]);
@@ -213,7 +213,7 @@ TEST_CASE("no more plans are compiled at run time than may be") {
   limits.compiled = 1;
   std::vector<std::string> tried;
   limits.trying = [&](const std::string& engine) { tried.push_back(engine); };
-  const DeviceModel device = described_device("h200");
+  const DeviceModel device = described_device("h100");
   ConvCandidates candidates(problem, device, limits);
   CHECK(!candidates.next());
   CHECK(tried.empty());  // nothing was compiled on the way
@@ -225,7 +225,7 @@ TEST_CASE("no more plans are compiled at run time than may be") {
 }
 
 TEST_CASE("a plan for a convolution whose bias is added behind it comes back as such") {
-  const DeviceModel device = described_device("h200");
+  const DeviceModel device = described_device("h100");
   const ConvProblem problem = halving(ConvPass::forward, Precision::tf32);
   ConvProblem bare = problem;
   bare.bias = false;
@@ -240,7 +240,7 @@ TEST_CASE("a plan for a convolution whose bias is added behind it comes back as 
 }
 
 TEST_CASE("what cannot be done is one line that names it") {
-  const DeviceModel device = described_device("h200");
+  const DeviceModel device = described_device("h100");
   const ConvProblem problem = halving(ConvPass::backward_data, Precision::tf32);
   CHECK(what_fails(problem, device, "{").find("damaged") != std::string::npos);
   CHECK(what_fails(problem, device, R"({"plan": 3, "description": ""})").find("damaged") != std::string::npos);

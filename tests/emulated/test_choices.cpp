@@ -150,7 +150,8 @@ TEST_CASE("dense layers try no algorithms where the device has no room for it") 
 TEST_CASE("convolutions take the fastest engine that is right; deterministic ones the first") {
   for (const char* const fast : {"4", "5", "6", "7"}) {
     const Setting one("MRMF_EMULATED_FAST_ENGINE", fast);
-    CHECK(chosen_engine(false) == std::string("engine ") + fast);
+    const bool compiled = std::string(fast) < "6";  // by NVRTC, which is not waited for where others are right
+    CHECK((chosen_engine(false) == std::string("engine ") + fast) != compiled);
     CHECK(chosen_engine(true) == "engine 7");  // precompiled, and always the same bits
   }
   const Setting wrong("MRMF_EMULATED_WRONG_ENGINE", "1"), fast("MRMF_EMULATED_FAST_ENGINE", "1");

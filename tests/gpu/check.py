@@ -199,6 +199,9 @@ class Check:
         self.call = call
         for step in steps.CALLS[call]:
             begin = time.monotonic()
+            if step.name in self.options.left_out:
+                self.note(step, "skipped", begin, "left out by --leave-out")
+                continue
             try:
                 status, said = self.step(step)
             except machine.Unusable as reason:
@@ -257,7 +260,12 @@ def parse(arguments):
     parser.add_argument("--shared", action="store_true", help="other processes may compute on the GPU")
     parser.add_argument("--trial", action="store_true", default=bool(os.environ.get("TRIAL")), help="on an emulated device")
     parser.add_argument("--cases", default=os.environ.get("CASES", ""), help="filter of test cases, in place of the steps'")
+    parser.add_argument("--leave-out", metavar="STEPS", default="", help="names of steps, separated by semicolons")
     options = parser.parse_args(arguments)
+    options.left_out = [name.strip() for name in options.leave_out.split(";") if name.strip()]
+    for name in options.left_out:
+        if name not in [step.name for call in steps.CALLS.values() for step in call]:
+            parser.error(f"there is no step '{name}'; tests/gpu/steps.py lists them")
     bundle = (machine.HERE.parent / "bin/mrmf").exists()
     root = machine.HERE.parents[1]
     options.out = options.out or ("." if bundle else str(root / "build/gpu"))

@@ -8,11 +8,13 @@
 import json
 import math
 import pathlib
+import statistics
 import sys
 
 # bfloat16 resolves 0.4 %; ranks sum gradients in another order, and sixteen steps of Adam carry the difference on.
 RELATIVE = 0.02
-# Of the last loss after twenty steps of Adam, which makes much of the rounding of small gradients.
+# Of the mean loss of the last ten of twenty steps of Adam, which makes much of the rounding of small gradients: single
+# losses of CosmoFlow in bfloat16 were 11 % apart, and their mean 2 %.
 RELATIVE_LOSS = 0.1
 
 
@@ -54,10 +56,12 @@ def loss(fixed_file, timed_file):
     a, b = fixed["losses"], timed["losses"]
     if why := unlike(a, b, ("steps with fixed plans", "with timed ones")):
         return False, why
-    difference = abs(a[-1] - b[-1]) / abs(a[-1])
+    x, y = (statistics.fmean(losses[len(losses) // 2:]) for losses in (a, b))
+    difference = abs(x - y) / abs(x)
     return difference <= RELATIVE_LOSS, (
-        f"{timed['samples_per_second']:,.0f} samples/s, {1e3 * timed['step_seconds']:.3f} ms a step; loss {b[-1]:.6g} after "
-        f"{len(b)} steps, {a[-1]:.6g} with fixed plans: {100 * difference:.2g} % apart, allowed {100 * RELATIVE_LOSS:g} %")
+        f"{timed['samples_per_second']:,.0f} samples/s, {1e3 * timed['step_seconds']:.3f} ms a step; mean loss {y:.6g} in the "
+        f"second half of {len(b)} steps, {x:.6g} with fixed plans: {100 * difference:.2g} % apart, allowed "
+        f"{100 * RELATIVE_LOSS:g} %")
 
 
 def runs(one, two):

@@ -127,7 +127,7 @@ def facts(programs, work, variables, seconds, shared):
         [smi.strip() or "no nvidia-smi", found["backend"], f"mrmf {found['mrmf']} ({found['git']}), {found['processor']}, "
          f"{found['cores']} cores, {found['memory_gib']:.0f} GiB", *libraries]) + "\n")
     (work / "doctor.json").write_text(json.dumps(found, indent=1) + "\n")
-    (work / "device.json").write_text(json.dumps(found["gpu"]) + "\n")  # in the form of tests/cuda/h200.json
+    (work / "device.json").write_text(json.dumps(found["gpu"]) + "\n")  # in the form of tests/cuda/h100.json
     return "ok", found["backend"]
 
 

@@ -32,7 +32,7 @@ SIZES = {
     False: {"neuron_inverter": "--preset neuron_inverter --batch 512",
             "cosmoflow": "--preset cosmoflow --batch 8",
             "small_neuron_inverter": "--preset neuron_inverter --batch 128",
-            "small_cosmoflow": "--preset cosmoflow --sample 64x64x64x4 --batch 2",
+            "small_cosmoflow": "--preset cosmoflow --sample 64x64x64x4 --batch 2 --steps 1",
             "parity_neuron_inverter": "--preset neuron_inverter --batch 64 --steps 20",
             "parity_cosmoflow": "--preset cosmoflow --sample 64x64x64x4 --batch 2 --steps 10",
             "first": "--first 20", "few": "--steps 10", "steps": "--steps 100", "samples": "640", "batch": "64", "half_batch": "32"},
@@ -79,24 +79,24 @@ FIRST = (
     Step("first steps", 25, "does it train at all? 20 steps of both networks, with the first right plans, recorded",
          each(BENCH + " --deterministic {first} {few} {NETWORK} --precision PRECISION "
               "--json first-NETWORK-PRECISION.json", precisions=("tf32", "bf16"))),
-    Step("cases", 60, "every operation beside the reference, a process for each test case", cases=CASES, but=LONG_CASES,
+    Step("cases", 40, "every operation beside the reference, a process for each test case", cases=CASES, but=LONG_CASES,
          at_once=6, judge="case"),
-    Step("gradients", 50, "each layer's gradients beside the CPU's",
+    Step("gradients", 15, "each layer's gradients beside the CPU's",
          each("{mrmf} bench gradients --overwrite --device cuda {small_NETWORK} --precision PRECISION "
               "--json gradients-NETWORK-PRECISION.json", precisions=("bf16", "tf32", "fp32")), at_once=3, judge="gradients"),
     Step("recorded equals eager", 15, "a replayed step gives the bits of one made call by call",
          each((BENCH + " --deterministic {first} {few} --graph off {NETWORK} --precision PRECISION "
                "--json eager-NETWORK-PRECISION.json",
                COMPARE + " graph eager-NETWORK-PRECISION.json first-NETWORK-PRECISION.json"), precisions=("bf16",))),
-    Step("parity", 20, "the same steps on the CPU have the same losses",
+    Step("parity", 15, "the same steps on the CPU have the same losses",
          each("{mrmf} bench parity --overwrite --device cuda {parity_NETWORK} --precision PRECISION "
               "--json parity-NETWORK-PRECISION.json", precisions=("bf16", "fp32")), at_once=4),
-    Step("speed", 40, "our step's time with the fastest plans; the loss of step 20 beside that of the first steps",
+    Step("speed", 60, "our step's time with the fastest plans; the losses of 20 steps beside those with the first plans",
          each((BENCH + " {first} {steps} {NETWORK} --precision PRECISION --json ours-NETWORK-PRECISION.json",
                COMPARE + " loss first-NETWORK-PRECISION.json ours-NETWORK-PRECISION.json"))),
-    Step("PyTorch", 40, "its three best variants, once for each card", {
+    Step("PyTorch", 85, "its three best variants, once for each card", {
         "best": "{python} {here}/torch_bench.py --set best --limit {seconds} --card {card} --json peers.json"}),
-    Step("kernels", 20, "where the time of a replayed step goes",
+    Step("kernels", 15, "where the time of a replayed step goes",
          each(("env CUDA_INJECTION64_PATH={trace} MRMF_KERNEL_TABLE=kernels-NETWORK-PRECISION.tsv "
                "MRMF_EMULATED_KERNELS=kernels-NETWORK-PRECISION.tsv " + BENCH +
                " --deterministic {few} {NETWORK} --precision PRECISION",

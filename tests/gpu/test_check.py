@@ -230,6 +230,16 @@ class Check(Fakes):
         self.assertTrue(all(call.startswith("1 --target-processes all ") for call in calls), calls)  # no daemon of MPI's
         self.assertEqual(sum("fused layers in low precision" in call for call in calls), 2)
 
+    def test_steps_that_are_left_out_say_so(self):
+        _, page, steps = self.check(0, "first", "--leave-out", "PyTorch; speed")
+        self.assertEqual(steps["first PyTorch"], ("skipped", "left out by --leave-out"))
+        self.assertEqual(steps["first speed"][0], "skipped")
+        self.assertEqual(steps["first kernels"][0], "ok")
+        self.assertIn("left out by --leave-out", page)
+        done = subprocess.run(self.command("--leave-out", "speeed"), capture_output=True, text=True, env=self.environment())
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no step 'speeed'", done.stderr)
+
     def test_what_is_packed_is_text_and_small_and_carries_into_the_second_call(self):
         self.check(0, "first")
         archive = self.out / "gpu-check-first.tar.gz"

@@ -106,7 +106,7 @@ def measure(options, network, name):
     if on_gpu:  # a second's worth, by which a device's clocks are up
         times += time_steps(step, min(MOST_STEPS, int(1 / statistics.median(times))), on_gpu)
     seconds = statistics.median(times)
-    result = {"precision": precision, "step_seconds": seconds, "samples_per_second": sized(options, network).rows / seconds,
+    result = {"precision": precision, "cudnn": torch.backends.cudnn.version(), "step_seconds": seconds, "samples_per_second": sized(options, network).rows / seconds,
               "timed_steps": len(times), "timed_seconds": sum(times)}
     if on_gpu and mode != "max-autotune":  # that mode's own graphs copy their inputs already
         loader = torch_networks.PinnedLoader(training.x)
@@ -130,15 +130,25 @@ def first_line(error):
 def child(options, network, name, sender):
     os.setsid()  # so that the compiler's helpers end with it
     try:
+        if torch is None:
+            import_torch()
         sender.send(measure(options, network, name))
     except Exception as error:
         sender.send({"error": f"{type(error).__name__}: {first_line(error)}"[:300]})
 
 
 def isolated(options, network, name, limit):
-    """measure() in a forked process that ends within limit seconds. The parent never touches the GPU, so it may fork."""
+    """measure() in a process that ends within limit seconds: a forked one, which need not import PyTorch. That fails where
+    this process has touched the GPU, as some of PyTorch's questions do (the version of cuDNN is one of them); then a new one."""
+    result = in_process("fork", options, network, name, limit)
+    if "forked subprocess" not in result.get("error", ""):
+        return result
+    return in_process("spawn", options, network, name, limit)
+
+
+def in_process(start, options, network, name, limit):
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=child, args=(options, network, name, sender))
+    process = multiprocessing.get_context(start).Process(target=child, args=(options, network, name, sender))
     process.start()
     sender.close()
     try:
@@ -198,6 +208,7 @@ def measure_all(options, data, wanted):
             begin = time.monotonic()
             result = isolated(options, network, name, share) if left > 0 else {"error": "no time left", "unfinished": True}
             result["seconds"] = time.monotonic() - begin
+            data.update({key: result.pop(key) for key in ("cudnn",) if key in result})
         print(f"  {network:16} {name:36} {describe(result)}", flush=True)
         size = sized(options, network)
         of = data["networks"].setdefault(network, {})
@@ -279,7 +290,7 @@ def main(arguments=None):
     if not import_torch():
         print(f"{sys.executable} has no PyTorch; TORCH_PYTHON names another interpreter")
         return 77
-    data.update(version=torch.__version__, cudnn=torch.backends.cudnn.version())
+    data.update(version=torch.__version__)
     print(f"PyTorch {torch.__version__}, {options.device}, median of {options.steps} steps", flush=True)
     options.ending += time.monotonic() - begin
     measure_all(options, data, wanted)

@@ -471,7 +471,12 @@ TEST_CASE("grid: locally connected layers, whose weights lie where their positio
   const LayerSpec norm = layer(LayerKind::batch_norm), average = pool(LayerKind::average_pool, {1, 2, 2}, {1, 1, 1});
   LayerSpec roots = pool(LayerKind::l2_pool, {1, 3, 2}, {1, 2, 2});
   roots.groups = 2;
-  check_untied({{{.n = 0, .spatial = {1, 1, 33}, .channels = 3, .axes = 1},
+  LayerSpec contrast = layer(LayerKind::local_contrast_norm), wide = contrast;
+  contrast.window = {1, 3, 5}, wide.window = {3, 1, 7};  // the last reaches further than a block
+  check_untied({{{.n = 0, .spatial = {1, 14, 15}, .channels = 2, .axes = 2},
+                 {contrast, untied(local, 5, {1, 3, 3}), contrast, layer(LayerKind::tanh)}},
+                {{.n = 0, .spatial = {9, 8, 9}, .channels = 3, .axes = 3}, {conv(4, {2, 1, 2}), wide}},
+                {{.n = 0, .spatial = {1, 1, 33}, .channels = 3, .axes = 1},
                  {untied(local, 4, {1, 1, 5}), tanh, untied(local, 3, {1, 1, 4}, {1, 1, 2}), flat, dense}},
                 {{.n = 0, .spatial = {1, 14, 13}, .channels = 2, .axes = 2},
                  {norm, untied(local, 5, {1, 4, 3}), average, tanh, untied(local, 2, {1, 3, 3})}},

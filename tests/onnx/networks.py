@@ -104,6 +104,11 @@ PUT_TOGETHER = """layers = [
   { type = "rica", filters = 3, kernel = 4, decoder = "own", pooled = 1 },
 ]"""
 
+CONTRASTS = """layers = [
+  { type = "local_contrast_norm", window = [5, 3] }, { type = "conv", filters = 6, kernel = 3 },
+  { type = "local_contrast_norm", window = 3, floor = 0.5 },
+]"""
+
 RESNET = 'preset = "resnet"\nlevels = 2\nwidth = 8\noutputs = 3'
 UNET = 'preset = "unet"\nlevels = 2\nwidth = 8\noutputs = 2'
 
@@ -123,6 +128,7 @@ NETWORKS = {
     "masks of cubes": ((4, 3, 5, 1), (4, 3, 5, 2), 2, "binary_cross_entropy", "transpose", MASKS),
     "untied": ((11, 9, 2), (3,), 0, "mse", "transpose", UNTIED),
     "put together": ((9, 8, 2), (9, 8, 2), 0, "mse", "transpose", PUT_TOGETHER),
+    "contrasts": ((9, 8, 2), (7, 6, 6), 0, "mse", "transpose", CONTRASTS),
     "flat features": ((6,), (), 5, "cross_entropy", "transpose", FLAT),
     "resnet": ((15, 14, 3), (3,), 0, "mse", "transpose", RESNET),
     "unet": ((8, 12, 1), (8, 12), 2, "cross_entropy", "transpose", UNET),
@@ -133,7 +139,7 @@ NETWORKS = {
 }
 
 # Of layers that ONNX does not have; safetensors files hold them.
-NOT_IN_ONNX = ("untied", "put together")
+NOT_IN_ONNX = ("untied", "put together", "contrasts")
 
 
 def mrmf(*words):

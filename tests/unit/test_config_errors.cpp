@@ -165,7 +165,8 @@ TEST_CASE("overrides speak of themselves") {
 
 TEST_CASE("mistakes in layers and stages") {
   const std::string kinds =
-      "conv, conv_transpose, locally_connected, rica, max_pool, average_pool, l2_pool, global_average_pool, upsample, "
+      "conv, conv_transpose, locally_connected, rica, max_pool, average_pool, l2_pool, local_contrast_norm, "
+      "global_average_pool, upsample, "
       "batch_norm, group_norm, "
       "layer_norm, "
       "flatten, dense, relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid, dropout, add, concat, labels, noise, "

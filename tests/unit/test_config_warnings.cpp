@@ -83,7 +83,7 @@ TEST_CASE("keys that nothing reads are named") {
   only({"training.momenta.tensors=[\"dense*\"]"}, "training.momenta.tensors is set, and only the rules");
   only({"training.momenta.every=3"}, "training.momenta.every is set, and only the rule \"every\"");
   only({"training.optimizer.name=lion", "training.momenta.rule=every", "training.momenta.spacing=3"}, "\"spaced\"");
-  only({"data.split.seed=3"}, "data.split.seed is set, and data.split.by is \"given\": only \"rows\" and \"files\"");
+  only({"data.split.seed=3"}, "data.split.seed is set, and data.split.by is \"given\", so data.validation names");
   only({"data.split.validation=0.4"}, "data.split.validation is set, and data.split.by is \"given\"");
 }
 

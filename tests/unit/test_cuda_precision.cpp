@@ -20,9 +20,9 @@ void check_all(Precision precision, const std::vector<LayerCases>& tables, const
 }
 
 std::vector<LayerCases> single_layers() {
-  return {conv_cases(),        conv_transpose_cases(), locally_connected_cases(), pool_cases(),
-          upsample_cases(),    batch_norm_cases(),     group_norm_cases(),        dense_cases(),
-          elementwise_cases(), norm_relu_pool_cases()};
+  return {conv_cases(),     conv_transpose_cases(), locally_connected_cases(), pool_cases(),
+          contrast_cases(), upsample_cases(),       batch_norm_cases(),        group_norm_cases(),
+          dense_cases(),    elementwise_cases(),    norm_relu_pool_cases()};
 }
 
 LayerCheck low(int bits, const Agreement& agreement) {

@@ -123,6 +123,73 @@ TEST_CASE("cuda: networks with branches have the reference's gradients, in recor
   }
 }
 
+// The layers behind are smooth, so that roundings decide nothing. Statistics move in training and serve in evaluation.
+TEST_CASE("cuda: a batch norm and the narrow convolution behind it have the reference's gradients" * without_cuda) {
+  ModelSettings settings;
+  settings.network.sample = {.n = 0, .spatial = {6, 9, 19}, .channels = 4, .axes = 3};
+  settings.network.max_rows = 8;
+  LayerSpec conv = layer(LayerKind::conv, 16);
+  conv.window = {3, 3, 3};
+  conv.same_padding = true;
+  settings.network.layers = {layer(LayerKind::batch_norm), conv, layer(LayerKind::tanh), layer(LayerKind::flatten),
+                             layer(LayerKind::dense, 3)};
+  name_layers(settings.network.layers);
+  const auto reference = make_reference_backend();
+  DeviceTraining oracle(*reference, settings);
+  const auto run = [](DeviceTraining& training) {
+    training.evaluate(8, 3, 0);
+    training.train(7, 4, 1);
+    std::vector<float> gradients = training.gradients();
+    training.evaluate(8, 3, 2);
+    return std::pair(training.losses(), gradients);
+  };
+  const auto [expected_losses, expected] = run(oracle);
+  for (const auto& [precision, tolerance] : {std::pair{Precision::tf32, 0.005}, {Precision::bf16, 0.03}}) {
+    const auto backend = cuda_device(precision);
+    DeviceTraining training(*backend, settings);
+    CHECK(training.model_state.model.units().front().run->signature().find("batch_norm + ") == 0);
+    const auto [losses, gradients] = run(training);
+    CHECK(relative_distance(losses, expected_losses) < tolerance);
+    for (const GradientError& error : gradient_errors(oracle.model_state.model.network(), gradients, expected)) {
+      CAPTURE(error.name);
+      CHECK(error.distance < tolerance);
+      if (error.counts) CHECK(std::abs(error.along - 1) < tolerance / 2);
+    }
+  }
+}
+
+// Of enough positions for the kernels of tiles, which end inside of tiles along every axis. The batch norm in front
+// takes its gradients from the data gradient.
+TEST_CASE("cuda: a convolution from 16 to 32 channels by tiles has the CPU's gradients" * without_cuda) {
+  ModelSettings settings;
+  settings.network.sample = {.n = 0, .spatial = {41, 41, 41}, .channels = 16, .axes = 3};
+  settings.network.max_rows = 1;
+  LayerSpec conv = layer(LayerKind::conv, 32), pool = layer(LayerKind::average_pool);
+  conv.window = {3, 3, 3};
+  conv.same_padding = true;
+  pool.window = {5, 5, 5};
+  settings.network.layers = {layer(LayerKind::batch_norm), conv,
+                             layer(LayerKind::tanh),       pool,
+                             layer(LayerKind::flatten),    layer(LayerKind::dense, 3)};
+  name_layers(settings.network.layers);
+  const auto cpu = make_cpu_backend(2);
+  DeviceTraining oracle(*cpu, settings);
+  oracle.train(1, 4, 0);
+  const std::vector<float> expected = oracle.gradients();
+  for (const auto& [precision, tolerance] : {std::pair{Precision::tf32, 0.005}, {Precision::bf16, 0.03}}) {
+    const auto backend = cuda_device(precision);
+    DeviceTraining training(*backend, settings);
+    training.train(1, 4, 0);
+    CHECK(relative_distance(training.losses(), oracle.losses()) < tolerance);
+    for (const GradientError& error :
+         gradient_errors(oracle.model_state.model.network(), training.gradients(), expected)) {
+      CAPTURE(error.name);
+      CHECK(error.distance < tolerance);
+      if (error.counts) CHECK(std::abs(error.along - 1) < tolerance / 2);
+    }
+  }
+}
+
 // Small, so that compute-sanitizer, too, can run it. Roundings of 2^-8 (bf16) and 2^-11 (tf32) decide in a few places
 // which value a pooling takes and on which side of zero one lies; a missing term or factor would be far more.
 TEST_CASE("cuda: gradients of fused layers in low precision" * without_cuda) {

@@ -26,6 +26,7 @@ TEST_CASE("layers: transposed convolution of so many positions that threads shar
 TEST_CASE("layers: locally connected") { check_all(locally_connected_cases()); }
 TEST_CASE("layers: reconstruction ICA") { check_all(rica_cases()); }
 TEST_CASE("layers: pooling") { check_all(pool_cases()); }
+TEST_CASE("layers: local contrast normalisation") { check_all(contrast_cases()); }
 TEST_CASE("layers: upsampling") { check_all(upsample_cases()); }
 TEST_CASE("layers: batch norm") { check_all(batch_norm_cases()); }
 TEST_CASE("layers: group norm and layer norm") { check_all(group_norm_cases()); }

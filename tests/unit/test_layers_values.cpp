@@ -205,6 +205,25 @@ TEST_CASE("values: L2 pooling is the root of squares of a window, of a group of 
   }
 }
 
+TEST_CASE("values: local contrast normalisation subtracts a weighted mean, and divides by a deviation or the floor") {
+  // By a matrix of weights exp(-(distance / (window / 4))^2 / 2) whose rows have the sum 1, in double.
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    LayerSpec spec;
+    spec.kind = LayerKind::local_contrast_norm;
+    spec.window = {1, 1, 3};
+    const auto check = [&](const Shape& in, const Values& x, const std::vector<double>& expected) {
+      const Values y = forward(*backend, in, spec, x, {});
+      REQUIRE(y.size() == expected.size());
+      for (std::size_t i = 0; i < y.size(); ++i) CHECK(std::abs(y[i] - expected[i]) <= 2e-6);
+    };
+    check(line(1, 4, 1), {1, 2, 4, 4}, {-1.06396766, -0.73973929, 1.28545503, 0});
+    spec.floor = 1.15F;  // above the first deviation, below the second
+    check(line(1, 4, 2), {1, 3, 2, 0, 4, 4, 4, 4},
+          {-0.61622680, 1.12290363, 0.08415885, -1.64112268, 0.58854812, 0.58854812, 0.00000000, 0.00000000});
+  }
+}
+
 TEST_CASE("values: upsampling repeats values, or goes linearly between the centres") {
   for (const auto& backend : backends()) {
     INFO(backend->name());

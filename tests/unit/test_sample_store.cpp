@@ -178,7 +178,8 @@ TEST_CASE("coarsen: axes that do not fit, and channels that seem to come first, 
   CHECK(data.refusal("first", "c n y x").starts_with("--axes is \"c n y x\": the first axis counts the samples"));
   CHECK(data.refusal("first", "n y x") ==
         fine + ": data set 'first' has 4 axes, and --axes \"n y x\" names 3; name every axis of the data set");
-  CHECK(data.refusal("alone", "").starts_with(fine + ": the samples of 'alone' have 1 axes"));
+  CHECK(data.refusal("alone", "")
+            .starts_with(fine + ": the samples of 'alone' have 1 axis of positions, the last axis being channels"));
   data.copy.axes = 1;
   CHECK(data.refusal("alone", "").find("give --axes \"n c x\", or --axes \"n x c\"") != std::string::npos);
   data.copy.samples.clear();

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Milliseconds of a training step by the way in which ranks add: steps.py RANKS GBIT [WAYS...], in a folder with cubes.h5. GBIT 0 is
-shared memory, else tests/network/run.sh makes the network. Prints the median epoch's time per step, without validation's, and the
-bytes that a rank sent."""
+"""Milliseconds of a training step by the way in which ranks add: steps.py [--turns N] RANKS GBIT [WAYS...], in a folder with cubes.h5.
+GBIT 0 is shared memory, else tests/network/run.sh makes the network. Prints the median epoch's time per step, without validation's, the
+bytes that a rank sent, and how many times faster a step is than with the first way. On a machine that others use, take several turns:
+all ways follow each other in a turn, a factor is of one turn, and the medians of all turns are printed, with the least and largest
+factor."""
+import argparse
 import json
 import os
 import pathlib
@@ -29,18 +32,32 @@ def epochs(ranks, gbit, way):
         return [json.loads(line) for line in file]
 
 
+def measured(ranks, gbit, way):
+    """Seconds of a step that were computed and waited, and bytes sent."""
+    records = epochs(ranks, gbit, way)[1:]
+    steps = records[0]["samples"] / (records[0]["batch"] * ranks)
+    return [statistics.median(r[key] for r in records) / steps for key in ("compute_seconds", "communication_seconds")] + [
+        records[-1]["sent_bytes"]]
+
+
 def main():
-    ranks, gbit, ways = int(sys.argv[1]), sys.argv[2], sys.argv[3:] or WAYS
-    print(f"{'':8} {'ms a step':>10} {'compute':>9} {'waiting':>9} {'MB sent':>9} {'fp32 / it':>10}")
-    plain = None
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("gbit")
+    parser.add_argument("ways", nargs="*")
+    options = parser.parse_args()
+    ways = options.ways or WAYS
+    turns = []
+    for turn in range(options.turns):
+        turns.append({way: measured(options.ranks, options.gbit, way) for way in ways})
+        print(f"turn {turn + 1} of {options.turns}: load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
+    print(f"{'':8} {'ms a step':>10} {'compute':>9} {'waiting':>9} {'MB sent':>9} {ways[0] + ' / it':>10}")
     for way in ways:
-        records = epochs(ranks, gbit, way)[1:]
-        steps = records[0]["samples"] / (records[0]["batch"] * ranks)
-        compute = statistics.median(r["compute_seconds"] for r in records) / steps
-        waiting = statistics.median(r["communication_seconds"] for r in records) / steps
-        plain = plain or compute + waiting
-        print(f"{way:8} {1e3 * (compute + waiting):10.1f} {1e3 * compute:9.1f} {1e3 * waiting:9.1f} "
-              f"{1e-6 * records[-1]['sent_bytes']:9.2f} {plain / (compute + waiting):10.2f}", flush=True)
+        compute, waiting, sent = (statistics.median(turn[way][i] for turn in turns) for i in range(3))
+        factors = [sum(turn[ways[0]][:2]) / sum(turn[way][:2]) for turn in turns]
+        print(f"{way:8} {1e3 * (compute + waiting):10.1f} {1e3 * compute:9.1f} {1e3 * waiting:9.1f} {1e-6 * sent:9.2f} "
+              f"{statistics.median(factors):10.2f} ({min(factors):.2f} to {max(factors):.2f})", flush=True)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ LayerCases conv_transpose_cases();
 LayerCases locally_connected_cases();
 LayerCases rica_cases();
 LayerCases pool_cases();  ///< with global average pooling
+LayerCases contrast_cases();
 LayerCases upsample_cases();
 LayerCases batch_norm_cases();
 LayerCases group_norm_cases();  ///< with layer norm

@@ -91,6 +91,7 @@ Curvature curvature_of(LayerKind kind) {
     case LayerKind::softplus:
     case LayerKind::sigmoid:
     case LayerKind::l2_pool:
+    case LayerKind::local_contrast_norm:
     case LayerKind::tanh: return Curvature::smooth;
     default: return Curvature::linear;
   }

@@ -86,6 +86,20 @@ class HostLocal final : public LocalOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     fetch_gradients(device_, *op_, x, dy, dw, db);
   }
+  void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+              const UntiedWeights& weights) override {
+    device_.begin(step);
+    DeviceTensor x(device_, first.x), dy(device_, first.dy);
+    std::optional<DeviceTensor> other_x, other_dy;
+    UntiedProduct other;
+    if (second != nullptr)
+      other = {other_x.emplace(device_, second->x).tensor(), other_dy.emplace(device_, second->dy).tensor()};
+    DeviceFloats w(device_, weights.w), b(device_, weights.b), wv(device_, weights.w_velocity),
+        bv(device_, weights.b_velocity);
+    op_->update(step, {x.tensor(), dy.tensor()}, second != nullptr ? &other : nullptr,
+                {w.span(), b.span(), wv.span(), bv.span()});
+    w.to_host(weights.w), b.to_host(weights.b), wv.to_host(weights.w_velocity), bv.to_host(weights.b_velocity);
+  }
   void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
     DeviceTensor input(device_, x), gradient(device_, dy);
     DeviceFloats weights(device_, dw);
@@ -121,6 +135,31 @@ class HostPool final : public PoolOp {
  private:
   Backend& device_;
   std::unique_ptr<PoolOp> op_;
+};
+
+class HostContrast final : public ContrastOp {
+ public:
+  HostContrast(Backend& device, std::unique_ptr<ContrastOp> op) : device_(device), op_(std::move(op)) {}
+  void forward(ConstTensor x, Span kept, Tensor y) override {
+    DeviceTensor input(device_, x);
+    DeviceFloats fields(device_, kept);
+    Result result(device_, y);
+    op_->forward(input.tensor(), fields.span(), result.tensor());
+    result.fetch();
+    fields.to_host(kept);
+  }
+  void backward(ConstTensor x, ConstTensor dy, Span kept, Tensor dx) override {
+    DeviceTensor input(device_, x), gradient(device_, dy);
+    DeviceFloats fields(device_, kept);
+    Result result(device_, dx);
+    op_->backward(input.tensor(), gradient.tensor(), fields.span(), result.tensor());
+    result.fetch();
+    fields.to_host(kept);
+  }
+
+ private:
+  Backend& device_;
+  std::unique_ptr<ContrastOp> op_;
 };
 
 /// Sums over ranks on the host, of doubles in device memory.
@@ -301,6 +340,9 @@ class HostView final : public Backend {
   }
   std::unique_ptr<PoolOp> upsample(const UpsampleGeometry& geometry, Index max_rows) override {
     return std::make_unique<HostPool>(*device_, device_->upsample(geometry, max_rows));
+  }
+  std::unique_ptr<ContrastOp> contrast(const ContrastGeometry& geometry, Index max_rows) override {
+    return std::make_unique<HostContrast>(*device_, device_->contrast(geometry, max_rows));
   }
   std::unique_ptr<NormOp> group_norm(const GroupNormSettings& settings, Index max_rows) override {
     return std::make_unique<HostNorm>(*device_, device_->group_norm(settings, max_rows));

@@ -1,0 +1,368 @@
+// A thread treats a group of values that lie next to each other: 32, whose bits are a word, or those of one scale.
+#include "kernels/cuda/sum_codes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cuda/code_groups.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/random.hpp"
+
+namespace mrmf::cuda {
+namespace {
+
+constexpr std::size_t kHeader = 16;  // in front of votes: their weight
+
+/// What the values of a piece become.
+struct Pieces {
+  CodeLayout layout;
+  std::size_t code_bytes, result_bytes, groups;  // groups of a piece
+  CodeBuffers buffers;
+
+  Pieces(const CodeLayout& of, std::uint32_t group, const CodeBuffers& memory)
+      : layout(of),
+        code_bytes(of.code_bytes()),
+        result_bytes(of.result_bytes()),
+        groups(of.piece / group),
+        buffers(memory) {}
+
+  MRMF_HD std::byte* codes(std::size_t piece) const {
+    const auto own = static_cast<std::size_t>(layout.rank);
+    return (piece == own ? buffers.gathered : buffers.sent) + piece * code_bytes;
+  }
+  MRMF_HD const std::byte* gathered(int worker) const {
+    return buffers.gathered + static_cast<std::size_t>(worker) * code_bytes;
+  }
+  MRMF_HD std::byte* result(std::size_t piece) const { return buffers.results + piece * result_bytes; }
+  MRMF_HD std::size_t own_first() const { return static_cast<std::size_t>(layout.rank) * layout.piece; }
+  MRMF_HD std::uint32_t valid(std::size_t first, std::uint32_t group) const {
+    if (first >= layout.count) return 0;
+    return layout.count - first < group ? static_cast<std::uint32_t>(layout.count - first) : group;
+  }
+};
+
+/// Values times the weight, and what earlier codes have left out.
+template <class Code>
+struct MakeRounded {
+  Pieces pieces;
+  const float* values;
+  float* residual;  // null: not kept
+  float weight;
+
+  MRMF_HD void operator()(std::uint32_t index) const {
+    const std::size_t piece = index / pieces.groups, g = index % pieces.groups;
+    const std::size_t first = std::size_t{index} * Code::group;
+    const std::uint32_t valid = pieces.valid(first, Code::group);
+    const auto value = [&](std::uint32_t i) {
+      if (i >= valid) return 0.0F;
+      const float x = weight == 0 ? 0.0F : weight * values[first + i];
+      return residual == nullptr ? x : x + residual[first + i];
+    };
+    std::byte* const to = pieces.codes(piece);
+    Code::write(value, to, pieces.layout.piece, g);
+    for (std::uint32_t i = 0; residual != nullptr && i < valid; ++i)
+      residual[first + i] = value(i) - Code::read(to, pieces.layout.piece, g, i);
+  }
+};
+
+/// Adds in the ranks' order, rounds once more, and keeps what that leaves out.
+template <class Code>
+struct AddRounded {
+  Pieces pieces;
+  float* residual;
+
+  MRMF_HD void operator()(std::uint32_t index) const {
+    const std::size_t g = index, n = pieces.layout.piece;
+    const std::size_t first = pieces.own_first() + g * Code::group;
+    const std::uint32_t valid = pieces.valid(first, Code::group);
+    const auto value = [&](std::uint32_t i) {
+      float sum = Code::read(pieces.gathered(0), n, g, i);
+      for (int worker = 1; worker < pieces.layout.ranks; ++worker) sum += Code::read(pieces.gathered(worker), n, g, i);
+      return residual == nullptr || i >= valid ? sum : sum + residual[first + i];
+    };
+    std::byte* const to = pieces.result(static_cast<std::size_t>(pieces.layout.rank));
+    Code::write(value, to, n, g);
+    for (std::uint32_t i = 0; residual != nullptr && i < valid; ++i)
+      residual[first + i] = value(i) - Code::read(to, n, g, i);
+  }
+};
+
+template <class Code>
+struct ReadRounded {
+  Pieces pieces;
+  float* values;
+
+  MRMF_HD void operator()(std::uint32_t index) const {
+    const std::size_t piece = index / pieces.groups, g = index % pieces.groups;
+    const std::size_t first = std::size_t{index} * Code::group;
+    const std::uint32_t valid = pieces.valid(first, Code::group);
+    for (std::uint32_t i = 0; i < valid; ++i)
+      values[first + i] = Code::read(pieces.result(piece), pieces.layout.piece, g, i);
+  }
+};
+
+/// A tensor's factor: what a value is multiplied by to become a level. Of the sizes, or of their logarithms.
+struct FindFactor {
+  static constexpr int unroll = 4;
+  using Partial = double;
+  const float* values;
+  std::size_t count;
+  bool geometric;
+  float mean_level;
+  float* factor;
+
+  MRMF_HD auto at(std::uint32_t) const {
+    return [f = *this](std::uint32_t row, double(&sums)[2][1]) {
+      for (std::size_t i = std::size_t{4} * row; i < std::size_t{4} * row + 4 && i < f.count; ++i) {
+        const double size = size_of(f.values[i]);
+        if (!f.geometric)
+          sums[0][0] += size, sums[1][0] += 1;
+        else if (size != 0)
+          sums[0][0] += ::log2(size), sums[1][0] += 1;
+      }
+    };
+  }
+  MRMF_HD void finish(Index, const double (&totals)[2]) const {
+    const double mean = totals[1] == 0 ? 0 : totals[0] / totals[1];
+    const double scale = totals[1] == 0 ? 0 : geometric ? ::exp2(mean) : mean;
+    const double wanted = scale == 0 ? 0 : mean_level / scale;
+    const double most = std::numeric_limits<float>::max();
+    *factor = static_cast<float>(wanted > most ? most : wanted);
+  }
+};
+
+template <int bits>
+struct MakeLevels {
+  using Code = LevelCode<bits>;
+  Pieces pieces;
+  const float* values;
+  std::uint32_t tensors;
+  float most;
+
+  MRMF_HD std::uint32_t tensor_of(std::size_t place) const {
+    std::uint32_t first = 0, end = tensors;
+    while (end - first > 1) {
+      const std::uint32_t middle = (first + end) / 2;
+      (pieces.buffers.tensors[middle].first <= place ? first : end) = middle;
+    }
+    return first;
+  }
+  MRMF_HD void operator()(std::uint32_t index) const {
+    const std::size_t piece = index / pieces.groups, g = index % pieces.groups;
+    const std::size_t first = std::size_t{index} * Code::group;
+    const std::uint32_t valid = pieces.valid(first, Code::group);
+    auto* const to = reinterpret_cast<std::uint32_t*>(pieces.codes(piece)) + g * (Code::group / Code::each);
+    std::uint32_t tensor = tensor_of(first);
+    for (std::uint32_t word = 0; word < Code::group / Code::each; ++word) {
+      std::uint32_t fields = 0;
+      for (std::uint32_t k = 0; k < Code::each; ++k) {
+        const std::uint32_t i = word * Code::each + k;
+        if (i >= valid) break;
+        while (tensor + 1 < tensors && pieces.buffers.tensors[tensor + 1].first <= first + i) ++tensor;
+        const float x = values[first + i], scaled = pieces.buffers.factors[tensor] * x;
+        const int level = is_finite(x) && scaled == scaled ? rounded(scaled, most) : Code::not_finite;
+        fields |= (static_cast<std::uint32_t>(level) & Code::mask) << (bits * k);
+      }
+      to[word] = fields;
+    }
+  }
+};
+
+template <int bits>
+struct AddLevels {
+  using Code = LevelCode<bits>;
+  Pieces pieces;
+
+  MRMF_HD void operator()(std::uint32_t g) const {
+    Signs signs;
+    for (std::uint32_t i = 0; i < Code::group; ++i) {
+      int sum = 0;
+      bool finite = true;
+      for (int worker = 0; worker < pieces.layout.ranks; ++worker) {
+        const int level = Code::read(pieces.gathered(worker), g, i);
+        finite = finite && level != Code::not_finite;
+        sum += level;
+      }
+      signs.set(i, finite ? static_cast<float>(sum) : nan_value());
+    }
+    signs.write(pieces.result(static_cast<std::size_t>(pieces.layout.rank)), pieces.layout.piece, g);
+  }
+};
+
+struct MakeVotes {
+  Pieces pieces;
+  const float* values;
+  std::uint32_t rows;
+
+  MRMF_HD void operator()(std::uint32_t index) const {
+    const std::size_t piece = index / pieces.groups, g = index % pieces.groups;
+    const std::size_t first = std::size_t{index} * 32;
+    const std::uint32_t valid = pieces.valid(first, 32);
+    Signs signs;
+    for (std::uint32_t i = 0; rows != 0 && i < valid; ++i) signs.set(i, values[first + i]);
+    std::byte* const to = pieces.codes(piece);
+    signs.write(to + kHeader, pieces.layout.piece, g);
+    if (g == 0) *reinterpret_cast<std::uint32_t*>(to) = rows;
+  }
+};
+
+/// The majority of rows wins; a tie is broken by a bit that is a function of the step and the place, and stays zero
+/// where nobody votes.
+struct AddVotes {
+  Pieces pieces;
+  const StepBlock* step;
+  std::uint64_t place;
+
+  MRMF_HD void operator()(std::uint32_t g) const {
+    const std::size_t n = pieces.layout.piece;
+    Signs signs;
+    const std::uint64_t ties = mix(mix(step->seed, step->number), place + pieces.own_first() + std::size_t{g} * 32);
+    for (std::uint32_t i = 0; i < 32; ++i) {
+      std::int64_t sum = 0;
+      bool voted = false, finite = true;
+      for (int worker = 0; worker < pieces.layout.ranks; ++worker) {
+        const std::byte* const from = pieces.gathered(worker);
+        const float sign = Signs::read(from + kHeader, n, g).of(i);
+        finite = finite && sign == sign;
+        voted = voted || sign != 0;
+        const std::int64_t rows = *reinterpret_cast<const std::uint32_t*>(from);
+        sum += sign > 0 ? rows : sign < 0 ? -rows : 0;
+      }
+      const bool plus = sum > 0 || (sum == 0 && (ties >> i & 1) != 0);
+      signs.set(i, !finite ? nan_value() : !voted ? 0.0F : plus ? 1.0F : -1.0F);
+    }
+    signs.write(pieces.result(static_cast<std::size_t>(pieces.layout.rank)), n, g);
+  }
+};
+
+struct ReadSigns {
+  Pieces pieces;
+  float* values;
+
+  MRMF_HD void operator()(std::uint32_t index) const {
+    const std::size_t piece = index / pieces.groups, g = index % pieces.groups;
+    const std::size_t first = std::size_t{index} * 32;
+    const std::uint32_t valid = pieces.valid(first, 32);
+    const Signs signs = Signs::read(pieces.result(piece), pieces.layout.piece, g);
+    for (std::uint32_t i = 0; i < valid; ++i) values[first + i] = signs.of(i);
+  }
+};
+
+// Groups that values fill, of all pieces or of the own one. The groups of pieces that are not full hold zeros, so that
+// all bytes that are sent have been written.
+Index groups_of(const CodeLayout& layout, std::uint32_t group) {
+  const std::size_t pieces = (layout.count + layout.piece - 1) / layout.piece;
+  return static_cast<Index>(pieces * (layout.piece / group));
+}
+Index groups_of_one(const CodeLayout& layout, std::uint32_t group) { return static_cast<Index>(layout.piece / group); }
+
+template <class Code>
+void make_rounded(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {
+  for_each(stream, groups_of(layout, Code::group),
+           MakeRounded<Code>{{layout, Code::group, buffers},
+                             part.values.data(),
+                             part.residual.empty() ? nullptr : part.residual.data(),
+                             part.weight});
+}
+
+template <class Code>
+void add_rounded(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {
+  for_each(
+      stream, groups_of_one(layout, Code::group),
+      AddRounded<Code>{{layout, Code::group, buffers}, part.sum_residual.empty() ? nullptr : part.sum_residual.data()});
+}
+
+template <class Code>
+void read_rounded(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {
+  for_each(stream, groups_of(layout, Code::group),
+           ReadRounded<Code>{{layout, Code::group, buffers}, part.values.data()});
+}
+
+Reduction sizes(std::size_t count, double* partials) { return {static_cast<Index>((count + 3) / 4), 1, 1, partials}; }
+
+template <int bits>
+void make_levels(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {
+  for (std::size_t t = 0; t < part.tensors.size(); ++t) {
+    const CodedTensor& tensor = part.tensors[t];
+    reduce<2, 1>(stream, sizes(tensor.count, buffers.partials),
+                 FindFactor{part.values.data() + tensor.first, tensor.count, part.geometric, part.mean_level,
+                            buffers.factors + t});
+  }
+  for_each(stream, groups_of(layout, 32),
+           MakeLevels<bits>{{layout, 32, buffers},
+                            part.values.data(),
+                            static_cast<std::uint32_t>(part.tensors.size()),
+                            static_cast<float>(part.most_level)});
+}
+
+std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+}  // namespace
+
+CodeLayout CodeLayout::of(const CodedPart& part, int ranks, int rank) {
+  const std::size_t count = part.values.size(),
+                    each = (count + static_cast<std::size_t>(ranks) - 1) / static_cast<std::size_t>(ranks);
+  return {part.code, count, std::max<std::size_t>((each + kUnit - 1) / kUnit, 1) * kUnit, ranks, rank};
+}
+
+std::size_t CodeLayout::code_bytes() const {
+  switch (code) {
+    case SumCode::bf16: return 2 * piece;
+    case SumCode::scaled: return padded(piece + piece / kUnit * sizeof(float));
+    case SumCode::levels8: return piece;
+    case SumCode::levels4: return piece / 2;
+    case SumCode::votes: break;
+  }
+  return kHeader + piece / 4;
+}
+
+std::size_t CodeLayout::result_bytes() const {
+  return code == SumCode::bf16 || code == SumCode::scaled ? code_bytes() : piece / 4;
+}
+
+std::size_t factor_partials(const CodedPart& part) {
+  Index most = 0;
+  for (const CodedTensor& tensor : part.tensors) most = std::max(most, sizes(tensor.count, nullptr).partial_doubles(2));
+  return static_cast<std::size_t>(most);
+}
+
+void make_codes(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {
+  switch (part.code) {
+    case SumCode::bf16: return make_rounded<Bf16Code>(stream, layout, part, buffers);
+    case SumCode::scaled: return make_rounded<ScaledCode>(stream, layout, part, buffers);
+    case SumCode::levels8: return make_levels<8>(stream, layout, part, buffers);
+    case SumCode::levels4: return make_levels<4>(stream, layout, part, buffers);
+    case SumCode::votes: break;
+  }
+  for_each(stream, groups_of(layout, 32), MakeVotes{{layout, 32, buffers}, part.values.data(), part.rows});
+}
+
+void add_codes(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers,
+               const StepBlock* step) {
+  if (layout.empty(layout.rank)) return;
+  const Index words = groups_of_one(layout, 32);
+  switch (part.code) {
+    case SumCode::bf16: return add_rounded<Bf16Code>(stream, layout, part, buffers);
+    case SumCode::scaled: return add_rounded<ScaledCode>(stream, layout, part, buffers);
+    case SumCode::levels8: return for_each(stream, words, AddLevels<8>{{layout, 32, buffers}});
+    case SumCode::levels4: return for_each(stream, words, AddLevels<4>{{layout, 32, buffers}});
+    case SumCode::votes: break;
+  }
+  for_each(stream, words, AddVotes{{layout, 32, buffers}, step, part.place});
+}
+
+void read_sums(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {
+  switch (part.code) {
+    case SumCode::bf16: return read_rounded<Bf16Code>(stream, layout, part, buffers);
+    case SumCode::scaled: return read_rounded<ScaledCode>(stream, layout, part, buffers);
+    case SumCode::levels8:
+    case SumCode::levels4:
+    case SumCode::votes: break;
+  }
+  for_each(stream, groups_of(layout, 32), ReadSigns{{layout, 32, buffers}, part.values.data()});
+}
+
+}  // namespace mrmf::cuda
