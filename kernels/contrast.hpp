@@ -53,6 +53,12 @@ class ContrastWindow {
   }
   /// Its number among those of x.
   MRMF_HD std::int32_t number(const Position& p) const { return (p.axis[0] * in_[1] + p.axis[1]) * in_[2] + p.axis[2]; }
+  /// The number of a position of y among those of y.
+  MRMF_HD std::int32_t number_in_out(const Position& p) const {
+    std::int32_t number = 0;
+    for (int a = 0; a < 3; ++a) number = number * (out.end[a] - out.first[a]) + p.axis[a] - out.first[a];
+    return number;
+  }
   MRMF_HD static bool has(const PositionBox& box, const Position& p) {
     for (int a = 0; a < 3; ++a)
       if (p.axis[a] < box.first[a] || p.axis[a] >= box.end[a]) return false;

@@ -5,21 +5,6 @@
 #include <utility>
 
 namespace mrmf::cuda {
-namespace {
-
-// Calls that begin and end together, so that ranks which send to each other do not wait for each other.
-ncclResult_t in_group(const std::function<void(const std::function<void(ncclResult_t)>&)>& calls) {
-  ncclResult_t result = ncclGroupStart();
-  const auto add = [&](ncclResult_t each) {
-    if (result == ncclSuccess || result == ncclInProgress) result = each;
-  };
-  calls(add);
-  add(ncclGroupEnd());  // also after an error
-  return result;
-}
-
-}  // namespace
-
 NcclCodedSums::NcclCodedSums(std::shared_ptr<NcclCommunicator> communicator, int rank, int ranks)
     : communicator_(std::move(communicator)), rank_(rank), ranks_(ranks) {}
 
@@ -78,32 +63,33 @@ double NcclCodedSums::start(const CodedPart& part) {
   return sent;
 }
 
-void NcclCodedSums::send_codes(const CodeLayout& layout, const CodeBuffers& buffers) {
-  const std::size_t bytes = layout.code_bytes();
+void NcclCodedSums::exchange(std::size_t bytes, const std::function<Exchanged(int)>& with) {
   communicator_->queue("a coded sum over the ranks", [&](ncclComm_t comm, cudaStream_t stream) {
-    return in_group([&](const auto& add) {
+    return nccl_group([&](const NcclAdd& add) {
       for (int r = 0; r < ranks_; ++r) {
         if (r == rank_) continue;
-        const std::size_t at = static_cast<std::size_t>(r) * bytes;
-        if (!layout.empty(rank_)) add(ncclRecv(buffers.gathered + at, bytes, ncclUint8, r, comm, stream));
-        if (!layout.empty(r)) add(ncclSend(buffers.sent + at, bytes, ncclUint8, r, comm, stream));
+        const Exchanged moved = with(r);
+        if (moved.received != nullptr) add(ncclRecv(moved.received, bytes, ncclUint8, r, comm, stream));
+        if (moved.sent != nullptr) add(ncclSend(moved.sent, bytes, ncclUint8, r, comm, stream));
       }
     });
   });
 }
 
+void NcclCodedSums::send_codes(const CodeLayout& layout, const CodeBuffers& buffers) {
+  const std::size_t bytes = layout.code_bytes();
+  exchange(bytes, [&](int r) {
+    const std::size_t at = static_cast<std::size_t>(r) * bytes;
+    return Exchanged{layout.empty(rank_) ? nullptr : buffers.gathered + at,
+                     layout.empty(r) ? nullptr : buffers.sent + at};
+  });
+}
+
 void NcclCodedSums::send_results(const CodeLayout& layout, const CodeBuffers& buffers) {
   const std::size_t bytes = layout.result_bytes();
-  const std::byte* const own = buffers.results + static_cast<std::size_t>(rank_) * bytes;
-  communicator_->queue("a coded sum over the ranks", [&](ncclComm_t comm, cudaStream_t stream) {
-    return in_group([&](const auto& add) {
-      for (int r = 0; r < ranks_; ++r) {
-        if (r == rank_) continue;
-        const std::size_t at = static_cast<std::size_t>(r) * bytes;
-        if (!layout.empty(r)) add(ncclRecv(buffers.results + at, bytes, ncclUint8, r, comm, stream));
-        if (!layout.empty(rank_)) add(ncclSend(own, bytes, ncclUint8, r, comm, stream));
-      }
-    });
+  exchange(bytes, [&](int r) {
+    return Exchanged{layout.empty(r) ? nullptr : buffers.results + static_cast<std::size_t>(r) * bytes,
+                     layout.empty(rank_) ? nullptr : buffers.results + static_cast<std::size_t>(rank_) * bytes};
   });
 }
 

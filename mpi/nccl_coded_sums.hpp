@@ -1,6 +1,8 @@
 // Sums over ranks by NCCL whose values travel as codes. Private to mpi/nccl_*.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -34,6 +36,13 @@ class NcclCodedSums {
     DeviceBuffer sent, gathered, results, tensors, factors, partials;
   };
   Memory& memory_of(const CodedPart& part, const CodeLayout& layout);
+  /// What goes between this rank and another; null: nothing.
+  struct Exchanged {
+    std::byte* received;
+    const std::byte* sent;
+  };
+  /// So many bytes each way with every other rank, as one group.
+  void exchange(std::size_t bytes, const std::function<Exchanged(int)>& with);
   void send_codes(const CodeLayout& layout, const CodeBuffers& buffers);
   void send_results(const CodeLayout& layout, const CodeBuffers& buffers);
 

@@ -160,6 +160,16 @@ void NcclCommunicator::abort() {
   std::thread([comm = std::exchange(comm_, nullptr)] { ncclCommAbort(comm); }).detach();
 }
 
+ncclResult_t nccl_group(const std::function<void(const NcclAdd&)>& calls) {
+  ncclResult_t result = ncclGroupStart();
+  const NcclAdd add = [&](ncclResult_t each) {
+    if (result == ncclSuccess || result == ncclInProgress) result = each;
+  };
+  calls(add);
+  add(ncclGroupEnd());  // also after an error
+  return result;
+}
+
 NcclWait::NcclWait(NcclStream& stream) : stream_(stream), stamps_(sizeof(StampBlock)) {
   MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), stream.device().stream()));
 }

@@ -89,6 +89,11 @@ class NcclCommunicator {
   NcclStream::Listed listed_;
 };
 
+/// Calls that begin and end together, so that ranks which send to each other do not wait for each other. `calls` hands
+/// each call's result to the function that it is given; the first that is an error is returned.
+using NcclAdd = std::function<void(ncclResult_t)>;
+ncclResult_t nccl_group(const std::function<void(const NcclAdd&)>& calls);
+
 /// What computation waits for: calls that were queued, and the device's time of these waits.
 class NcclWait {
  public:

@@ -1,5 +1,4 @@
-// Sums over ranks and messages between the ranks that share a sample, by NCCL. All messages of a call are one group, so
-// that ranks which send to each other do not wait for each other.
+// Sums over ranks and messages between the ranks that share a sample, by NCCL. All messages of a call are one group.
 #include <utility>
 
 #include "mpi/nccl_coded_sums.hpp"
@@ -18,16 +17,11 @@ class NcclMessages final : public Messages {
   void start(std::span<const Message> sent, std::span<const Message> received) override {
     if (sent.empty() && received.empty()) return;
     communicator_->queue("a message between the ranks of a grid", [&](ncclComm_t comm, cudaStream_t stream) {
-      ncclResult_t result = ncclGroupStart();
-      const auto add = [&](ncclResult_t each) {
-        if (result == ncclSuccess || result == ncclInProgress) result = each;
-      };
-      for (const Message& m : received)
-        add(ncclRecv(m.values.data(), m.values.size(), ncclFloat, m.rank, comm, stream));
-      for (const Message& m : sent) add(ncclSend(m.values.data(), m.values.size(), ncclFloat, m.rank, comm, stream));
-      const ncclResult_t ended = ncclGroupEnd();  // also after an error
-      add(ended);
-      return result;
+      return nccl_group([&](const NcclAdd& add) {
+        for (const Message& m : received)
+          add(ncclRecv(m.values.data(), m.values.size(), ncclFloat, m.rank, comm, stream));
+        for (const Message& m : sent) add(ncclSend(m.values.data(), m.values.size(), ncclFloat, m.rank, comm, stream));
+      });
     });
     wait_.begin();
   }

@@ -108,12 +108,7 @@ class Contrast final : public ContrastOp {
     const float deviation = f.deviation[p.row + p.number];
     return 1 / (deviation < floor_ ? floor_ : deviation);
   }
-  Index number_in_out(const Place& p) const {
-    const PositionBox& out = window_.out;
-    Index number = 0;
-    for (int a = 0; a < 3; ++a) number = number * (out.end[a] - out.first[a]) + p.at.axis[a] - out.first[a];
-    return p.row / in_ * out_ + number;
-  }
+  Index number_in_out(const Place& p) const { return p.row / in_ * out_ + window_.number_in_out(p.at); }
 
   template <class Use>
   void for_each(Index rows, const PositionBox& box, const Use& use) const {

@@ -44,11 +44,8 @@ struct Contrast {
   }
   /// The position's number among all rows' of y.
   MRMF_HD std::size_t number_in_out(const Place& p) const {
-    std::size_t number = p.row / in;
-    for (int a = 0; a < 3; ++a)
-      number = number * static_cast<std::size_t>(window.out.end[a] - window.out.first[a]) +
-               static_cast<std::size_t>(p.at.axis[a] - window.out.first[a]);
-    return number;
+    return p.row / in * static_cast<std::size_t>(window.out.count()) +
+           static_cast<std::size_t>(window.number_in_out(p.at));
   }
   template <class T>
   MRMF_HD float sum(const T* x, float mean) const {

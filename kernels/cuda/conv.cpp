@@ -23,12 +23,10 @@ class ConvPasses {
 
   void prepare(Index rows);
   void forward(Index rows, const void* x, ConstSpan w, ConstSpan b, void* y);
-  /// Uses the weights of the forward or use_weights() before it, if there is one behind the last backward_data().
+  /// Uses the weights that the forward before it packed, if there was one since the last backward_data() and the
+  /// weights have not moved.
   void backward_data(Index rows, const void* dy, ConstSpan w, void* dx);
-  void use_weights(ConstSpan w) {
-    pack(w, {});
-    packed_ = true;
-  }
+  void weights_moved() { packed_ = false; }
   void backward_weights(Index rows, const void* x, const void* dy, Span dw);
 
  private:
@@ -201,7 +199,7 @@ class ConvTranspose final : public WeightedOp {
 
   void prepare(Index rows) override { passes_.prepare(rows); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
-    passes_.use_weights(w);
+    passes_.weights_moved();  // since the pass that is called forward there
     passes_.backward_data(x.shape.n, x.data.data(), w, y.data.data());
     add_bias(device_.work(), positions(x.shape.n), channels(), b.data(), y.data.data());
   }

@@ -118,6 +118,18 @@ struct Tiling {
 #endif
 };
 
+/// Whether a convolution has the taps that all of this is for: 3x3x3 next to each other, without stride.
+inline bool has_cube_of_taps(const ConvGeometry& g) {
+  return g.kernel == Extent{3, 3, 3} && g.stride == Extent{1, 1, 1} && g.dilation == Extent{1, 1, 1};
+}
+
+/// An element of the blocks' parts, of `part` floats each, added in the blocks' order.
+MRMF_HD inline float sum_of_parts(const float* parts, std::uint32_t blocks, int part, int at) {
+  double total = 0;
+  for (std::uint32_t block = 0; block < blocks; ++block) total += parts[std::size_t{block} * part + at];
+  return static_cast<float>(total);
+}
+
 /// A value as tensor cores take it.
 MRMF_HD inline float as_factor(float, float v) { return std::bit_cast<float>(tf32_bits(v)); }
 MRMF_HD inline float as_factor(Bf16, float v) { return std::bit_cast<float>(pack_bf16(0, v) & 0xFFFF0000U); }
@@ -157,6 +169,27 @@ __device__ inline void store_line(Bf16*, Bf16* y, const Tiling& tiling, const Pl
     Bf16* const to = y + at.position * stored + channel + (odd ? 8 + (quarter - 1) * 2 : quarter * 2);
     write_words(odd ? uint2{got, second} : uint2{first, got}, to);
   }
+}
+
+/// `Shares` neighbouring warps share a block's matrices, and each such group has lines of its own. Adds the groups'
+/// sums in their order in `shared`, and writes the block's part: share by share, element by element, lane by lane.
+template <int Shares, int M, int N>
+__device__ void write_part(const float (&sums)[M][N][4], float* shared, float* parts) {
+  constexpr int of_share = M * N * 4 * 32, part = Shares * of_share;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  float* const to = shared + warp % Shares * of_share + lane;
+  for (int turn = 0; turn < warps / Shares; ++turn) {
+    if (warp / Shares == turn) {
+#pragma unroll
+      for (int e = 0; e < M * N * 4; ++e) {
+        float& sum = to[e * 32];
+        sum = (turn == 0 ? 0.0F : sum) + sums[e / 4 / N][e / 4 % N][e % 4];
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < part; i += block_of)
+    parts[std::size_t{blockIdx.x} * part + i] = shared[i];
 }
 
 /// A block's tiles, one after the other: copy(place, memory) begins to copy a tile's tensors, use(place, memory) is

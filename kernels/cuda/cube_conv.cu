@@ -183,7 +183,7 @@ struct CubeWeights {
           for (int line = static_cast<int>(threadIdx.x) / (32 * shares); line < lines; line += warps / shares)
             multiply_line(T{}, line, memory, offsets, sums);
         });
-    add_groups_of_warps(reinterpret_cast<float*>(shared), sums);
+    write_part<shares>(sums, reinterpret_cast<float*>(shared), parts);
   }
 
   __device__ void multiply_line(Bf16, int line, const uint4* memory, const int (&offsets)[of_share], Sums& sums) const {
@@ -225,23 +225,6 @@ struct CubeWeights {
     }
   }
 
-  /// Adds the groups of warps in their order, and writes the block's part.
-  __device__ void add_groups_of_warps(float* shared, const Sums& sums) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    float* const to = shared + warp % shares * (part / shares) + lane;
-    for (int turn = 0; turn < warps / shares; ++turn) {
-      if (warp / shares == turn) {
-#pragma unroll
-        for (int e = 0; e < of_share * matrices * 4; ++e) {
-          float& sum = to[e * 32];
-          sum = (turn == 0 ? 0.0F : sum) + sums[e / 4 / matrices][e / 4 % matrices][e % 4];
-        }
-      }
-      __syncthreads();
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < part; i += block_of)
-      parts[std::size_t{blockIdx.x} * part + i] = shared[i];
-  }
 #else
   void emulate() const {
     const std::uint32_t blocks = tiling.blocks(blocks_at_once);
@@ -273,10 +256,7 @@ struct AddCubeParts {
     std::uint32_t row = i;
     const int channel = static_cast<int>(by_channels.take(row));
     const int at = CubeWeights<T>::element(static_cast<int>(row) % taps, channel, static_cast<int>(row) / taps);
-    double total = 0;
-    for (std::uint32_t block = 0; block < blocks; ++block)
-      total += parts[std::size_t{block} * CubeWeights<T>::part + at];
-    dw[i] = static_cast<float>(total);
+    dw[i] = sum_of_parts(parts, blocks, CubeWeights<T>::part, at);
   }
 };
 
@@ -290,8 +270,8 @@ int count(Index n) { return static_cast<int>(n); }
 }  // namespace
 
 bool is_cube(const Storage& storage, const ConvGeometry& g) {
-  return g.kernel == Extent{3, 3, 3} && g.stride == Extent{1, 1, 1} && g.dilation == Extent{1, 1, 1} &&
-         storage.channels(g.in_channels) == most_ins && storage.channels(g.out_channels) == most_outs;
+  return has_cube_of_taps(g) && storage.channels(g.in_channels) == most_ins &&
+         storage.channels(g.out_channels) == most_outs;
 }
 
 int cube_conv_shared_bytes(const Storage& storage) {

@@ -315,7 +315,7 @@ std::size_t bias_pool_bytes(const Storage& storage, const PoolGeometry& geometry
 
 // Convolutions of 3x3x3 taps from few channels, and the batch norm of a network's input in front of them, in one pass.
 
-/// Whether narrow_conv_* can: 3x3x3 taps without stride, one stored vector in, 9 to 16 channels out. Factors are
+/// Whether narrow_conv_* can: 3x3x3 taps without stride, one stored vector in, 16 stored channels out. Factors are
 /// rounded as tensor cores take them, so it is for tf32 and bf16.
 bool is_narrow(const Storage& storage, const ConvGeometry& geometry);
 int narrow_conv_shared_bytes(const Storage& storage);  ///< shared memory that a block must be able to have
@@ -344,7 +344,7 @@ struct NarrowWeightsData {
 void narrow_conv_weights(const Work& work, const NarrowConv& conv, const NarrowWeightsData& data);
 std::size_t narrow_conv_bytes(const Storage& storage, const ConvGeometry& geometry, Index rows);
 
-// Convolutions of 3x3x3 taps without stride from 9 to 16 channels to 25 to 32, in tf32 and bf16. w and dw are float32
+// Convolutions of 3x3x3 taps without stride from 16 stored channels to 32, in tf32 and bf16. w and dw are float32
 // and unpadded.
 
 bool is_cube(const Storage& storage, const ConvGeometry& geometry);

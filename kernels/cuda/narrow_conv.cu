@@ -103,8 +103,7 @@ struct NarrowForward {
 }  // namespace
 
 bool is_narrow(const Storage& storage, const ConvGeometry& g) {
-  return g.kernel == Extent{3, 3, 3} && g.stride == Extent{1, 1, 1} && g.dilation == Extent{1, 1, 1} &&
-         storage.vectors(g.in_channels) == 1 && storage.channels(g.out_channels) == narrow_outs;
+  return has_cube_of_taps(g) && storage.vectors(g.in_channels) == 1 && storage.channels(g.out_channels) == narrow_outs;
 }
 
 void narrow_conv_forward(const Work& work, const NarrowConv& conv, const void* x, const float* w, const float* b,

@@ -2,6 +2,7 @@
 // norm in front. Its dgamma and dbeta want the sums of the outputs' gradients over the positions that each tap reaches;
 // these are rows of the same products, with ones in place of inputs.
 #include "kernels/cuda/narrow_inputs.cuh"
+#include "kernels/cuda/reduce.cuh"
 
 namespace mrmf::cuda {
 namespace {
@@ -95,7 +96,7 @@ struct NarrowWeights {
             else
               multiply_line<1>(T{}, place, line, memory, ones, sums);
         });
-    add_warps(reinterpret_cast<float*>(shared), sums);
+    write_part<2>(sums, reinterpret_cast<float*>(shared), parts);
   }
 
   /// Of the two taps that a lane has rows of: ones where the input is inside along the last axis, for this lane's
@@ -191,26 +192,6 @@ struct NarrowWeights {
     multiply(T{}, sums[Rows::of_warp][1], a, b[2], b[3]);
   }
 
-  /// Adds the warps of different lines, in their order, and writes the block's part.
-  __device__ void add_warps(float* shared, const Sums& sums) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    constexpr int of_share = Rows::part / 2;
-    for (int turn = 0; turn < warps / 2; ++turn) {
-      if (warp / 2 == turn) {
-        float* const to = shared + warp % 2 * of_share + lane;
-#pragma unroll
-        for (int m = 0; m <= Rows::of_warp; ++m)
-#pragma unroll
-          for (int e = 0; e < 8; ++e) {
-            float& sum = to[(m * 8 + e) * 32];
-            sum = (turn == 0 ? 0.0F : sum) + sums[m][e / 4][e % 4];
-          }
-      }
-      __syncthreads();
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < Rows::part; i += block_of)
-      parts[std::size_t{blockIdx.x} * Rows::part + i] = shared[i];
-  }
 #else
   void emulate() const {
     const std::uint32_t blocks = inputs.tiling.blocks(blocks_at_once);
@@ -256,9 +237,7 @@ struct AddParts {
     const int out = static_cast<int>(row) / taps, tap = static_cast<int>(row) % taps;
     const int at =
         channel == channels ? Rows::of_inside(tap, out) : Rows::of_weight(tap, static_cast<int>(channel), out);
-    double total = 0;
-    for (std::uint32_t block = 0; block < blocks; ++block) total += parts[std::size_t{block} * Rows::part + at];
-    (channel == channels ? inside[row] : dw[row * channels + channel]) = static_cast<float>(total);
+    (channel == channels ? inside[row] : dw[row * channels + channel]) = sum_of_parts(parts, blocks, Rows::part, at);
   }
 };
 
@@ -266,7 +245,7 @@ struct AddParts {
 /// becomes the gradient of the weights (kernels/cpu/norm_conv.cpp has the equations).
 struct NormGradients {
   static constexpr int threads = 128, blocks_at_once = 1;
-  static constexpr int shared_bytes = 2 * threads * static_cast<int>(sizeof(double));
+  static constexpr int shared_bytes = 2 * threads / 2 * static_cast<int>(sizeof(double));  // what add_groups() wants
 
   int channels, outs;
   const float *w, *gamma, *beta, *inside;  // inside: (out, tap)
@@ -282,19 +261,13 @@ struct NormGradients {
   }
 #ifdef __CUDACC__
   __device__ void operator()(uint4* memory) const {
-    auto* const shared = reinterpret_cast<double*>(memory);
-    const int thread = static_cast<int>(threadIdx.x), c = static_cast<int>(blockIdx.x);
+    const int c = static_cast<int>(blockIdx.x);
     double sums[2] = {};
-    for (int i = thread; i < outs * taps; i += threads) add(c, i, sums);
-    for (int k = 0; k < 2; ++k) shared[k * threads + thread] = sums[k];
-    for (int left = threads / 2; left > 0; left /= 2) {
-      __syncthreads();
-      if (thread >= left) continue;
-      for (int k = 0; k < 2; ++k) shared[k * threads + thread] += shared[k * threads + thread + left];
-    }
-    if (thread > 0) return;
-    dgamma[c] = static_cast<float>(shared[0]);
-    dbeta[c] = static_cast<float>(shared[threads]);
+    for (int i = static_cast<int>(threadIdx.x); i < outs * taps; i += threads) add(c, i, sums);
+    add_groups(sums, reinterpret_cast<double*>(memory), 1, threads);
+    if (threadIdx.x > 0) return;
+    dgamma[c] = static_cast<float>(sums[0]);
+    dbeta[c] = static_cast<float>(sums[1]);
   }
 #else
   void emulate() const {

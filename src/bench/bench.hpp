@@ -88,7 +88,7 @@ double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load);
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out);
 
 /// The same steps on `device` and on `host`: prints both losses per step and a hash of the device's parameters.
-/// FaultError when a loss differs by more than `tolerance` of its value.
+/// FaultError when losses differ by more than `tolerance` of the largest so far.
 struct Parity {
   Backend& device;
   Backend& host;

@@ -104,21 +104,23 @@ Box Windows::box(Index number) const {
   return box;
 }
 
-void Windows::add(Index number, ConstSpan y, Index channels, Span whole) const {
+void Windows::add(Index number, ConstSpan y, Index channels, Span whole, const std::optional<Box>& part) const {
   const Extent at = place(number);
-  const Box box = this->box(number);
-  MRMF_CHECK(std::ssize(y) == product(patch_) * channels && std::ssize(whole) == product(size_) * channels,
+  const Box own = part.value_or(Box{.first = {0, 0, 0}, .count = patch_});
+  const Extent &first = own.first, &count = own.count, window = box(number).first;
+  MRMF_CHECK(contains({.count = patch_}, own) && std::ssize(y) == product(count) * channels &&
+                 std::ssize(whole) == product(size_) * channels,
              "outputs of other positions");
   std::array<const float*, 3> weights{};
-  for (std::size_t a = 0; a < 3; ++a) weights[a] = axes_[a].weights[static_cast<std::size_t>(at[a])].data();
+  for (std::size_t a = 0; a < 3; ++a) weights[a] = axes_[a].weights[static_cast<std::size_t>(at[a])].data() + first[a];
 #pragma omp parallel for schedule(static) if (std::ssize(y) > (Index{1} << 16))
-  for (Index i = 0; i < patch_[0]; ++i)
-    for (Index j = 0; j < patch_[1]; ++j) {
+  for (Index i = 0; i < count[0]; ++i)
+    for (Index j = 0; j < count[1]; ++j) {
       const float line = weights[0][i] * weights[1][j];
-      const float* from = y.data() + (i * patch_[1] + j) * patch_[2] * channels;
-      float* to =
-          whole.data() + (((box.first[0] + i) * size_[1] + box.first[1] + j) * size_[2] + box.first[2]) * channels;
-      for (Index k = 0; k < patch_[2]; ++k) {
+      const float* from = y.data() + (i * count[1] + j) * count[2] * channels;
+      const Index row = (window[0] + first[0] + i) * size_[1] + window[1] + first[1] + j;
+      float* to = whole.data() + (row * size_[2] + window[2] + first[2]) * channels;
+      for (Index k = 0; k < count[2]; ++k) {
         const float weight = line * weights[2][k];
         // A position that counts nothing may be anything, and is not looked at.
         for (Index c = 0; weight > 0 && c < channels; ++c) to[k * channels + c] += weight * from[k * channels + c];

@@ -1,6 +1,7 @@
 // Overlapping windows over a sample that a model takes in pieces, and how their outputs become one.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "io/patches.hpp"
@@ -28,8 +29,9 @@ class Windows {
   Box box(Index number) const;
   /// Whether the outputs are those of the whole sample.
   bool exact() const { return exact_; }
-  /// Adds the output of a window, a number for each channel of its positions, to that of the whole sample.
-  void add(Index number, ConstSpan y, Index channels, Span whole) const;
+  /// Adds the output of a window, a number for each channel of its positions, to that of the whole sample. With `part`,
+  /// `y` is the output at these positions of the window alone.
+  void add(Index number, ConstSpan y, Index channels, Span whole, const std::optional<Box>& part = {}) const;
 
  private:
   /// Along one axis.

@@ -20,6 +20,7 @@
 #include "io/work_folder.hpp"
 #include "kernels/check.hpp"
 #include "src/ensemble/collect.hpp"
+#include "src/ensemble/from_root.hpp"
 #include "src/ensemble/gather.hpp"
 #include "src/ensemble/makers.hpp"
 #include "src/ensemble/members.hpp"
@@ -116,11 +117,10 @@ void write_records(const Ensemble& ensemble, const Members& members, const Ensem
 }
 
 Members all_members(const Ensemble& ensemble, const EnsembleRun& run, Comm& world) {
-  Members members;
   collective_try(world, [&] {
     if (world.root() && run.part.count == 1) gather(ensemble.spec);
   });
-  collective_try(world, [&] { members = read_members(ensemble.spec, std::ssize(ensemble.points)); });
+  const Members members = members_from_root(ensemble.spec, std::ssize(ensemble.points), world);
   for (const std::string& line : members.damaged)
     say(run, world, line + ": damaged; a member that it named counts as not done, and is made anew");
   return members;
@@ -195,8 +195,7 @@ void check_sharing(const Ensemble& ensemble, const EnsembleRun& run, Comm& world
 
 /// Adds the points of rounds that were completed; returns how many.
 int take_rounds(Ensemble& ensemble, Comm& world) {
-  RoundPoints added;
-  collective_try(world, [&] { added = read_rounds(ensemble.spec); });
+  const RoundPoints added = rounds_from_root(ensemble.spec, world);
   ensemble.points.resize(static_cast<std::size_t>(ensemble.designed));
   ensemble.points.insert(ensemble.points.end(), added.points.begin(), added.points.end());
   return added.rounds;

@@ -265,7 +265,9 @@ class GroupTrainer {
     try {
       const TrainingCall call =
           training_call(ensemble_.spec, ensemble_.folder, member, ensemble_.points[static_cast<std::size_t>(member)]);
-      if (!call.done) train_run(read_config(ensemble_.spec.train->config, call.settings), {}, group_);
+      // The root's word counts: another node may not see yet what an earlier start has written.
+      const bool done = group_.max(group_.root() && call.done ? 1 : 0) > 0;
+      if (!done) train_run(read_config(ensemble_.spec.train->config, call.settings), {}, group_);
     } catch (const Stopped& stopped) {
       signal_ = std::max(1, stopped.signal);
     } catch (const ConfigError& error) {

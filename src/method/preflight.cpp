@@ -78,10 +78,8 @@ void require_grids(const Plan& plan, const Config& config, const Backend& backen
 }
 
 // What boxes of samples do not go with.
-void require_patches(const Plan& plan, const Config& config, const Backend& backend) {
+void require_patches(const Config& config, const Backend& backend) {
   if (!config.data.patch.any()) return;
-  if (plan.shares_samples())
-    throw ConfigError("data.patch and run.grid both cut samples; remove one of them: boxes need no grid");
   if (shard_by_shard(config, backend.immediate()))
     throw ConfigError(
         "data.patch does not go with run.deterministic and data.shards on the CPU, where every shard is "
@@ -159,7 +157,7 @@ void check_start(const ResolvedRun& run, const TrainRun& train, const Checkpoint
 void check_backend(const ResolvedRun& run, const Backend& backend, int ranks) {
   const bool on_cpu = backend.immediate();
   require_grids(run.plan, run.config, backend);
-  require_patches(run.plan, run.config, backend);
+  require_patches(run.config, backend);
   require_parts(run.config, on_cpu);
   require_ways(run.plan, run.config, ranks, on_cpu);
 }

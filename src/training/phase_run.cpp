@@ -66,8 +66,10 @@ void tell_unequal_rows(const PhaseRun& run, const EpochOrder& order) {
 std::unique_ptr<WindowedModel> make_windowed(TrainingSession& session, Model& model, const Phase& phase) {
   Data& data = session.ctx.data;
   if (!data.train().boxes) return nullptr;
+  SampleGrid* const grid = session.ctx.grid(phase.resolution);
   return std::make_unique<WindowedModel>(session.ctx.backend, model, data.config(), phase.resolution,
-                                         data.validation().store->sample(phase.resolution));
+                                         data.validation().store->sample(phase.resolution),
+                                         grid != nullptr ? &grid->sample_group() : nullptr);
 }
 
 }  // namespace

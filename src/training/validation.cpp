@@ -1,5 +1,7 @@
 #include "src/training/validation.hpp"
 
+#include <functional>
+
 namespace mrmf {
 namespace {
 
@@ -14,22 +16,37 @@ double sum_over_ranks(PhaseRun& run, double loss) {
   return loss;
 }
 
-// Whole samples, window by window. A rank that cannot read them stops all.
+// Calls `gather`; its error is that of all ranks that share the sample, which wait for each other in what follows.
+void gather_shared(const PhaseRun& run, const std::function<void()>& gather) {
+  if (run.grid == nullptr || !run.session.ctx.data.streams()) return gather();
+  collective_try(run.grid->sample_group(), gather);
+}
+
+// Whole samples, window by window. A rank that cannot read them stops all. Of the ranks that share a sample the first
+// one counts it.
 double score_windows(PhaseRun& run, SampleStore& store, std::span<const std::int64_t> ids) {
   EpochTime& time = run.session.clock.time();
   const Extent& resolution = run.phase.resolution;
+  const bool counts = run.grid == nullptr || run.grid->block() == 0;
   std::vector<float> x(static_cast<std::size_t>(store.sample(resolution).per_sample()));
   std::vector<float> targets(static_cast<std::size_t>(store.target(resolution).per_sample()));
+  Step step{.training = false};
+  run.add_grid(step);
   double loss = 0;
   Timer timer;
   collective_try(run.session.ctx.team, [&] {
     for (const std::int64_t& id : ids) {
-      store.gather(resolution, {&id, 1}, {store.sample(resolution).rows(1), x},
-                   {store.target(resolution).rows(1), targets});
+      gather_shared(run, [&] {
+        store.gather(resolution, {&id, 1}, {store.sample(resolution).rows(1), x},
+                     {store.target(resolution).rows(1), targets});
+      });
       time.io += timer.lap();
-      const ConstSpan outputs = run.windowed->run(x);
-      loss += run.windowed->loss(outputs, targets);
-      run.objective.add(outputs, targets);
+      const ConstSpan outputs =
+          run.windowed->run(x, step, [&](const Step& of, ConstTensor part) { return run.model().forward(of, part); });
+      if (counts) {
+        loss += run.windowed->loss(outputs, targets);
+        run.objective.add(outputs, targets);
+      }
       time.compute += timer.lap();
     }
   });

@@ -17,15 +17,16 @@ Shape whole_output(const Shape& of_patch, const Shape& sample) {
 }  // namespace
 
 WindowedModel::WindowedModel(Backend& backend, Model& model, const Config& config, const Extent& resolution,
-                             const Shape& sample)
+                             const Shape& sample, Comm* sharing)
     : backend_(backend),
       model_(model),
       loss_settings_(config.training.loss),
+      sharing_(sharing),
       sample_(sample),
       patch_(patch_of(config.data.patch, sample)),
       output_(whole_output(model.network().output(), sample)),
       windows_(config.data.patch, sample, reach_of(network_for(config, resolution, patch_).layers)),
-      feed_(backend.feed(patch_.rows(model.max_rows()), 0)),
+      feed_(backend.feed(model.execution().input.rows(model.max_rows()), 0)),
       host_(make_reference_backend()) {}
 
 ConstSpan WindowedModel::run(ConstSpan sample) {
@@ -33,15 +34,21 @@ ConstSpan WindowedModel::run(ConstSpan sample) {
 }
 
 ConstSpan WindowedModel::run(ConstSpan sample, Step step, const Forward& forward) {
-  const Index most = model_.max_rows(), width = patch_.per_sample(), outputs = model_.network().output().per_sample();
+  const Execution& execution = model_.execution();
+  const Box &input = execution.input_box, &output = execution.output_box;
+  const Index most = model_.max_rows(), width = product(input.count) * patch_.channels,
+              outputs = product(output.count) * output_.channels;
   whole_.assign(static_cast<std::size_t>(output_.per_sample()), 0.0F);
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(most));
   for (Index first = 0; first < windows_.count(); first += most) {
     const Index rows = std::min(most, windows_.count() - first);
     const Feed::HostBatch host = feed_->host(rows);
-    for (Index i = 0; i < rows; ++i)
-      cut_box(sample_, sizeof(float), std::as_bytes(sample).data(), windows_.box(first + i),
+    for (Index i = 0; i < rows; ++i) {
+      Box box{.first = windows_.box(first + i).first, .count = input.count};
+      for (std::size_t a = 0; a < 3; ++a) box.first[a] += input.first[a];
+      cut_box(sample_, sizeof(float), std::as_bytes(sample).data(), box,
               std::as_writable_bytes(host.x.subspan(static_cast<std::size_t>(i * width))).data());
+    }
     std::iota(numbers.begin(), numbers.end(), first);
     step.ids = std::span(numbers).first(static_cast<std::size_t>(rows));
     const Feed::Batch fed = feed_->submit(rows);
@@ -49,11 +56,12 @@ ConstSpan WindowedModel::run(ConstSpan sample, Step step, const Forward& forward
     const ConstTensor y = forward(step, fed.x);
     part_.resize(static_cast<std::size_t>(y.shape.count()));
     backend_.read_activation(y, part_);
-    for (Index i = 0; i < rows; ++i)
+    for (Index i = 0; i < rows && execution.counts; ++i)
       windows_.add(first + i,
                    ConstSpan(part_).subspan(static_cast<std::size_t>(i * outputs), static_cast<std::size_t>(outputs)),
-                   output_.channels, whole_);
+                   output_.channels, whole_, output);
   }
+  if (sharing_ != nullptr) sharing_->sum(Span(whole_));
   return whole_;
 }
 

@@ -1,4 +1,5 @@
-// A model that takes boxes of samples, run over whole ones: their windows, outputs that become one, and its loss.
+// A model that takes boxes of samples, run over whole ones: their windows, outputs that become one, and its loss. Where
+// ranks share each sample (run.grid), each has its block of every window.
 #pragma once
 
 #include <functional>
@@ -7,6 +8,7 @@
 
 #include "kernels/backend.hpp"
 #include "layers/model.hpp"
+#include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/data/windows.hpp"
 
@@ -15,12 +17,15 @@ namespace mrmf {
 /// Whole samples of one shape, one after the other. Outputs, labels and loss are in the host's memory, on any backend.
 class WindowedModel {
  public:
-  /// For samples of this shape at the model's resolution. Keeps references to backend and model.
-  WindowedModel(Backend& backend, Model& model, const Config& config, const Extent& resolution, const Shape& sample);
+  /// For samples of this shape at the model's resolution. `sharing`: the ranks that share each sample with this one,
+  /// all of which have it whole; null: there are none. Keeps references to backend, model and ranks.
+  WindowedModel(Backend& backend, Model& model, const Config& config, const Extent& resolution, const Shape& sample,
+                Comm* sharing = nullptr);
 
   /// Runs the model on a batch of windows. Their numbers are the step's ids.
   using Forward = std::function<ConstTensor(const Step& step, ConstTensor x)>;
-  /// The outputs for a sample, float32 and channels last; valid until the next call.
+  /// The outputs for a sample, float32 and channels last; valid until the next call. Collective over the ranks that
+  /// share it: each comes to all of the outputs.
   ConstSpan run(ConstSpan sample, Step step, const Forward& forward);
   /// The same by Model::forward().
   ConstSpan run(ConstSpan sample);
@@ -36,6 +41,7 @@ class WindowedModel {
   Backend& backend_;
   Model& model_;
   LossSettings loss_settings_;
+  Comm* sharing_;
   Shape sample_, patch_, output_;
   Windows windows_;
   std::unique_ptr<Feed> feed_;

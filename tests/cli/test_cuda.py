@@ -211,7 +211,7 @@ class Training(CudaTest):
         expected = self.train("right", *words)
         broken = {**json.loads(self.read("plans.json")), "plans": {}}
         self.write("plans.json", json.dumps(broken))
-        self.environment(MRMF_EMULATED_FAULTING_ENGINE="5")
+        self.environment(MRMF_EMULATED_FAULTING_ENGINE="6")
         # Each kind of problem has engines of its own: forward (with bias and without), dx and dw.
         for kinds in range(6):
             process = self.launch("train", "config.toml", "--overwrite", "--set", "run.folder=run", "--set",
@@ -219,13 +219,13 @@ class Training(CudaTest):
             output, _ = process.communicate(timeout=300)
             if process.returncode == 0:
                 break
-            self.assertRegex(output, r"cuDNN's engine 5.* left emulated device unusable when it was tried for "
+            self.assertRegex(output, r"cuDNN's engine 6.* left emulated device unusable when it was tried for "
                                      r".*planted to fault.*start again: .*plans.json")
         self.assertGreater(kinds, 0)
         self.assertEqual(process.returncode, 0, output)
         avoided = json.loads(self.read("plans.json"))["avoided"]
         self.assertEqual(len(avoided), kinds)
-        self.assertTrue(all(engines == ["engine 5"] for engines in avoided.values()), avoided)
+        self.assertTrue(all(engines == ["engine 6"] for engines in avoided.values()), avoided)
         np.testing.assert_allclose(self.losses("run"), expected, rtol=5e-2)  # Adam; plans of other engines
         self.write("plain", "")
         self.refused(4, "run.deterministic=false", "run.precision=tf32", "run.folder=other",
@@ -235,7 +235,7 @@ class Training(CudaTest):
     def test_an_engine_that_ends_the_process_is_not_tried_again(self):
         """As a crash inside cuDNN does: no error is left that could be caught."""
         words = [*self.TIMED, "--set", f"run.plans={self.path('plans.json')}", "--set", "run.precision=tf32"]
-        self.environment(MRMF_EMULATED_CRASHING_ENGINE="5")
+        self.environment(MRMF_EMULATED_CRASHING_ENGINE="6")
         for starts in range(6):
             process = self.launch("train", "config.toml", "--overwrite", "--set", "run.folder=run", "--set",
                                   "run.device=cuda", *EXACT, *words)
@@ -245,13 +245,13 @@ class Training(CudaTest):
                 break
             self.assertLess(process.returncode, 0, output)  # by a signal
             self.assertEqual(len(notes), 1)
-            self.assertEqual(json.loads(os.readlink(self.path(notes[0])))["engine"], "engine 5")
+            self.assertEqual(json.loads(os.readlink(self.path(notes[0])))["engine"], "engine 6")
         self.assertGreater(starts, 0)
         self.assertEqual(process.returncode, 0, output)
         self.assertEqual(notes, [])
         avoided = json.loads(self.read("plans.json"))["avoided"]
         self.assertEqual(len(avoided), starts)
-        self.assertTrue(all(engines == ["engine 5"] for engines in avoided.values()), avoided)
+        self.assertTrue(all(engines == ["engine 6"] for engines in avoided.values()), avoided)
 
     def test_an_engine_that_cannot_be_recorded_is_not_chosen(self):
         """Deterministic runs take the first right plan; the second step would end with one that refuses a record."""

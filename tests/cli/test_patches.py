@@ -98,6 +98,27 @@ class Patches(support.MrmfTest):
         self.assertEqual(resumed[0], losses[0][0])
         self.assertEqual(self.lines("run/epochs.jsonl")[1]["train_loss"], losses[0][1][0])
 
+    def test_ranks_that_share_samples_share_boxes_and_windows(self):
+        self.config("patch = [16, 16, 12]\npatch_foreground = 0.5")
+        alone = self.train("data.shards=2")
+        whole = self.predictions()
+        for ranks, grid, batch in (2, "[2, 1, 1]", 4), (2, "[1, 1, 2]", 4), (4, "[2, 2, 1]", 4), (4, "[1, 2, 1]", 2):
+            for load in "memory", "stream":
+                shared = self.train("data.shards=2", f"run.grid={grid}", f"training.batch={batch}", f"data.load={load}", ranks=ranks)
+                np.testing.assert_allclose(shared, alone, rtol=2e-4, err_msg=f"{grid} of {ranks} ranks, {load}")
+                np.testing.assert_allclose(self.predictions(), whole, atol=2e-3)
+
+    def test_shared_boxes_with_norms_over_positions_and_at_a_lower_resolution(self):
+        """Norms see the whole box on any grid, boxes are mirrored before they are cut, and each stage may have its own grid."""
+        self.config("patch = [8, 8, 8]\naugment.flip = [0, 2]", more=[
+            ("[run]", '[method]\nname = "mrmf"\nresolutions = [[2, 2, 2], [1, 1, 1]]\ntop = "interpolated"\n[run]'),
+            ('upsample"\nname', 'group_norm"\ngroups = 2\n[[model.layers]]\ntype = "upsample"\nname')])
+        alone = self.train("data.shards=2", "training.batch=4")
+        np.testing.assert_allclose(self.train("data.shards=2", "run.grid=[2, 1, 1]", ranks=2), alone, rtol=5e-4)
+        # Without a grid, two ranks have half of a batch each.
+        own = self.train("data.shards=2", "run.grid=[[1, 1, 1], [1, 2, 1]]", "method.coarse.batch=2", ranks=2)
+        np.testing.assert_allclose(own, alone, rtol=5e-4)
+
     def test_an_epoch_covers_each_volume_once(self):
         self.config("patch = [12, 10, 8]")
         self.train("training.epochs=1")

@@ -1,4 +1,4 @@
-// Every convolution of both networks has plans on an H200 and on an A100: built, support-checked, within the workspace
+// Every convolution of both networks has plans on an H100 and on an A100: built, support-checked, within the workspace
 // limit, on tensor cores where that is promised, and with precompiled kernels: NVRTC takes seconds.
 #include <doctest/doctest.h>
 

@@ -32,7 +32,7 @@ SIZES = {
     False: {"neuron_inverter": "--preset neuron_inverter --batch 512",
             "cosmoflow": "--preset cosmoflow --batch 8",
             "small_neuron_inverter": "--preset neuron_inverter --batch 128",
-            "small_cosmoflow": "--preset cosmoflow --sample 64x64x64x4 --batch 2 --steps 1",
+            "small_cosmoflow": "--preset cosmoflow --sample 64x64x64x4 --batch 2",
             "parity_neuron_inverter": "--preset neuron_inverter --batch 64 --steps 20",
             "parity_cosmoflow": "--preset cosmoflow --sample 64x64x64x4 --batch 2 --steps 10",
             "first": "--first 20", "few": "--steps 10", "steps": "--steps 100", "samples": "640", "batch": "64", "half_batch": "32"},

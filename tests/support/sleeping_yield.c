@@ -1,7 +1,7 @@
 // Preloaded in tests of several ranks, which share few cores with each other and with other tests: ranks that poll take
-// these from ranks that compute. Open MPI calls sched_yield() between polls (mpi_yield_when_idle), and since Linux 6.18 one
-// that yields gives away all that it could run, again and again, so that beside computing processes it hardly runs at
-// all. A rank that sleeps for a moment costs nothing and is woken in time.
+// these from ranks that compute. Open MPI calls sched_yield() between polls (mpi_yield_when_idle), and since Linux 6.18
+// one that yields gives away all that it could run, again and again, so that beside computing processes it hardly runs
+// at all. A rank that sleeps for a moment costs nothing and is woken in time.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <time.h>

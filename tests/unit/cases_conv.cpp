@@ -56,9 +56,12 @@ LayerCases conv_cases() {
       {"3-D, 4->8, same, k3", volume(3, {5, 4, 6}, 4), same(conv(8, {3, 3, 3}))},
       {"3-D, 1->3, k2x3x4, stride 2x1x3", volume(3, {6, 5, 10}, 1), conv(3, {2, 3, 4}, {2, 1, 3})},
       {"3-D, 8->4, same, k2", volume(4, {4, 3, 4}, 8), same(conv(4, {2, 2, 2}))},
-      // From few channels to 9 to 16: CUDA has a kernel of its own, with tiles of 4 x 8 x 16 positions.
+      // From few channels to 13 to 16 (in bf16 9 to 16): CUDA has a kernel of its own, with tiles of 4 x 8 x 16.
       {"3-D, 4->16, same, k3, several tiles", volume(2, {6, 10, 21}, 4), same(conv(16, {3, 3, 3}))},
       {"3-D, 1->9, k3", volume(3, {5, 11, 18}, 1), conv(9, {3, 3, 3})},
+      {"3-D, 1->13, k3", volume(3, {5, 11, 18}, 1), conv(13, {3, 3, 3})},
+      {"3-D, 3->15, zeros differ per side", volume(2, {4, 3, 17}, 3),
+       padded(conv(15, {3, 3, 3}), {0, 1, 2}, {2, 1, 0})},
       {"3-D, 3->12, zeros differ per side", volume(2, {4, 3, 17}, 3),
        padded(conv(12, {3, 3, 3}), {0, 1, 2}, {2, 1, 0})},
       {"3-D, 7->16, same, k3", volume(1, {3, 4, 5}, 7), same(conv(16, {3, 3, 3}))},

@@ -9,6 +9,7 @@ by the mean of all seeds: from a first guess, by factors of two, until neither n
 follow of as many epochs as fit into the time of levels8, by each rank's arithmetic at GFLOPS and its bytes at 1 Gbit/s. Runs that are
 done are not repeated; --jobs trains as many ways at a time, and --finished trains none, and prints the ways whose runs are there."""
 import argparse
+import collections
 import concurrent.futures
 import json
 import math
@@ -18,6 +19,7 @@ import re
 import statistics
 import subprocess
 import sys
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -89,6 +91,7 @@ class Experiment:
         self.application = application
         self.seeds = range(1, seeds + 1)
         self.train = train
+        self.locks = collections.defaultdict(threading.Lock)  # of runs: several ways look at those of levels8
         self.base = {**data_settings(application), **APPLICATIONS[application][1], "method.name": "baseline",
                      "run.deterministic": True, "run.threads": 1, "run.device": "cpu"}
 
@@ -109,6 +112,10 @@ class Experiment:
         folder = pathlib.Path("runs") / re.sub(r"[^\w.-]", "", name)
         if settings["method.name"] == "mrmf":
             settings.update(self.stages(settings.pop("training.epochs")))
+        with self.locks[folder]:
+            return self.trained(folder, settings)
+
+    def trained(self, folder, settings):
         diverged = folder.with_suffix(folder.suffix + ".diverged")
         if not (folder / "result.json").exists() and not diverged.exists():
             if not self.train:
