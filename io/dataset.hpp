@@ -127,6 +127,14 @@ struct RememberedRows {
   bool operator==(const RememberedRows&) const { return true; }
 };
 
+/// Labels of several data sets that differ in their positions, such as scalars and images: each one's are taken as a
+/// list of numbers, one after the other. The first ones, up to the first that has positions, are so many sets and
+/// numbers.
+struct MixedLabels {
+  Index sets = 0, numbers = 0;
+  bool operator==(const MixedLabels&) const = default;
+};
+
 /// A data set's contents, read from the files' headers by all ranks together.
 struct DatasetShape {
   Index samples = 0;
@@ -146,6 +154,7 @@ struct DatasetShape {
   std::optional<Box> block{};
   std::vector<Index> elsewhere{};   ///< files with samples that may lie in other files (io/row_source.hpp), ascending
   std::vector<RowGroups> groups{};  ///< RowForm::groups: of each file
+  MixedLabels mixed{};              ///< none: labels have the positions of samples, or none of them any
   RememberedRows remembered{};      ///< copies share it
   /// The shape of what is read of a sample.
   Shape read_sample() const {

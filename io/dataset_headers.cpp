@@ -4,6 +4,8 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "io/file_names.hpp"
 #include "io/labels.hpp"
 #include "io/limits.hpp"
+#include "io/mixed_labels.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "kernels/check.hpp"
@@ -169,6 +172,10 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
   for (std::size_t i = 1; i < of_samples; ++i)
     join_channels(shape, inspect_samples(*(*open)[i], common[i], spec), *(*open)[i], spec);
   if (spec.mask) ++shape.sample.channels;
+  if (const auto mixed = mixed_labels(std::span(*open).subspan(of_samples), spec, shape)) {
+    std::tie(shape.label, shape.mixed) = *mixed;
+    return facts;
+  }
   for (std::size_t i = of_samples; i < open->size(); ++i) {
     const RowSource& rows = *(*open)[i];
     DatasetShape more = shape;
@@ -290,7 +297,9 @@ void broadcast(DatasetShape& shape, Comm& comm) {
                                            &labels[0],
                                            &labels[1],
                                            &labels[2],
-                                           &shape.one_hot};
+                                           &shape.one_hot,
+                                           &shape.mixed.sets,
+                                           &shape.mixed.numbers};
   std::vector<std::int64_t> words;
   for (const std::int64_t* number : numbers) words.push_back(*number);
   comm.broadcast(std::span(words), 0);

@@ -140,6 +140,10 @@ class Network(nn.Module):
             return F.group_norm(x, layer["groups"], part("gamma"), part("beta"), layer["epsilon"])
         if kind == "dense":
             return F.linear(x, part("weight"), part("bias"))
+        if kind == "slice":
+            return x[:, layer["first"]:layer["first"] + layer["channels"]]
+        if kind == "stop_gradient":
+            return x.detach()
         if kind == "dropout":
             return F.dropout(x, layer["rate"], self.training)
         return {"global_average_pool": lambda: x.flatten(2).mean(2), "flatten": lambda: x.movedim(1, -1).flatten(1),

@@ -114,6 +114,8 @@ struct Step {
   float loss_weight = 1;              ///< weight of each row's loss in the gradient
   float share = 1;                    ///< share of each row's loss that this rank counts, with its gradient (grids)
   float dropout = 1;                  ///< so many times their own are the rates of dropout
+  ConstTensor labels{};               ///< of the batch, for layers that read them (layers/parts.hpp); empty: none
+  std::size_t turn = 0;               ///< whose turn it is to train (layers/parts.hpp)
   SgdStep sgd{};                      ///< the update that ends the step: one of this, lion and adam
   LionStep lion{};
   std::array<AdamStep, 2> adam{};  ///< for two groups of parameters, whose moments may differ in age

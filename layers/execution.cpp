@@ -6,6 +6,7 @@
 
 #include "layers/halo_exchange.hpp"
 #include "layers/layer.hpp"
+#include "layers/loss_terms.hpp"
 #include "layers/makers.hpp"
 #include "layers/partition.hpp"
 
@@ -85,6 +86,10 @@ class Units {
     readers_.assign(network.size() + 1, 0);
     for (const Local& local : locals_)
       for (const std::size_t read : local.reads) ++readers_[read];
+    if (network.parts().any()) {
+      terms_ = std::make_unique<LossTerms>(backend, network);
+      for (const std::size_t read : terms_->reads()) ++readers_[read];
+    }
     execution.input = network.input();
     execution.input_box = {.count = network.input().spatial};
     execution.output_box = {.count = network.output().spatial};
@@ -119,6 +124,7 @@ class Units {
       add(std::move(unit));
       outputs_[i] = units().size();
     }
+    add_terms();
     if (!partition_) return;
     const Placement& last = partition_->tensor(network_.size());
     if (last.owned != last.made) halo_exchange(network_.size(), network_.size(), last.owned);
@@ -127,6 +133,15 @@ class Units {
 
  private:
   std::vector<Unit>& units() { return execution_.units; }
+
+  void add_terms() {
+    if (!terms_) return;
+    MRMF_CHECK(!partition_, "the terms of a network of several parts on a grid");
+    Unit unit{.first = network_.size(), .last = network_.size(), .terms = terms_.get()};
+    for (const std::size_t number : terms_->reads()) unit.reads.push_back(outputs_[number]);
+    unit.run = keep(std::move(terms_));
+    add(std::move(unit));
+  }
 
   Layer* keep(std::unique_ptr<Layer> layer) {
     execution_.made.push_back(std::move(layer));
@@ -254,6 +269,7 @@ class Units {
   std::vector<std::size_t> readers_;  // readers of each output, numbered as in Wiring
   std::vector<std::size_t> outputs_;  // a unit's output by that of its last layer
   std::vector<HaloExchanged> exchanged_;
+  std::unique_ptr<LossTerms> terms_;  // of a network of several parts, until it is a unit
 };
 
 }  // namespace

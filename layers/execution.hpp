@@ -12,19 +12,23 @@
 
 namespace mrmf {
 
-/// One entry of the executed list: a layer, a fused run of layers, or a halo exchange between the ranks of a grid.
+class LossTerms;
+
+/// One entry of the executed list: a layer, a fused run of layers, a halo exchange between the ranks of a grid, or at
+/// the end the terms of a network of several parts.
 struct Unit {
-  std::size_t first = 0, last = 0;   ///< layers [first, last); a halo exchange has none
+  std::size_t first = 0, last = 0;   ///< layers [first, last); a halo exchange has none, and terms have none
   bool whole = false;                ///< every rank of a grid has all of each sample here
   Layer* run = nullptr;              ///< the layer itself, or the fused one
   Join* join = nullptr;              ///< the same, if it has several inputs
+  LossTerms* terms = nullptr;        ///< the same, if it is the terms of the loss
   bool beside = false;               ///< a halo exchange, for the next unit alone: both run in halves
   std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
   Shape out{};                       ///< n = max_rows
   ArenaSpan bias{};                  ///< in the parameter arena: LayerBuffers::bias
   ArenaSpan cache{};                 ///< in the cache arena
   UnitMemory memory{};               ///< places in the activation arena, for max_rows
-  bool is_halo_exchange() const { return first == last; }
+  bool is_halo_exchange() const { return first == last && terms == nullptr; }
 };
 
 struct Execution {

@@ -41,6 +41,10 @@ std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const Layer
     case LayerKind::dropout: return make_dropout(backend, in, spec, place);
     case LayerKind::add:
     case LayerKind::concat: return make_join(backend, {&in, 1}, spec);
+    case LayerKind::labels: return make_labels(backend, in, spec);
+    case LayerKind::noise: return make_noise(backend, in, spec, place);
+    case LayerKind::slice: return make_slice(backend, in, spec);
+    case LayerKind::stop_gradient: return make_stop_gradient(backend, in);
   }
   MRMF_CHECK(false, "a layer kind that make_layer does not know");
 }

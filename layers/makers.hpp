@@ -28,6 +28,11 @@ std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const 
 std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec,
                                     const LayerPosition& place);
 
+std::unique_ptr<Layer> make_labels(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_noise(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition& place);
+std::unique_ptr<Layer> make_slice(Backend& backend, const Shape& in, const LayerSpec& spec);
+std::unique_ptr<Layer> make_stop_gradient(Backend& backend, const Shape& in);
+
 struct CutWeights;            // layers/parameter_layout.hpp
 struct HaloExchangeSettings;  // layers/halo_exchange.hpp
 

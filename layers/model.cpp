@@ -9,6 +9,7 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
       layout_(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
       network_(layout_ ? *layout_ : backend, settings.network),
       execution_(build_execution(backend, network_, settings)),
+      weights_of_others_(weight_copies(network_)),
       params_at_(params) {
   constexpr int moments = 2;  // Adam's; SGD needs one less
   backend.require_memory(execution_.floats(network_, moments),
@@ -27,6 +28,8 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
   std::size_t inputs = 0;
   for (const Unit& unit : execution_.units) inputs = std::max(inputs, unit.reads.size());
   x_.reserve(inputs), dx_.reserve(inputs);
+  static_assert(kMostTerms + 1 <= kReducedScalars);
+  if (has_terms()) live_ = live_units(execution_, network_);
   if (params.empty()) initialise(settings.seed);
   prepare(max_rows());
 }
@@ -42,6 +45,7 @@ void Model::initialise(std::uint64_t seed) {
   }
   backend_->write(params, params_.span());
   backend_->write(state, state_.span());
+  copy_weights(Copied::all);
 }
 
 std::vector<LayerGroup> Model::groups(bool top) {
@@ -71,17 +75,19 @@ void Model::prepare(Index rows) {
 }
 
 bool Model::constrains() const {
-  return std::ranges::any_of(execution_.units, [](const Unit& unit) { return unit.run->constrains(); });
+  return !weights_of_others_.empty() ||
+         std::ranges::any_of(execution_.units, [](const Unit& unit) { return unit.run->constrains(); });
 }
 
-void Model::constrain() {
+void Model::constrain(std::uint64_t updates) {
   for (const Unit& unit : execution_.units)
     if (unit.run->constrains()) unit.run->constrain(span_at(params_at_, layout().of(unit.first)));
+  copy_weights_after(*backend_, weights_of_others_, params_at_, updates);
 }
 
 LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
   const auto place = [&](const auto& place_of) {  // from the first layer to the last that has any
-    if (unit.is_halo_exchange()) return ArenaSpan{};
+    if (unit.first == unit.last) return ArenaSpan{};
     ArenaSpan whole = place_of(unit.first);
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
       if (const ArenaSpan next = place_of(i); next.count > 0) whole.count = next.end() - whole.first;
@@ -123,6 +129,7 @@ ConstTensor Model::forward(const Step& step, ConstTensor x) {
              "the batch does not fit the model");
   const std::vector<Unit>& units = execution_.units;
   for (std::size_t u = 0; u < units.size(); ++u) {
+    if (!computes(u, step, &LiveUnits::forward)) continue;
     if (!units[u].beside) {
       forward(units[u], step, x);
       continue;
@@ -157,6 +164,7 @@ Span Model::output_gradient(Index rows) {
 }
 
 void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
+  if (has_terms()) return backward_from_terms(step, x, sums);
   auto open = static_cast<Index>(grads_.size());  // gradients from here on are already being summed
   // Ranks have different numbers of row-parallel weights, and all must begin the same sums.
   const auto floats = [&](Index first) {
@@ -220,7 +228,9 @@ void Model::sum(const GradientSums& sums) {
 }
 
 void Model::backward(const Unit& unit, const Step& step, ConstTensor x) {
-  if (unit.join != nullptr) {
+  if (unit.terms != nullptr) {
+    run_terms(unit, step, x);
+  } else if (unit.join != nullptr) {
     dx_.clear();
     for (std::size_t i = 0; i < unit.reads.size(); ++i) dx_.push_back(gradient_of(unit, i, x));
     unit.join->join_backward(activation(unit.memory.dy, unit.out.rows(x.shape.n)), dx_);

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "layers/execution.hpp"
+#include "layers/live_units.hpp"
+#include "layers/weight_copies.hpp"
 
 namespace mrmf {
 
@@ -63,9 +65,14 @@ class Model {
 
   /// Makes the plans for this number of rows, so that no step has to.
   void prepare(Index rows);
-  /// After an update (Layer::constrain).
+  /// After an update (Layer::constrain), the one with this number, counted from 1: copies of weights are taken anew.
   bool constrains() const;
-  void constrain();
+  void constrain(std::uint64_t updates = 0);
+  /// The same where parameters have come from elsewhere.
+  void copy_weights(Copied which) { mrmf::copy_weights(*backend_, weights_of_others_, params_at_, which); }
+  /// Whether backward computes the loss itself, from terms: then it needs no output_gradient(), and leaves their sums
+  /// over the rows in loss() and term_losses().
+  bool has_terms() const { return network_.parts().any(); }
 
   /// What forward takes and gives: of a grid, this rank's positions.
   const Shape& input() const { return execution_.input; }
@@ -93,6 +100,11 @@ class Model {
   /// empty, as before the first call, these have no momentum.
   void use_velocity(Span velocity) { velocity_ = velocity; }
 
+  /// Behind it, those of each term, which are summed along, too.
+  Span term_losses() {
+    return grads_.span().subspan(static_cast<std::size_t>(layout().gradients()) + 1, network_.parts().terms.size());
+  }
+
   const std::vector<Unit>& units() const { return execution_.units; }
   /// One unit of forward and backward, which call this for all in their order. forward returns the unit's output.
   ConstTensor forward(const Unit& unit, const Step& step, ConstTensor x);
@@ -108,6 +120,10 @@ class Model {
   void backward_beside(const Unit& exchange, const Unit& reader, const Step& step, ConstTensor x);
   Tensor gradient_of(const Unit& unit, std::size_t i, ConstTensor x);
   void add_up(const Unit& unit, ConstTensor x);
+  void backward_from_terms(const Step& step, ConstTensor x, const GradientSums& sums);
+  void run_terms(const Unit& unit, const Step& step, ConstTensor x);
+  bool computes(std::size_t unit, const Step& step, std::vector<bool> LiveUnits::*pass) const;
+  void clear_gradients(const Unit& unit, const Step& step, ConstTensor x);
   void initialise(std::uint64_t seed);
   void start_sums(const GradientSums& sums, Index first, Index end);
   void start_update(const GradientSums& sums, AllReduce* ranks, const ArenaSpan& place);
@@ -121,8 +137,10 @@ class Model {
   std::unique_ptr<Backend> layout_;  // on a grid: makes the network of whole samples, which nobody computes
   Network network_;
   Execution execution_;
-  Span params_at_;  // in params_, or another model's
-  Span velocity_;   // the optimizer's; empty: none
+  std::vector<WeightCopy> weights_of_others_;
+  std::vector<LiveUnits> live_;  // of every turn, and of evaluation; empty: a network of one part, all of it always
+  Span params_at_;               // in params_, or another model's
+  Span velocity_;                // the optimizer's; empty: none
   Arena params_, grads_, state_, cache_, activations_;
   Step copies_;                 // the step as units see it whose input every rank of a grid has
   std::vector<ConstTensor> x_;  // the inputs of the unit that runs, and below their gradients

@@ -7,6 +7,7 @@
 
 #include "layers/geometry.hpp"
 #include "layers/layer.hpp"
+#include "layers/weight_copies.hpp"
 
 namespace mrmf {
 namespace {
@@ -32,6 +33,10 @@ std::vector<std::size_t> reads_of(const std::vector<LayerSpec>& layers, std::siz
   require(is_join(spec.kind) || spec.from.size() <= 1, spec,
           fmt::format("from names {} layers, and {} takes one; add or concat them first", spec.from.size(),
                       to_string(spec.kind)));
+  if (is_source(spec.kind)) {
+    require(spec.from.empty(), spec, to_string(spec.kind) + " reads no layer; remove from");
+    return {0};  // whose shape says how many rows there are
+  }
   if (spec.from.empty()) return {i};  // the layer before, or the input
   std::vector<std::size_t> reads;
   for (const std::string& name : spec.from) {
@@ -65,25 +70,33 @@ std::string whole_cuts(const std::vector<LayerSpec>& layers, const Wiring& wirin
 
 }  // namespace
 
-Wiring connect(const std::vector<LayerSpec>& layers) {
+Wiring connect(const std::vector<LayerSpec>& layers, const std::vector<LossTerm>& terms) {
   Wiring wiring;
   std::vector<bool> read(layers.size() + 1, false);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     wiring.push_back(reads_of(layers, i));
     for (const std::size_t output : wiring.back()) read[output] = true;
   }
+  for (const TermInputs& inputs : inputs_of(terms, layers)) {
+    read[inputs.output] = true;
+    if (inputs.target) read[*inputs.target] = true;
+  }
   for (std::size_t i = 0; i + 1 < layers.size(); ++i)
     require(read[i + 1], layers[i], "no later layer reads its output; name it in a from, or remove the layer");
   return wiring;
 }
 
-void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring) {
+void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring, const std::vector<TermInputs>& terms) {
   std::vector<int> readers(layers.size() + 1), norms(readers.size());
   for (std::size_t i = 0; i < wiring.size(); ++i)
     for (const std::size_t output : wiring[i]) {
       ++readers[output];
       if (layers[i].kind == LayerKind::batch_norm) ++norms[output];
     }
+  for (const TermInputs& inputs : terms) {
+    ++readers[inputs.output];
+    if (inputs.target) ++readers[*inputs.target];
+  }
   for (std::size_t i = 0; i < layers.size(); ++i)
     layers[i].bias_in_norm = layers[i].kind == LayerKind::conv && readers[i + 1] == 1 && norms[i + 1] == 1;
 }
@@ -117,8 +130,11 @@ std::size_t find_cut(const std::vector<LayerSpec>& layers, const Wiring& wiring,
 }
 
 bool names_layer(const std::string& name, const LayerSpec& layer) {
-  if (!name.ends_with('*')) return layer.name == name;
-  return layer.name.starts_with(name.substr(0, name.size() - 1));
+  const auto names = [&](const std::string& own) {
+    return name.ends_with('*') ? own.starts_with(name.substr(0, name.size() - 1)) : own == name;
+  };
+  const bool shares = !layer.weights_of.empty() && layer.every == 0;
+  return names(layer.name) || (shares && names(layer.weights_of));
 }
 
 std::vector<bool> top_layers(const std::vector<LayerSpec>& layers, const Wiring& wiring, const BottomSettings& bottom) {
@@ -175,9 +191,13 @@ Network::Network(Backend& backend, const NetworkSettings& settings) : input_(set
   if (settings.layers.empty()) throw ConfigError("the model has no layers; set model.preset or [[model.layers]]");
   std::vector<LayerSpec> layers = settings.layers;
   resolve_axes(layers, input_.axes);
-  wiring_ = connect(layers);
-  leave_biases_to_norms(layers, wiring_);
+  parts_ = settings.parts;
+  wiring_ = connect(layers, parts_.terms);
+  term_inputs_ = inputs_of(parts_.terms, layers);
+  leave_biases_to_norms(layers, wiring_, term_inputs_);
   for (const LayerSpec& spec : layers) add(backend, spec);
+  require_copies(*this);
+  require_terms(*this);
   const std::vector<bool> top = top_layers(layers, wiring_, settings.bottom);
   for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].top = top[i];
 }
@@ -208,8 +228,18 @@ void Network::add(Backend& backend, const LayerSpec& spec) {
 
 Index Network::trainable() const {
   Index sum = 0;
-  for (const Entry& entry : entries_) sum += entry.params.count;
+  for (const Entry& entry : entries_)
+    if (entry.spec.weights_of.empty()) sum += entry.params.count;
   return sum;
+}
+
+std::vector<bool> Network::serving() const {
+  std::vector<bool> serves(size(), false);
+  serves.back() = true;
+  for (std::size_t i = size(); i-- > 0;)
+    for (const std::size_t number : wiring_[i])
+      if (serves[i] && number > 0 && !is_source(entries_[i].kind)) serves[number - 1] = true;
+  return serves;
 }
 
 double Network::flop() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layers/layer.hpp"
+#include "layers/parts.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {
@@ -21,19 +22,20 @@ using Wiring = std::vector<std::vector<std::size_t>>;
 
 /// The wiring of named layers. ConfigError, which names the layer: it reads a name that no layer has, that comes later,
 /// or that stands twice in its list; it reads several outputs or one, and must read one or several; or nobody reads its
-/// output.
-Wiring connect(const std::vector<LayerSpec>& layers);
+/// output, neither a layer nor a term of the loss.
+Wiring connect(const std::vector<LayerSpec>& layers, const std::vector<LossTerm>& terms = {});
 
 /// Sets LayerSpec::bias_in_norm of each convolution whose only reader is a batch norm. That one takes the mean over the
 /// batch away, and the bias with it: nothing of training depends on the bias, and its gradient is zero. So the
 /// convolution leaves it out. The batch norm counts it in its running mean, which is that of the sum, and takes it off
 /// again where it uses that.
-void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring);
+void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring,
+                           const std::vector<TermInputs>& terms = {});
 
 /// Whether any layer reads something other than the layer before.
 bool has_branches(const Wiring& wiring);
 
-/// Whether a name of BottomSettings::layers stands for this layer.
+/// Whether a name of BottomSettings::layers stands for this layer, or for the one whose weights it shares.
 bool names_layer(const std::string& name, const LayerSpec& layer);
 
 /// Index of the first layer of the top: the layer of that name; if it is empty the first flatten, else the first dense
@@ -49,6 +51,7 @@ struct NetworkSettings {
   Index max_rows = 1;             ///< largest batch per rank
   std::vector<LayerSpec> layers;  ///< named (presets.hpp names them)
   BottomSettings bottom;          ///< which of them a fusion transfers
+  PartSettings parts{};           ///< what several parts train for; none: the output's loss is all there is
 };
 
 /// One layer of the list, with its places in the parameter and state arenas.
@@ -74,6 +77,11 @@ class Network {
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry& entry(std::size_t i) const { return entries_[i]; }
   const Wiring& wiring() const { return wiring_; }  ///< what each layer reads
+  const PartSettings& parts() const { return parts_; }
+  /// What each of parts().terms reads.
+  const std::vector<TermInputs>& term_inputs() const { return term_inputs_; }
+  /// The layers that lead to the network's output, in their order: what a trained network needs. True for these.
+  std::vector<bool> serving() const;
   std::size_t size() const { return entries_.size(); }
 
   Shape input() const { return input_; }  ///< n = max_rows
@@ -91,6 +99,8 @@ class Network {
 
   Shape input_;
   Wiring wiring_;
+  PartSettings parts_;
+  std::vector<TermInputs> term_inputs_;
   std::vector<Entry> entries_;
   Index params_size_ = 0, state_size_ = 0;
 };

@@ -39,7 +39,11 @@ namespace mrmf {
   KIND(sigmoid)                \
   KIND(dropout)                \
   KIND(add)                    \
-  KIND(concat)
+  KIND(concat)                 \
+  KIND(labels)                 \
+  KIND(noise)                  \
+  KIND(slice)                  \
+  KIND(stop_gradient)
 
 #define MRMF_ENUMERATOR(kind) kind,
 enum class LayerKind { MRMF_LAYER_KINDS(MRMF_ENUMERATOR) };
@@ -72,10 +76,11 @@ struct OneForAll {
 /// spatial axes of the data: a 1-D kernel of 4 is {1, 1, 4}.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
-  std::string name;            ///< unique in the model; made from kind and position when empty ("conv1")
-  Index units = 0;             ///< conv, conv_transpose, locally_connected, rica: output channels; dense: outputs
-  Extent window{1, 1, 1};      ///< kernel, window of a pool or of local_contrast_norm, or factor of upsample
-  Extent stride{0, 0, 0};      ///< 0: not given, which means 1 for conv and the window for pools
+  std::string name;        ///< unique in the model; made from kind and position when empty ("conv1")
+  Index units = 0;         ///< conv, conv_transpose, locally_connected, rica, slice: output channels; others: outputs
+  Index first = 0;         ///< slice: the first of the channels that it takes
+  Extent window{1, 1, 1};  ///< kernel, window of a pool or of local_contrast_norm, or factor of upsample
+  Extent stride{0, 0, 0};  ///< 0: not given, which means 1 for conv and the window for pools
   Extent pad_before{0, 0, 0};  ///< conv: zeros before and after the input per axis, fewer than the kernel reaches
   Extent pad_after{0, 0, 0};   ///< both pads of a conv_transpose: positions that are left out of the output
   Extent dilation{1, 1, 1};    ///< dilation of a kernel's taps
@@ -99,6 +104,8 @@ struct LayerSpec {
   bool bias_in_norm = false;
   /// Names of the layers it reads, or kInput; empty: the layer before.
   std::vector<std::string> from{};
+  std::string weights_of{};  ///< another layer, whose parameters this one has, too (layers/weight_copies.hpp)
+  int every = 0;  ///< with weights_of: a frozen copy, taken anew after so many updates; 0: the same weights, always
   bool operator==(const LayerSpec&) const = default;
 };
 
@@ -112,6 +119,9 @@ constexpr bool is_pool(LayerKind kind) {
 
 /// Layers of several inputs.
 constexpr bool is_join(LayerKind kind) { return kind == LayerKind::add || kind == LayerKind::concat; }
+
+/// Layers that read nothing of the network: what they give comes from the batch.
+constexpr bool is_source(LayerKind kind) { return kind == LayerKind::labels || kind == LayerKind::noise; }
 
 /// Copies sizes given once to every axis of the data. Leaves nothing to resolve.
 void resolve_axes(std::vector<LayerSpec>& layers, int axes);

@@ -74,6 +74,7 @@ Job preset_job(Backend& backend, const Preset& preset, double flop) {
 std::vector<Job> preset_jobs(Backend& backend, int ranks) {
   std::vector<Job> jobs;
   for (const Preset& preset : preset_list()) {
+    if (preset.parts) continue;
     for (const double flop : {4e9, 24e9}) jobs.push_back(preset_job(backend, preset, flop));
     Job cut = jobs.back();
     cut.model.grid.blocks.at(3 - static_cast<std::size_t>(cut.model.network.sample.axes)) = ranks;

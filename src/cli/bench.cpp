@@ -90,6 +90,10 @@ void compare_gradients(BenchOptions& options, Comm& world) {
 void run_bench(Benchmark what, BenchOptions options, Comm& world) {
   if (world.size() > 1) throw ConfigError("mrmf bench measures one rank; start it without mpirun");
   preset_layers(options.settings.preset);  // an unknown name fails here
+  for (const Preset& preset : preset_list())
+    if (preset.parts && preset.name == options.settings.preset)
+      throw ConfigError("--preset " + preset.name +
+                        ": a network of several parts has no benchmark; name another preset");
   options.settings.json.require();
   options.settings.sample = bench_sample(options, what == Benchmark::parity);
   if (options.settings.batch == 0) options.settings.batch = preset_batch(options.settings.preset);

@@ -15,6 +15,7 @@
 #include "io/coarsen.hpp"
 #include "io/dataset.hpp"
 #include "kernels/check.hpp"
+#include "layers/serving.hpp"
 #include "layers/stem.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/data_sample.hpp"
@@ -100,6 +101,12 @@ void export_model(const ExportOptions& options, Comm& world) {
   Model model(*backend, settings);
   load_model(*backend, choice.file, model, world);
   require_finite(*backend, model, choice.file);
+  if (model.has_terms()) {
+    settings.network = serving_network(model.network(), settings.network);
+    Model serving(*backend, settings);
+    copy_layers(*backend, model, serving);
+    model = std::move(serving);
+  }
   ExportedModel whole = exported(*backend, model);
   add_facts(whole, choice);
   if (world.root() && !choice.text.empty()) std::cout << choice.text << "\n";

@@ -65,7 +65,9 @@ void check_bottom_layers(const ModelConfig& model, const Wiring& wiring, const C
   }
 }
 
-void complete_model(ModelConfig& model, const Checker& checker) {
+void complete_model(Config& config, const Checker& checker) {
+  ModelConfig& model = config.model;
+  PartsConfig& parts = config.training.parts;
   if (!model.preset.empty()) {
     if (!model.layers.empty()) {
       checker.fail("model.layers",
@@ -73,6 +75,12 @@ void complete_model(ModelConfig& model, const Checker& checker) {
     }
     try {
       model.layers = preset_layers(model.preset, model.sizes);
+      if (parts.terms.empty()) {  // else a person, or a run, has said what it trains for
+        const PartsConfig preset = preset_parts(model.preset, model.sizes, last_epochs(config));
+        parts.terms = preset.terms;
+        if (parts.parts.empty()) parts.parts = preset.parts;
+        if (parts.turns.empty()) parts.turns = preset.turns;
+      }
     } catch (const ConfigError& error) {
       checker.fail("model.preset", error.what());
     }
@@ -83,7 +91,8 @@ void complete_model(ModelConfig& model, const Checker& checker) {
   Wiring wiring;
   try {
     name_layers(model.layers);
-    wiring = connect(model.layers);
+    name_terms(parts.terms);
+    wiring = connect(model.layers, parts.terms);
   } catch (const ConfigError& error) {
     checker.fail("model.layers", error.what());
   }
@@ -232,7 +241,8 @@ void complete_method(Config& config, const Checker& checker) {
                              method.stages.size(), method.resolutions.size(), method.resolutions.size() - 1,
                              method.resolutions.size() == 2 ? "" : "s"));
   }
-  const std::vector<bool> top = top_layers(config.model.layers, connect(config.model.layers), config.model.bottom);
+  const std::vector<bool> top =
+      top_layers(config.model.layers, connect(config.model.layers, config.training.parts.terms), config.model.bottom);
   if (std::ranges::find(top, true) == top.end() && method.name == MethodName::mrmf && method.top == TopRule::dense) {
     checker.fail(checker.given("method.top") ? "method.top" : "model.layers",
                  "a fusion transfers all of this model, and with method.top = "
@@ -349,9 +359,10 @@ void check_stops(const MethodConfig& method, const KeyLocations& places, const s
 void complete(Config& config, const KeyLocations& places, const std::string& origin) {
   const Checker checker(places, origin);
   complete_data(config.data, places, origin);
-  complete_model(config.model, checker);
+  complete_model(config, checker);
   check_run(config.run, checker);
   complete_optimizer(config.training.optimizer, checker);
+  complete_parts(config, places, origin);
   check_optimizer(config, checker);
   complete_tournament(config, places, origin);
   complete_task(config, places, origin);

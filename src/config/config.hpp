@@ -9,6 +9,7 @@
 
 #include "io/sample_store.hpp"
 #include "kernels/backend.hpp"
+#include "layers/parts.hpp"
 #include "layers/spec.hpp"
 #include "src/config/metric.hpp"
 #include "src/config/presets.hpp"
@@ -270,8 +271,28 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+/// A part of a network: its layers, and what its optimizer has of its own; empty: as training.optimizer.
+struct PartConfig {
+  std::string name;
+  std::vector<std::string> layers;  ///< "encoder*" for all that begin with encoder
+  std::optional<OptimizerKind> optimizer;
+  std::optional<double> learning_rate, momentum, beta1, beta2, epsilon, weight_decay;
+  OptimizerSettings settings(const OptimizerSettings& common) const;
+  bool operator==(const PartConfig&) const = default;
+};
+
+/// What a network of several parts trains for (layers/parts.hpp).
+struct PartsConfig {
+  std::vector<LossTerm> terms;
+  std::vector<PartConfig> parts;
+  std::vector<Turn> turns;
+  PartSettings network() const;
+  bool operator==(const PartsConfig&) const = default;
+};
+
 struct TrainingConfig {
   OptimizerSettings optimizer;
+  PartsConfig parts;
   LossSettings loss;              ///< with the weights of classes
   bool balanced_weights = false;  ///< class_weights = "balanced": from the training labels, before training
   std::optional<int> classes;     ///< labels are 0 to classes - 1; empty: as many as the network has output channels

@@ -273,6 +273,9 @@ std::vector<KeyDescription> key_list() {
     if (entry.kinds.size() == std::size(kLayerKinds)) continue;
     for (const LayerKind kind : entry.kinds) all.back().kinds.push_back(to_string(kind));
   }
+  for (const Key<LossTerm>& key : loss_term_keys()) all.push_back(description("training.terms", key, ""));
+  for (const Key<PartConfig>& key : part_keys()) all.push_back(description("training.parts", key, ""));
+  for (const Key<Turn>& key : turn_keys()) all.push_back(description("training.turns", key, ""));
   for (const Key<StageOverride>& key : stage_keys()) all.push_back(description("method.stages", key, ""));
   return all;
 }

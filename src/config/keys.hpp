@@ -47,6 +47,22 @@ std::vector<Key<TrainingConfig>> training_keys();
 void check_training(const Config& config, const KeyLocations& places, const std::string& origin);
 /// The keys of [training] about the loss, and what labels are (task_keys.cpp).
 std::vector<Key<TrainingConfig>> task_keys();
+/// Reading and writing a loss: a word, or a list of them as a sum (task_keys.cpp).
+void read_loss(LossSettings& loss, const Value& value, const std::string& path);
+std::string write_loss(const LossSettings& loss);
+std::string expected_loss();
+
+/// The keys of [training] about networks of several parts: lists of terms, parts and turns (parts_keys.cpp).
+std::vector<Key<TrainingConfig>> parts_keys();
+std::vector<Key<LossTerm>> loss_term_keys();
+std::vector<Key<PartConfig>> part_keys();
+std::vector<Key<Turn>> turn_keys();
+/// Names terms that have no name.
+void name_terms(std::vector<LossTerm>& terms);
+/// What a preset of several parts trains for, if the last phase has so many epochs; of others, nothing.
+PartsConfig preset_parts(const std::string& name, const PresetSizes& sizes, int epochs);
+/// ConfigError where terms, parts, turns and layers do not fit each other or the rest.
+void complete_parts(Config& config, const KeyLocations& places, const std::string& origin);
 /// The keys of [training] about sums over ranks (communication_keys.cpp).
 std::vector<Key<TrainingConfig>> communication_keys();
 /// Lion's momenta are local where directions are added; ConfigError where the keys of sums do not fit the others.

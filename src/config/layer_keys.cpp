@@ -64,6 +64,20 @@ Key<LayerSpec> from_key() {
           [](const LayerSpec& spec) { return spec.from.size() == 1 ? quoted(spec.from[0]) : write(spec.from, {}); }};
 }
 
+Key<LayerSpec> weights_of_key() {
+  return make_key<LayerSpec>("weights_of", MRMF_FIELD(weights_of), {},
+                             "name of an earlier layer of the same kind and shapes, whose weights this one has");
+}
+
+// Not written where it is 0, as in files of versions that had none.
+Key<LayerSpec> every_key() {
+  Key<LayerSpec> key = make_key<LayerSpec>("every", MRMF_FIELD(every), at_least(1),
+                                           "with weights_of: a frozen copy of the weights, which nothing trains, taken "
+                                           "anew after so many steps; the weights themselves unless set");
+  key.write = [](const LayerSpec& spec) { return spec.every == 0 ? std::string() : std::to_string(spec.every); };
+  return key;
+}
+
 LayerSpec read_layer(const Value& value, const std::string& path) {
   const Rule kinds = one_of(layer_kind_words());
   if (value.kind != Value::Kind::table)
@@ -128,7 +142,12 @@ std::vector<LayerKey> layer_keys() {
   keys.push_back({size_key("kernel", &LayerSpec::window, &OneForAll::window, kPerAxis),
                   {conv, conv_transpose, locally_connected, rica},
                   true});
-  add("units", MRMF_FIELD(units), at_least(1), {dense}, "outputs", true);
+  add("units", MRMF_FIELD(units), at_least(1), {dense, labels, noise},
+      "outputs; of labels, all numbers that a sample's labels have", true);
+  add("channels", MRMF_FIELD(units), at_least(1), {slice}, "channels that it takes of its input", true);
+  add("first", MRMF_FIELD(first), at_least(0), {slice}, "the first of them, counted from 0");
+  keys.push_back({weights_of_key(), {conv, conv_transpose, locally_connected, dense, group_norm, layer_norm}});
+  keys.push_back({every_key(), {conv, conv_transpose, locally_connected, dense, group_norm, layer_norm}});
   keys.push_back({size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis),
                   {max_pool, average_pool, l2_pool, local_contrast_norm},
                   true});
@@ -230,8 +249,10 @@ std::vector<Key<ModelConfig>> preset_keys() {
       make_key<ModelConfig>(
           "width", MRMF_FIELD(sizes.width), within(1, 4096),
           "channels of a preset's first level, doubled at each further one" + sized + "; its own unless set"),
-      make_key<ModelConfig>("outputs", MRMF_FIELD(sizes.outputs), within(1, 65536),
-                            "channels of a preset's output: numbers, or classes" + sized + "; 1 unless set"),
+      make_key<ModelConfig>(
+          "outputs", MRMF_FIELD(sizes.outputs), within(1, 1 << 22),
+          "channels of a preset's output: numbers, or classes (unet, unet3d, resnet; 1 unless set), or all scalars "
+          "and pixels (jag; 16399 unless set)"),
       make_key<ModelConfig>("norm", MRMF_FIELD(sizes.norm), one_of(words_of<NormKind>()),
                             "norm of a preset" + sized + "; its own unless set")};
 }

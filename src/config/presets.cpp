@@ -131,7 +131,10 @@ std::vector<Preset> preset_list() {
       {"unet", "1-D to 3-D: U-Net of 3 levels, 16 channels, group norm; an answer per position", "128x128x1", 8},
       {"unet3d", "3-D: the same for volumes alone", "64x64x64x1", 2},
       {"resnet", "1-D to 3-D: residual network of 4 levels, 16 channels, batch norm; an answer per sample", "64x64x1",
-       32}};
+       32},
+      {"jag",
+       "several parts: autoencoder, discriminator, forward and inverse model; 5 inputs to 15 scalars and 4 images", "5",
+       128, true}};
 }
 
 std::string preset_sample(const std::string& name) {
@@ -166,7 +169,8 @@ int preset_batch(const std::string& name) {
 
 std::vector<LayerSpec> preset_layers(const std::string& name, const PresetSizes& sizes) {
   using Make = std::vector<LayerSpec> (*)(const PresetSizes&);
-  const std::map<std::string, Make> sized{{"unet", unet_layers}, {"unet3d", unet3d}, {"resnet", resnet_layers}};
+  const std::map<std::string, Make> sized{
+      {"unet", unet_layers}, {"unet3d", unet3d}, {"resnet", resnet_layers}, {"jag", jag_layers}};
   if (const auto make = sized.find(name); make != sized.end()) return make->second(sizes);
   const std::map<std::string, std::vector<LayerSpec> (*)()> networks{
       {"neuron_inverter", neuron_inverter}, {"cosmoflow", cosmoflow}, {"cosmoflow_mlperf", cosmoflow_mlperf}};

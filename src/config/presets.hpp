@@ -15,6 +15,7 @@ struct Preset {
   std::string description;  ///< one line
   std::string sample;       ///< usual shape of a sample, as `mrmf inspect --sample` takes it: "1600x3"
   int batch = 1;            ///< rows per step of a benchmark, unless given
+  bool parts = false;       ///< a network of several parts (layers/parts.hpp), of which there is no benchmark
 };
 std::vector<Preset> preset_list();
 /// A sample's usual shape for the preset; "" when there is no such preset.
@@ -45,6 +46,10 @@ std::vector<LayerSpec> unet_layers(const PresetSizes& sizes);
 /// Residual network (He et al. 2016): two basic blocks per level, the first of each further level halves the positions;
 /// mean over all positions, one dense layer. A 3-wide convolution instead of the first 7-wide one and its pooling.
 std::vector<LayerSpec> resnet_layers(const PresetSizes& sizes);
+
+/// Implosions (LLNL's JAG) as in the `macc` networks: a Wasserstein autoencoder of what instruments see, and models
+/// from the drive to its code and back. `outputs`: the 15 scalars and the images' numbers.
+std::vector<LayerSpec> jag_layers(const PresetSizes& sizes);
 
 /// Names the unnamed layers by kind and position among their kind: conv1, pool1 (of either kind), relu1, ..., flatten.
 /// ConfigError when two layers end up with one name.

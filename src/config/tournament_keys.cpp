@@ -54,8 +54,8 @@ std::string write_settings(const TournamentConfig& tournament) {
 // Keys that a trainer may have of its own: none that decides what the others see of it.
 bool may_differ(const std::string& key) {
   const auto begins = [&](const std::string& with) { return key.starts_with(with); };
-  for (const char* common :
-       {"training.loss", "training.metric", "training.monitor", "training.classes", "training.ignore"})
+  for (const char* common : {"training.loss", "training.metric", "training.monitor", "training.classes",
+                             "training.ignore", "training.terms", "training.parts", "training.turns"})
     if (begins(common)) return false;
   return begins("training.") || begins("method.") || begins("model.") || key == "run.grid" || key == "data.shards" ||
          begins("data.augment.");

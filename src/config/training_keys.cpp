@@ -60,6 +60,7 @@ std::vector<Key<TrainingConfig>> training_keys() {
   Keys keys;
   add_optimizer(keys);
   for (Key<TrainingConfig>& key : task_keys()) keys.push_back(std::move(key));
+  for (Key<TrainingConfig>& key : parts_keys()) keys.push_back(std::move(key));
   add(keys, "early_stopping.patience", MRMF_FIELD(early_stopping.patience), at_least(0),
       "end a phase after so many epochs running without a better `monitor`; 0 for never");
   add(keys, "early_stopping.least_change", MRMF_FIELD(early_stopping.least_change), from_below(0, 1),

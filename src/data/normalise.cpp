@@ -11,6 +11,7 @@
 #include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/labels.hpp"
+#include "io/mixed_labels.hpp"
 #include "io/row_choice.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
@@ -84,7 +85,9 @@ void resolve_normalisation(Config& config, const DatasetShape& train, Comm& comm
   DataConfig& data = config.data;
   const bool fill = fills(data) && !data.normalise_samples.mean_std && data.fill.empty();
   measure({data.normalise_samples, fill ? &data.fill : nullptr}, data.train, train, NumbersOf::samples, comm);
-  measure({data.normalise_labels}, data.train, train, NumbersOf::labels, comm);
+  // Of mixed labels the first ones alone: what positions have is given, or left as it is.
+  const auto [spec, shape] = train.mixed.sets > 0 ? first_of_mixed(data.train, train) : std::pair(data.train, train);
+  measure({data.normalise_labels}, spec, shape, NumbersOf::labels, comm);
   sample_map(config, train.sample);
   label_map(config, train.label);
 }
@@ -139,8 +142,13 @@ ChannelMap sample_map(const Config& config, const Shape& sample) {
   return map;
 }
 
+// Of several data sets, the first ones may be normalised alone.
 ChannelMap label_map(const Config& config, const Shape& label) {
-  return channel_map(config.data.normalise_labels, label.channels, "data.normalise.label");
+  Normalisation units = config.data.normalise_labels;
+  const std::size_t all = static_cast<std::size_t>(label.channels), given = units.mean.size();
+  const bool some = !config.data.train.more_labels.empty() && given > 1 && given < all && units.std.size() == given;
+  if (some && !units.log1p) units.mean.resize(all, 0), units.std.resize(all, 1);
+  return channel_map(units, label.channels, "data.normalise.label");
 }
 
 namespace {

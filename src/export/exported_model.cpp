@@ -43,6 +43,12 @@ void require_sayable(const Network& network) {
   constexpr std::array of_positions{conv,    conv_transpose,      max_pool,           average_pool,
                                     l2_pool, global_average_pool, local_contrast_norm};
   for (const Entry& entry : network.entries())
+    if (is_source(entry.kind))
+      throw ConfigError(
+          fmt::format("{}: the network's output depends on {}, which other programs cannot give it; end the "
+                      "list with a layer that does not",
+                      entry.name, to_string(entry.kind)));
+  for (const Entry& entry : network.entries())
     if (entry.input.axes == 0 && std::ranges::find(of_positions, entry.kind) != of_positions.end())
       throw ConfigError(fmt::format("{}: its input {} has no positions, and other programs have no {} of such; {}",
                                     entry.name, to_string(entry.input), to_string(entry.kind),
@@ -98,6 +104,7 @@ Json settings_of(const Entry& entry) {
     case LayerKind::leaky_relu: return {{"slope", spec.slope}};
     case LayerKind::tanh: return {{"scale", spec.scale}};
     case LayerKind::dropout: return {{"rate", spec.rate}};
+    case LayerKind::slice: return {{"first", spec.first}, {"channels", spec.units}};
     default: return Json::object();
   }
 }

@@ -187,6 +187,13 @@ Value add_layer(OnnxGraph& graph, const ExportedModel& model, const Entry& entry
     case LayerKind::dropout: return m.last("Identity", {inputs[0]});
     case LayerKind::add: return add_sum(m);
     case LayerKind::concat: return m.last("Concat", inputs, {{"axis", Index{1}}});
+    case LayerKind::slice:
+      return m.last("Slice", {inputs[0], graph.sizes(m.named("first"), {entry.spec.first}),
+                              graph.sizes(m.named("end"), {entry.spec.first + entry.spec.units}),
+                              graph.sizes(m.named("axis"), {1})});
+    case LayerKind::stop_gradient: return m.last("Identity", {inputs[0]});
+    case LayerKind::labels:
+    case LayerKind::noise: break;  // require_sayable() has refused them
   }
   MRMF_CHECK(false, "a layer kind that ONNX export does not know");
 }

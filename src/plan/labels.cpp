@@ -86,6 +86,17 @@ void require_alike(const Shape& output, const DatasetShape& shape, const Config&
           : ""));
 }
 
+// What a layer takes for all labels of a sample.
+void require_sources(const DatasetShape& shape, const Config& config, const Extent& resolution) {
+  const Index labels = target_shape(shape.label, config.data.train.form, resolution).per_sample();
+  for (const LayerSpec& layer : config.model.layers)
+    if (layer.kind == LayerKind::labels && layer.units != labels)
+      throw ConfigError(
+          fmt::format("model.layers: {} gives {} labels, and the data have {} per sample; set its units to "
+                      "that, or name other labels",
+                      layer.name, layer.units, labels));
+}
+
 }  // namespace
 
 void resolve_labels(Config& config, const DatasetShape& shape, const std::vector<Extent>& resolutions) {
@@ -111,6 +122,7 @@ void resolve_labels(Config& config, const DatasetShape& shape, const std::vector
                       "from 0; name one of them",
                       to_string(*metric), output.channels));
     require_alike(output, shape, config, resolution);
+    require_sources(shape, config, resolution);
     if (config.data.augment.moves() && output.axes > 0 && shape.label.axes == 0)
       throw ConfigError(fmt::format(
           "data.augment changes samples and labels with positions alike, and the labels '{}' are {} numbers "

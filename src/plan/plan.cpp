@@ -287,7 +287,7 @@ Shape network_input(const Config& config, const Shape& sample, const Extent& res
 }
 
 NetworkSettings network_for(const Config& config, const Extent& resolution, const Shape& input, Index rows) {
-  NetworkSettings settings{input, rows, config.model.layers, config.model.bottom};
+  NetworkSettings settings{input, rows, config.model.layers, config.model.bottom, config.training.parts.network()};
   const MethodConfig& method = config.method;
   if (method.top != TopRule::stem || resolution != method.resolutions.back()) return settings;
   StemWindow window{.channels = input.channels};
@@ -325,7 +325,8 @@ std::vector<double> phase_flop(const Config& config, const Plan& plan, const Sha
 double full_flop(const Config& config, const Plan& plan, const Shape& sample) {
   const auto backend = make_reference_backend();
   const Shape input = network_input(config, sample, plan.last.resolution);
-  return Network(*backend, {input, 1, config.model.layers, config.model.bottom}).flop() *
+  return Network(*backend, {input, 1, config.model.layers, config.model.bottom, config.training.parts.network()})
+             .flop() *
          boxes(config, sample, plan.last.resolution);
 }
 

@@ -47,7 +47,9 @@ class Follower {
   }
 
   Operation of(const Unit& unit) {
-    Operation operation = unit.is_halo_exchange() ? halo_exchange(unit) : layers(unit);
+    Operation operation = unit.is_halo_exchange() ? halo_exchange(unit)
+                          : unit.terms != nullptr ? terms()
+                                                  : layers(unit);
     operation.in = shape_of(unit.reads[0]);
     operation.out = unit.out;
     if (operation.key == to_string(LayerKind::dense)) scale_to_columns(operation, execution_.params.cut(unit.first));
@@ -94,6 +96,12 @@ class Follower {
     operation.key += " " + std::to_string(in) + "->" + std::to_string(out);
     operation.flop = 2 * static_cast<double>(in) * static_cast<double>(out);
     operation.parameters = (in + 1) * out;
+  }
+
+  static Operation terms() {
+    Operation operation;
+    operation.layer = operation.last = operation.key = "loss terms";
+    return operation;
   }
 
   Operation halo_exchange(const Unit& unit) {

@@ -98,7 +98,15 @@ Json epoch_json(const EpochRecord& r) {
   for (const MomentaSpread& spread : r.momenta)
     json["momenta"][spread.tensor] = {{"mean_square", number(spread.mean_square)},
                                       {"variance", number(spread.variance)}};
+  for (const TermLoss& term : r.terms) json["terms"][term.term] = number(term.loss);
   return json;
+}
+
+std::vector<TermLoss> terms_of(const Json& j) {
+  std::vector<TermLoss> terms;
+  if (const auto found = j.find("terms"); found != j.end())
+    for (const auto& [term, loss] : found->items()) terms.push_back({term, number_of(loss)});
+  return terms;
 }
 
 std::vector<MomentaSpread> momenta_of(const Json& j) {
@@ -129,7 +137,8 @@ EpochRecord epoch_of(const Json& j) {
           .statistics_gflop = j.value("statistics_gflop", 0.0),
           .metric = metric_of(j),
           .sent_bytes = j.value("sent_bytes", 0.0),
-          .momenta = momenta_of(j)};
+          .momenta = momenta_of(j),
+          .terms = terms_of(j)};
 }
 
 Json note_json(const ModelNote& note) {

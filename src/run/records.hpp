@@ -1,6 +1,7 @@
 // Records that a run leaves behind, as plain data: the lines of epochs.jsonl and stages.jsonl, and result.json.
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -58,6 +59,15 @@ struct MomentaSpread {
   bool operator==(const MomentaSpread&) const = default;
 };
 
+/// A term of a training loss, with its weight.
+struct TermLoss {
+  std::string term;
+  double loss = kNoScore;  ///< mean over the rows of the steps in whose turn it was; kNoScore: there were none
+  bool operator==(const TermLoss& other) const {
+    return term == other.term && (loss == other.loss || (std::isnan(loss) && std::isnan(other.loss)));
+  }
+};
+
 /// One epoch: a line of epochs.jsonl, with these names as keys. There, a loss that is not finite is null. The
 /// validation loss may be kNoScore.
 struct EpochRecord {
@@ -82,6 +92,7 @@ struct EpochRecord {
   std::optional<MetricValue> metric{};  ///< metric of the validation data, where one is measured
   double sent_bytes = 0;  ///< per step, sent by a rank for sums of gradients or directions and of momenta: the mean
   std::vector<MomentaSpread> momenta{};  ///< where workers have their own
+  std::vector<TermLoss> terms{};  ///< of a network of several parts; train_loss is the mean of what steps had of them
   bool operator==(const EpochRecord&) const = default;
 };
 

@@ -13,7 +13,7 @@
 namespace mrmf {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;  // terms of a loss keep their order
 
 // JSON has no infinity, so null stands for the best loss before any epoch.
 Json json_of(const LearningRate::Memory& m) {
@@ -35,6 +35,20 @@ LearningRate::Memory rate_memory(const Json& j) {
 // A loss that is not finite has no number in JSON; in a tournament, training goes on with it until the next meeting.
 Json json_of_loss(double loss) { return std::isfinite(loss) ? Json(loss) : Json(); }
 double loss_of(const Json& j) { return j.is_null() ? kNoScore : j.get<double>(); }
+
+Json json_of(const std::vector<double>& losses) {
+  Json all = Json::array();
+  for (const double loss : losses) all.push_back(json_of_loss(loss));
+  return all;
+}
+
+// None in a state of an earlier version.
+std::vector<double> losses_of(const Json& j, const char* key) {
+  std::vector<double> losses;
+  if (j.contains(key))
+    for (const Json& loss : j.at(key)) losses.push_back(loss_of(loss));
+  return losses;
+}
 
 Json json_of(const TournamentState& t) {
   return {{"rounds", t.rounds}, {"weight_decay", t.weight_decay}, {"dropout", t.dropout}, {"scored", t.scored}};
@@ -157,6 +171,8 @@ std::string to_json(const TrainState& s) {
               {"history", json_of(s.history)},
               {"step", s.step},
               {"loss", json_of_loss(s.loss)},
+              {"terms", json_of(s.terms)},
+              {"term_rows", s.term_rows},
               {"tournament", json_of(s.tournament)},
               {"samples", s.samples},
               {"sent", s.sent},
@@ -175,6 +191,8 @@ TrainState train_state_from_json(const std::string& text, const Phase& phase, co
     state.history = history_of(j.at("history"), origin);
     state.step = whole_number<Index>(j.at("step"));
     state.loss = loss_of(j.at("loss"));
+    state.terms = losses_of(j, "terms");
+    state.term_rows = losses_of(j, "term_rows");
     state.tournament = tournament_of(j);
     state.samples = whole_number<Index>(j.at("samples"));
     state.sent = j.value("sent", 0.0);  // earlier versions did not count it

@@ -37,13 +37,15 @@ struct TrainState {
   BestEpoch best;  ///< the epoch whose model is kept beside the last one, where the phase keeps it
   PhaseHistory history;
   TournamentState tournament;
-  Index step = 0;            ///< optimizer steps done in the epoch under way
-  double loss = 0;           ///< sum over the rows of those steps
-  Index samples = 0;         ///< those rows over all ranks, each counted where it was trained
-  double sent = 0;           ///< bytes that this team's ranks sent in those steps, their mean
-  EpochTime time;            ///< time of the epoch under way
-  double epoch_start = 0;    ///< when that epoch began, in seconds of the run
-  double total_seconds = 0;  ///< total seconds of the run, when this state was saved
+  Index step = 0;                 ///< optimizer steps done in the epoch under way
+  double loss = 0;                ///< sum over the rows of those steps
+  std::vector<double> terms;      ///< the same of each term of a network of several parts
+  std::vector<double> term_rows;  ///< rows of the steps in whose turn it was
+  Index samples = 0;              ///< those rows over all ranks, each counted where it was trained
+  double sent = 0;                ///< bytes that this team's ranks sent in those steps, their mean
+  EpochTime time;                 ///< time of the epoch under way
+  double epoch_start = 0;         ///< when that epoch began, in seconds of the run
+  double total_seconds = 0;       ///< total seconds of the run, when this state was saved
 
   explicit TrainState(const Phase& phase);
   bool finished() const { return !history.record.reason.empty(); }

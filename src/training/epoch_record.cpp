@@ -97,7 +97,7 @@ void warn_of_no_metric(const PhaseRun& run, const EpochRecord& record) {
 void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
   const RunContext& ctx = run.session.ctx;
   const TrainingConfig& config = run.session.config;
-  if (!is_mse_alone(config.loss)) return;
+  if (!is_mse_alone(config.loss) || run.parts) return;
   const Timer timer;
   const SampleStore& store = *ctx.data.train().store;
   const EpochOrder order = run.session.sampler.training(run.phase, 0);
@@ -158,6 +158,9 @@ EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Inde
   record.statistics_gflop = 1e-9 * static_cast<double>(recalibrated) * flop;
   if (state.step > 0) record.sent_bytes = state.sent / static_cast<double>(state.step);
   add_momenta(run, record);
+  for (std::size_t i = 0; i < state.terms.size(); ++i)
+    record.terms.push_back({run.model().network().parts().terms[i].name,
+                            state.term_rows[i] > 0 ? state.terms[i] / state.term_rows[i] : kNoScore});
   if (validation.loss && !std::isfinite(*validation.loss) && !run.meets_again)
     throw DivergedError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
@@ -184,6 +187,8 @@ void end_epoch(PhaseRun& run, TrainState& state, EpochRecord record) {
   if (reason != StopReason::none) history.record.reason = to_string(reason);
   state.step = 0;
   state.loss = 0;
+  state.terms.clear();
+  state.term_rows.clear();
   state.samples = 0;
   state.sent = 0;
   state.tournament.scored = 0;

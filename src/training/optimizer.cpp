@@ -11,21 +11,23 @@ Optimizer::Optimizer(Backend& backend, const OptimizerSettings& settings, Index 
   if (moments_ > 1) second_ = backend.allocate(count);
 }
 
-void Optimizer::advance(double learning_rate, Step& step) {
-  ++ages_.bottom, ++ages_.top;
+namespace {
+
+// The numbers of an update of moments of these ages.
+void write_numbers(const OptimizerSettings& settings, const MomentAges& ages, double learning_rate, Step& step) {
   const auto rate = static_cast<float>(learning_rate);
-  const auto decay = static_cast<float>(settings_.weight_decay);
-  if (settings_.name == OptimizerKind::sgd) {
-    step.sgd = {rate, static_cast<float>(settings_.momentum), decay};
+  const auto decay = static_cast<float>(settings.weight_decay);
+  if (settings.name == OptimizerKind::sgd) {
+    step.sgd = {rate, static_cast<float>(settings.momentum), decay};
     return;
   }
-  if (settings_.name == OptimizerKind::lion) {
-    step.lion = {rate, static_cast<float>(settings_.beta1), static_cast<float>(settings_.beta2), decay};
+  if (settings.name == OptimizerKind::lion) {
+    step.lion = {rate, static_cast<float>(settings.beta1), static_cast<float>(settings.beta2), decay};
     return;
   }
-  const bool decoupled = settings_.name == OptimizerKind::adamw;
+  const bool decoupled = settings.name == OptimizerKind::adamw;
   // Corrections use the same float32 coefficients as the moments: 1 - 0.999F is not 1 - 0.999.
-  const auto beta1 = static_cast<float>(settings_.beta1), beta2 = static_cast<float>(settings_.beta2);
+  const auto beta1 = static_cast<float>(settings.beta1), beta2 = static_cast<float>(settings.beta2);
   const auto of_age = [&](std::uint64_t age) {
     const auto correction = [&](float beta) {
       return static_cast<float>(1.0 - std::pow(static_cast<double>(beta), static_cast<double>(age)));
@@ -33,19 +35,40 @@ void Optimizer::advance(double learning_rate, Step& step) {
     return AdamStep{rate,
                     beta1,
                     beta2,
-                    static_cast<float>(settings_.epsilon),
+                    static_cast<float>(settings.epsilon),
                     decoupled ? 0.0F : decay,
                     decoupled ? decay : 0.0F,
                     correction(beta1),
                     correction(beta2)};
   };
-  step.adam = {of_age(ages_.bottom), of_age(ages_.top)};
+  step.adam = {of_age(ages.bottom), of_age(ages.top)};
+}
+
+}  // namespace
+
+void Optimizer::advance(double learning_rate, Step& step) {
+  ++ages_.bottom, ++ages_.top;
+  write_numbers(settings_, ages_, learning_rate, step);
+}
+
+void Optimizer::update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, Step step,
+                             Span w, ConstSpan dw, const ArenaSpan& place) {
+  MRMF_CHECK(moment_count(settings.name) <= moments_, "moments that there is no memory for");
+  write_numbers(settings, {earlier + 1, earlier + 1}, learning_rate, step);
+  update_at(place, step, span_at(w, place),
+            dw.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)), settings.name,
+            true);
 }
 
 void Optimizer::update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw) {
+  update_at(place, step, w, dw, settings_.name, ages_.bottom == ages_.top);
+}
+
+void Optimizer::update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw, OptimizerKind kind,
+                          bool one_age) {
   if (moments_ == 0) return backend_->sgd(step, w, dw, {});
-  if (settings_.name == OptimizerKind::sgd) return backend_->sgd(step, w, dw, span_at(first_.span(), place));
-  if (settings_.name == OptimizerKind::lion) return backend_->lion(step, w, dw, span_at(first_.span(), place));
+  if (kind == OptimizerKind::sgd) return backend_->sgd(step, w, dw, span_at(first_.span(), place));
+  if (kind == OptimizerKind::lion) return backend_->lion(step, w, dw, span_at(first_.span(), place));
   const auto adam = [&](std::size_t group, Index from, Index to) {
     if (from >= to) return;
     const auto of = [&](auto all, Index begin) {
@@ -54,7 +77,7 @@ void Optimizer::update_at(const ArenaSpan& place, const Step& step, Span w, Cons
     backend_->adam(step, group, of(w, from - place.first), of(dw, from - place.first), of(first_.span(), from),
                    of(second_.span(), from));
   };
-  if (ages_.bottom == ages_.top) return adam(0, place.first, place.end());
+  if (one_age) return adam(0, place.first, place.end());
   adam(0, place.first, std::min(place.end(), bottom_));
   adam(1, std::max(place.first, bottom_), place.end());
 }

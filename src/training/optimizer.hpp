@@ -41,6 +41,10 @@ class Optimizer {
   /// The same of the parameters w, which have this place among all.
   void update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw);
 
+  /// The same for parameters that have settings of their own; their moments have seen so many updates, and this one.
+  void update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, Step step, Span w,
+                    ConstSpan dw, const ArenaSpan& place);
+
   /// Moment arenas: {velocity} for sgd, or none, {m} for lion, {m, v} for adam and adamw.
   std::vector<Span> moments();
   const OptimizerSettings& settings() const { return settings_; }
@@ -52,6 +56,8 @@ class Optimizer {
   void configure(const OptimizerSettings& settings);
 
  private:
+  void update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw, OptimizerKind kind, bool one_age);
+
   Backend* backend_;
   OptimizerSettings settings_;
   Arena first_, second_;

@@ -98,9 +98,11 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
   const RunContext& ctx = session.ctx;
   AllReduce* const sums = session.all_reduce.get();
   // What comes after an update changes all parameters, which other ranks may still be reading.
-  const bool by_pieces = sums != nullptr && sums->updates() && !replicas && !model().constrains();
+  const bool by_pieces =
+      sums != nullptr && sums->updates() && !replicas && !model().constrains() && !model().has_terms();
   if (updates_in_pieces(session.config, phase.sums, by_pieces))
     sharded.emplace(model_state, ShardedUpdate::Ranks{*sums, ctx.team, ctx.sharing(phase.resolution)});
+  if (model().has_terms()) parts.emplace(session.config, phase.optimizer, model());
   worker_sums = make_worker_sums(session, model_state, phase.sums);
   tell_unequal_rows(*this, order.training);
   if (replicas) {
@@ -136,7 +138,10 @@ PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Ph
   compare_ranks(session, model_state, state, "at the start of " + phase_text(phase));
   model_state.optimizer.configure(optimizer_at(phase, state));
   prepare_workers(session, model_state, phase);
-  if (state.stop.epochs() == 0 && state.step == 0) model_state.workers.begin(session.ctx.backend);
+  if (state.stop.epochs() == 0 && state.step == 0) {
+    model_state.workers.begin(session.ctx.backend);
+    model_state.model.copy_weights(Copied::all);  // parameters may have come from another run
+  }
   session.clock.time().io += session.ctx.require_data(phase.resolution);
   session.ctx.backend.forget();
   return {session, model_state, phase, session.sampler.first(phase)};

@@ -19,6 +19,7 @@
 #include "src/training/meetings.hpp"
 #include "src/training/metrics.hpp"
 #include "src/training/model_state.hpp"
+#include "src/training/part_updates.hpp"
 #include "src/training/run_context.hpp"
 #include "src/training/shard_replicas.hpp"
 #include "src/training/windowed_model.hpp"
@@ -143,6 +144,7 @@ struct PhaseRun {
   Arena summed;                  ///< sums over a step's micro-batches; empty: a step has one
   std::unique_ptr<ClipOp> clip;  ///< null: gradients of any norm
   std::unique_ptr<ShardReplicas> replicas;  ///< null: the model computes whole batches
+  std::optional<PartUpdates> parts;         ///< none: a network of one part
   std::optional<ShardedUpdate> sharded;     ///< none: each rank updates all parameters
   std::unique_ptr<WorkerSums> worker_sums;  ///< null: gradients are added in float32
   Index trained_rows = 0;                   ///< by this rank, not yet in a TrainState

@@ -19,7 +19,7 @@ double probe_half(PhaseRun& run, const EpochSteps& epoch, std::size_t last, Prob
   TrainState& state = probe.state;
   const auto first = static_cast<std::size_t>(state.step);
   run.read_ahead(epoch, first);
-  for (std::size_t k = first; k < last; ++k) training_step(run, epoch, k);
+  for (std::size_t k = first; k < last; ++k) training_step(run, epoch, k, state);
   state.loss += sum_losses(run, epoch, first, last);
   state.step = static_cast<Index>(last);
   const Index recalibrated =

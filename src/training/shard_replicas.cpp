@@ -148,9 +148,15 @@ class ShardReplica final : public AllReduce {
   MetricSums& metrics() { return metrics_; }
 
   void train(const Share& share) {
-    const Step step = step_of(share);
+    Step step = step_of(share);
     const ConstTensor x = copy_rows(share.batch.x, share, x_);
-    forward(step, x, copy_rows(share.batch.targets, share, targets_), model_.output_gradient(share.rows));
+    const ConstTensor targets = copy_rows(share.batch.targets, share, targets_);
+    if (model_.has_terms()) {
+      step.labels = targets;
+      model_.forward(step, x);
+    } else {
+      forward(step, x, targets, model_.output_gradient(share.rows));
+    }
     model_.backward(step, x);
   }
   void evaluate(const Share& share) {

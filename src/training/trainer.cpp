@@ -68,8 +68,10 @@ bool meets_after(const PhaseRun& run, const EpochSteps& epoch, const TrainState&
 }
 
 void meet_if_due(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
-  if (meets_after(run, epoch, state, static_cast<std::size_t>(state.step)))
+  if (meets_after(run, epoch, state, static_cast<std::size_t>(state.step))) {
     run.session.ctx.meetings->meet(run, state, [&] { save(run, state); });
+    run.model().copy_weights(Copied::shared);
+  }
   run.meets_again = next_meeting(run, state).has_value();
 }
 
@@ -82,7 +84,7 @@ void train_epoch(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
   double shown = std::numeric_limits<double>::quiet_NaN();
   meet_if_due(run, epoch, state);
   for (std::size_t k = read; k < steps; ++k) {
-    training_step(run, epoch, k);
+    training_step(run, epoch, k, state);
     const bool reading = k + 1 - read == every || k + 1 == steps || meets_after(run, epoch, state, k + 1);
     if (reading) {
       const double sum = sum_losses(run, epoch, read, k + 1);

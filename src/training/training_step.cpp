@@ -47,6 +47,7 @@ void clip_gradients(PhaseRun& run) {
 void forward(PhaseRun& run, const Step& step, const Feed::Batch& batch) {
   Model& model = run.model();
   const ConstTensor y = model.forward(step, batch.x);
+  if (model.has_terms()) return;  // which backward computes
   run.objective.run(step, y, batch.targets, model.output_gradient(std::ssize(step.ids)), model.loss());
 }
 
@@ -63,18 +64,25 @@ void train_replicas(PhaseRun& run, const Step& step, std::span<const Index> rows
   if (run.worker_sums) run.worker_sums->sum(run.replicas->gradients());
 }
 
-void optimizer_step(PhaseRun& run, const Step& step) {
+void optimizer_step(PhaseRun& run, const Step& step, const PartUpdates::Place& place, double learning_rate) {
   Model& model = run.model();
+  if (run.parts) run.parts->clear_others(run.backend(), step, model.grads());
   if (run.clip) clip_gradients(run);
-  if (run.worker_sums && run.worker_sums->adds_directions())
+  if (run.parts)
+    run.parts->update(run.model_state, step, place, learning_rate);
+  else if (run.worker_sums && run.worker_sums->adds_directions())
     run.worker_sums->move();
   else if (!run.sharded)
     run.model_state.update(step);
-  model.constrain();
+  model.constrain(run.model_state.optimizer.steps());
+}
+
+PartUpdates::Place place_of(const EpochSteps& epoch, std::size_t k) {
+  return {epoch.number, static_cast<Index>(k), static_cast<Index>(epoch.count())};
 }
 
 // The last micro-batch updates the parameters and keeps the loss.
-void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch) {
+void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch, TrainState& state) {
   const int micro_batches = run.session.config.accumulate;
   const bool last = micro_batch + 1 == micro_batches;
   Step step = micro_batch_step(run, epoch, k, micro_batch);
@@ -89,6 +97,7 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
   const auto key = k * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batch);
   run.backend().run(run.record_keys[key], [&] {
     const Feed::Batch batch = run.batches.training.batch(step);
+    if (run.parts) step.labels = batch.targets;
     if (run.replicas) {
       train_replicas(run, step, shard_rows(epoch.order, k), batch);
     } else {
@@ -96,9 +105,11 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
       backward(run, step, batch, micro_batch);
     }
     if (!last) return;
-    optimizer_step(run, step);
+    optimizer_step(run, step, place_of(epoch, k), epoch.learning_rate(k));
     run.backend().keep(step, run.model().loss(), run.losses.span());
   });
+  if (last && run.parts)
+    add_terms(run.model().network().parts(), step, run.model().term_losses(), epoch.order.global_rows[k], state);
   if (last && run.worker_sums) run.worker_sums->end_step();
   run.trained_rows += std::ssize(step.ids);
   run.session.clock.time().compute += timer.seconds();
@@ -106,9 +117,9 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
 
 }  // namespace
 
-void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k) {
+void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k, TrainState& state) {
   for (int micro_batch = 0; micro_batch < run.session.config.accumulate; ++micro_batch)
-    train_micro_batch(run, epoch, k, micro_batch);
+    train_micro_batch(run, epoch, k, micro_batch, state);
 }
 
 Step micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch) {
@@ -121,6 +132,7 @@ Step micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t 
             .index = static_cast<Index>(k),
             .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k]),
             .dropout = run.dropout};
+  if (run.parts) step.turn = run.parts->turn(place_of(epoch, k));
   run.add_grid(step);
   return step;
 }

@@ -14,8 +14,9 @@ struct DivergedError : FaultError {
   using FaultError::FaultError;
 };
 
-/// Step k of the epoch. Its loss, summed over the team's rows, stays on the device in PhaseRun::losses. Collective.
-void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k);
+/// Step k of the epoch. Its loss, summed over the team's rows, stays on the device in PhaseRun::losses; those of the
+/// terms of a network of several parts go into the state. Collective.
+void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k, TrainState& state);
 
 /// One of the `training.accumulate` micro-batches of step k, as training calls the model with it.
 Step micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch);

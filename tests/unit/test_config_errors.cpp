@@ -169,7 +169,8 @@ TEST_CASE("mistakes in layers and stages") {
       "global_average_pool, upsample, "
       "batch_norm, group_norm, "
       "layer_norm, "
-      "flatten, dense, relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid, dropout, add, concat";
+      "flatten, dense, relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid, dropout, add, concat, labels, noise, "
+      "slice, stop_gradient";
   CHECK(layer_error("type = \"conw\"") ==
         "c.toml:44: model.layers[10].type is \"conw\"; it must be one of " + kinds + "; did you mean \"conv\"?");
   CHECK(layer_error("units = 4") == "c.toml:43: model.layers[10] has no type; it must be one of " + kinds);
@@ -270,7 +271,7 @@ TEST_CASE("keys that contradict each other") {
   CHECK(error("",
               {"model.preset=\"\"", "model.layers=[{type=\"relu\"}]", "method.name=mrt", "method.resolutions=[2,1]"}) ==
         "--set model.preset=\"\": model.preset is \"\"; it must be one of neuron_inverter, cosmoflow, "
-        "cosmoflow_mlperf, unet, unet3d, resnet");
+        "cosmoflow_mlperf, unet, unet3d, resnet, jag");
   CHECK(error("[training]\noptimizer = { rule = \"piecewise\" }\n") ==
         "c.toml:8: training.optimizer.rule: the rule \"piecewise\" needs training.optimizer.boundaries, such as [50, "
         "75]");

@@ -1,0 +1,55 @@
+#include "io/mixed_labels.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "io/limits.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+/// Sizes of the axes between rows and channels.
+std::vector<Index> positions_of(const RowSource& labels) {
+  const std::vector<Index> shape = labels.shape();
+  return shape.size() < 3 ? std::vector<Index>() : std::vector<Index>(shape.begin() + 1, shape.end() - 1);
+}
+
+}  // namespace
+
+std::optional<std::pair<Shape, MixedLabels>> mixed_labels(std::span<const std::unique_ptr<const RowSource>> sources,
+                                                          const DatasetSpec& spec, const DatasetShape& samples) {
+  if (spec.form.kind == LabelKind::classes || sources.size() < 2) return {};
+  const auto alike = [&](const auto& source) { return positions_of(*source) == positions_of(*sources.front()); };
+  if (std::ranges::all_of(sources, alike)) return {};
+  Shape label{.channels = 0};
+  MixedLabels mixed;
+  bool first = true;
+  for (const auto& source : sources) {
+    if (source->holds_words()) throw DataError(source->where() + " holds words beside labels that are numbers");
+    if (source->shape().front() != samples.samples)
+      throw DataError(source->where() + " has " + std::to_string(source->shape().front()) + " rows for " +
+                      std::to_string(samples.samples) + " samples; each sample needs its row of labels");
+    const Index numbers = source->row_elements();
+    if (numbers < 1) throw DataError(source->where() + " holds no labels; make the file again");
+    label.channels += numbers;
+    require_countable({samples.samples, label.channels}, source->where());
+    first = first && positions_of(*source).empty();
+    if (first) ++mixed.sets, mixed.numbers += numbers;
+  }
+  return std::pair(label, mixed);
+}
+
+std::pair<DatasetSpec, DatasetShape> first_of_mixed(const DatasetSpec& spec, const DatasetShape& shape) {
+  DatasetSpec own = spec;
+  DatasetShape first = shape;
+  std::vector<std::string> names = spec.label_names();
+  names.resize(static_cast<std::size_t>(shape.mixed.sets));
+  own.name_labels(names);
+  first.label = {.channels = shape.mixed.numbers};
+  first.mixed = {};
+  return {own, first};
+}
+
+}  // namespace mrmf

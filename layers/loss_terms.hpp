@@ -1,0 +1,52 @@
+// The terms of a loss as the last unit of a network of several parts (layers/parts.hpp). Forward passes the network's
+// output on. Backward begins there: it computes the terms, and their gradients for what they read.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "layers/layer.hpp"
+#include "layers/network.hpp"
+
+namespace mrmf {
+
+class LossTerms final : public Layer {
+ public:
+  /// `outputs`: the shape of every output that reads() names. ConfigError where the backend has no host memory.
+  LossTerms(Backend& backend, const Network& network);
+
+  /// What it reads, as Wiring counts: the network's output, then each term's output and target, if that is a layer's.
+  const std::vector<std::size_t>& reads() const { return reads_; }
+
+  std::string signature() const override { return "loss terms"; }
+  Shape output() const override { return output_; }
+  Footprint footprint() const override { return {.params = {}, .state = {}, .cache = 0}; }
+  void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { backend_.reshape(x, y); }
+  void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor, Tensor) override;
+
+  /// The terms of the step's turn, for what reads() names; the gradients of the others are zero. `sums` has the sum of
+  /// the losses over the rows, with its weight, of all terms and behind it of each; 0 of those that are not computed.
+  /// dx with empty data is not wanted.
+  void run(const Step& step, std::span<const ConstTensor> x, std::span<const Tensor> dx, Span sums);
+
+ private:
+  struct Term {
+    std::unique_ptr<LossOp> loss;
+    Shape output;
+    bool numbers = false;   ///< the gradient of the target is that of the output, with the other sign
+    std::size_t first = 0;  ///< in reads_: its output, and behind it its target, if it has one
+    bool reads_target = false;
+    Arena value;  ///< else the target, for as many rows as there may be
+  };
+  void run(const Step& step, Term& term, std::span<const ConstTensor> x, std::span<const Tensor> dx, Span sum);
+
+  Backend& backend_;
+  const PartSettings settings_;
+  Shape output_;
+  std::vector<std::size_t> reads_;
+  std::vector<Term> terms_;
+  Arena scratch_;  // the gradient of a term's output that nobody wants
+};
+
+}  // namespace mrmf
