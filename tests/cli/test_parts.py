@@ -239,7 +239,7 @@ LABELS]
         self.pair()
         self.train("pair.toml")
         scores = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "run", "--json"))[0]
-        self.assertAlmostEqual(scores["loss"], min(e["validation_loss"] for e in self.epochs()), places=5)
+        self.assertAlmostEqual(scores["mse"], min(e["validation_loss"] for e in self.epochs()), places=5)
         self.mrmf("predict", "run", "--output", "answers.h5", "--split", "validation")
         with h5py.File(self.path("answers.h5")) as file:
             self.assertEqual([v.shape for v in file.values() if isinstance(v, h5py.Dataset)][0], (8, 15))

@@ -179,8 +179,8 @@ TEST_CASE("mistakes in layers and stages") {
   CHECK(layer_error("type = \"conv\"\nfilter = 3") ==
         "c.toml:45: unknown key 'model.layers[10].filter'; did you mean 'model.layers[10].filters'?");
   CHECK(layer_error("type = \"dense\"\nunits = 4\nwindow = 3") ==
-        "c.toml:46: unknown key 'model.layers[10].window'; there are model.layers[10].{from, initialiser, name, type, "
-        "units}");
+        "c.toml:46: unknown key 'model.layers[10].window'; there are model.layers[10].{every, from, initialiser, "
+        "name, type, units, weights_of}");
   CHECK(layer_error("type = \"dropout\"\nrate = 1") ==
         "c.toml:45: model.layers[10].rate is 1; it must be a number of at least 0 and below 1");
   CHECK(layer_error("type = \"leaky_relu\"\nslope = 0") ==

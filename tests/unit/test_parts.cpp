@@ -1,6 +1,7 @@
 // Networks of several parts: whose turn it is, which units a turn computes, and configurations of them. What they
 // compute is compared with PyTorch in tests/cli/test_parts.py.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -175,9 +176,17 @@ epochs = 10
   CHECK(config.training.parts.turns[0].until == 5);
   const Config again = parse_config(to_toml(config), "again", {}, Writer::run);
   CHECK(again == config);
-  const Config own = parse_config(text, "text",
-                                  {"training.terms=[{ output = \"decoder\", target = \"answer\", loss = "
-                                   "[{ kind = \"huber\", delta = 2 }], weight = 3 }]"});
+  // Terms of a person's own leave nothing of the preset's, and a layer that none of them reads is a mistake.
+  const std::string huber =
+      "training.terms=[{ output = \"decoder\", target = \"answer\", loss = [{ kind = \"huber\", delta = 2 }], "
+      "weight = 3 }";
+  CHECK_THROWS_WITH_AS(parse_config(text, "text", {huber + "]"}), doctest::Contains("no later layer reads its output"),
+                       ConfigError);
+  std::string all = huber;
+  for (const LossTerm& term : config.training.parts.terms)
+    all += fmt::format(", {{ output = \"{}\", target = {}, loss = \"mse\" }}", term.output,
+                       term.target.empty() ? "0" : fmt::format("\"{}\"", term.target));
+  const Config own = parse_config(text, "text", {all + "]"});
   CHECK(own.training.parts.turns.empty());
   CHECK(own.training.parts.terms[0].weight == 3);
 }
