@@ -132,6 +132,8 @@ struct RememberedRows {
 /// numbers.
 struct MixedLabels {
   Index sets = 0, numbers = 0;
+  Index all = 0;  ///< numbers of all sets
+  bool any() const { return all > 0; }
   bool operator==(const MixedLabels&) const = default;
 };
 

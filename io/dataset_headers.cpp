@@ -299,7 +299,8 @@ void broadcast(DatasetShape& shape, Comm& comm) {
                                            &labels[2],
                                            &shape.one_hot,
                                            &shape.mixed.sets,
-                                           &shape.mixed.numbers};
+                                           &shape.mixed.numbers,
+                                           &shape.mixed.all};
   std::vector<std::int64_t> words;
   for (const std::int64_t* number : numbers) words.push_back(*number);
   comm.broadcast(std::span(words), 0);

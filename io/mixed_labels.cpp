@@ -4,16 +4,22 @@
 #include <string>
 #include <vector>
 
+#include "io/axis_order.hpp"
+#include "io/labels.hpp"
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
 namespace {
 
-/// Sizes of the axes between rows and channels.
-std::vector<Index> positions_of(const RowSource& labels) {
-  const std::vector<Index> shape = labels.shape();
-  return shape.size() < 3 ? std::vector<Index>() : std::vector<Index>(shape.begin() + 1, shape.end() - 1);
+/// Sizes of the axes of positions, as label_shape() tells them from channels.
+std::vector<Index> positions_of(const RowSource& labels, const DatasetSpec& spec, const Shape& sample) {
+  const AxisOrder order = parse_axes(spec.axes);
+  const bool move = labels_move(labels.shape(), sample, order);
+  const std::vector<Index> all = move ? channels_last(labels.shape(), order, labels.where()) : labels.shape();
+  const auto axes = std::ssize(all) - 1;
+  if (axes <= 1) return {};
+  return {all.begin() + 1, all.end() - (axes == sample.axes ? 0 : 1)};
 }
 
 }  // namespace
@@ -21,8 +27,9 @@ std::vector<Index> positions_of(const RowSource& labels) {
 std::optional<std::pair<Shape, MixedLabels>> mixed_labels(std::span<const std::unique_ptr<const RowSource>> sources,
                                                           const DatasetSpec& spec, const DatasetShape& samples) {
   if (spec.form.kind == LabelKind::classes || sources.size() < 2) return {};
-  const auto alike = [&](const auto& source) { return positions_of(*source) == positions_of(*sources.front()); };
-  if (std::ranges::all_of(sources, alike)) return {};
+  const auto positions = [&](const auto& source) { return positions_of(*source, spec, samples.sample); };
+  const std::vector<Index> common = positions(sources.front());
+  if (std::ranges::all_of(sources, [&](const auto& source) { return positions(source) == common; })) return {};
   Shape label{.channels = 0};
   MixedLabels mixed;
   bool first = true;
@@ -35,9 +42,10 @@ std::optional<std::pair<Shape, MixedLabels>> mixed_labels(std::span<const std::u
     if (numbers < 1) throw DataError(source->where() + " holds no labels; make the file again");
     label.channels += numbers;
     require_countable({samples.samples, label.channels}, source->where());
-    first = first && positions_of(*source).empty();
+    first = first && positions(source).empty();
     if (first) ++mixed.sets, mixed.numbers += numbers;
   }
+  mixed.all = label.channels;
   return std::pair(label, mixed);
 }
 

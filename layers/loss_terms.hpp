@@ -13,7 +13,7 @@ namespace mrmf {
 
 class LossTerms final : public Layer {
  public:
-  /// `outputs`: the shape of every output that reads() names. ConfigError where the backend has no host memory.
+  /// The terms of the network's parts. ConfigError where the backend has no host memory.
   LossTerms(Backend& backend, const Network& network);
 
   /// What it reads, as Wiring counts: the network's output, then each term's output and target, if that is a layer's.

@@ -270,20 +270,24 @@ void Model::add_up(const Unit& unit, ConstTensor x) {
 }
 
 bool drops(const Network& network) {
-  return std::ranges::any_of(
-      network.entries(), [](const Entry& entry) { return entry.kind == LayerKind::dropout && entry.spec.rate > 0; });
+  const std::vector<bool> serves = network.serving();
+  for (std::size_t i = 0; i < network.size(); ++i)
+    if (serves[i] && network.entry(i).kind == LayerKind::dropout && network.entry(i).spec.rate > 0) return true;
+  return false;
 }
 
 ConstTensor forward_with_dropout(Model& model, const Step& step, ConstTensor x) {
   Step evaluation = step, training = step;
   evaluation.training = false;
   training.training = true;
-  ConstTensor y;
-  for (const Unit& unit : model.units()) {  // dropout is never a part of a fused unit
-    const bool dropout = model.network().entry(unit.first).kind == LayerKind::dropout;
-    y = model.forward(unit, dropout ? training : evaluation, x);
+  const std::vector<Unit>& units = model.units();
+  for (std::size_t u = 0; u < units.size(); ++u) {  // dropout is never a part of a fused unit
+    if (!model.computes(u, evaluation, &LiveUnits::forward)) continue;
+    const std::size_t first = units[u].first;
+    const bool dropout = first < model.network().size() && model.network().entry(first).kind == LayerKind::dropout;
+    model.forward(units[u], dropout ? training : evaluation, x);
   }
-  return y;
+  return model.output(x.shape.n);
 }
 
 }  // namespace mrmf

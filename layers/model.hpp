@@ -96,16 +96,18 @@ class Model {
   /// The float of reduced() for the loss, which is summed along with the gradients.
   Span loss() { return grads_.span().subspan(static_cast<std::size_t>(layout().gradients()), 1); }
 
-  /// Velocities, laid out as params(), that backward moves with the parameters of layers that are updated in place; if
-  /// empty, as before the first call, these have no momentum.
-  void use_velocity(Span velocity) { velocity_ = velocity; }
-
   /// Behind it, those of each term, which are summed along, too.
   Span term_losses() {
     return grads_.span().subspan(static_cast<std::size_t>(layout().gradients()) + 1, network_.parts().terms.size());
   }
 
+  /// Velocities, laid out as params(), that backward moves with the parameters of layers that are updated in place; if
+  /// empty, as before the first call, these have no momentum.
+  void use_velocity(Span velocity) { velocity_ = velocity; }
+
   const std::vector<Unit>& units() const { return execution_.units; }
+  /// Whether a step has to compute the unit in forward or backward: of several parts, its turn may need some alone.
+  bool computes(std::size_t unit, const Step& step, std::vector<bool> LiveUnits::*pass) const;
   /// One unit of forward and backward, which call this for all in their order. forward returns the unit's output.
   ConstTensor forward(const Unit& unit, const Step& step, ConstTensor x);
   void backward(const Unit& unit, const Step& step, ConstTensor x);
@@ -122,7 +124,6 @@ class Model {
   void add_up(const Unit& unit, ConstTensor x);
   void backward_from_terms(const Step& step, ConstTensor x, const GradientSums& sums);
   void run_terms(const Unit& unit, const Step& step, ConstTensor x);
-  bool computes(std::size_t unit, const Step& step, std::vector<bool> LiveUnits::*pass) const;
   void clear_gradients(const Unit& unit, const Step& step, ConstTensor x);
   void initialise(std::uint64_t seed);
   void start_sums(const GradientSums& sums, Index first, Index end);

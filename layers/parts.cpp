@@ -98,6 +98,53 @@ std::vector<std::optional<std::size_t>> parts_of(const PartSettings& settings, c
   return parts;
 }
 
+namespace {
+
+/// By layer, whether the gradient of a turn's terms reaches its output.
+std::vector<bool> reached_in(const Network& network, std::size_t turn) {
+  const PartSettings& settings = network.parts();
+  std::vector<bool> reached(network.size() + 1, false);
+  for (std::size_t i = 0; i < settings.terms.size(); ++i) {
+    if (!settings.computes(turn, settings.terms[i])) continue;
+    const TermInputs& inputs = network.term_inputs()[i];
+    reached[inputs.output] = true;
+    if (inputs.target && settings.terms[i].loss.task() == Task::regression) reached[*inputs.target] = true;
+  }
+  for (std::size_t i = network.size(); i-- > 0;) {
+    const LayerKind kind = network.entry(i).kind;
+    if (!reached[i + 1] || kind == LayerKind::stop_gradient || is_source(kind)) continue;
+    for (const std::size_t output : network.wiring()[i]) reached[output] = true;
+  }
+  return reached;
+}
+
+/// ConfigError where a turn trains a part for terms that do not depend on its weights.
+void require_turns(const Network& network, const std::vector<std::optional<std::size_t>>& parts) {
+  const PartSettings& settings = network.parts();
+  const auto owner = [&](std::size_t i) {
+    const LayerSpec& spec = network.entry(i).spec;
+    if (spec.weights_of.empty()) return i;
+    const auto same = [&](const Entry& entry) { return entry.spec.name == spec.weights_of; };
+    return static_cast<std::size_t>(std::ranges::find_if(network.entries(), same) - network.entries().begin());
+  };
+  for (std::size_t turn = 0; turn < settings.turn_count(); ++turn) {
+    const std::vector<bool> reached = reached_in(network, turn);
+    std::vector<bool> trained(settings.parts.size(), false);
+    for (std::size_t i = 0; i < network.size(); ++i)
+      if (reached[i + 1] && network.entry(i).params.count > 0 && network.entry(i).spec.every == 0)
+        if (const auto part = parts[owner(i)]) trained[*part] = true;
+    for (std::size_t p = 0; p < settings.parts.size(); ++p)
+      if (settings.trains(turn, settings.parts[p].name) && !trained[p])
+        throw ConfigError(
+            fmt::format("training.{}: no term {}depends on the weights of the part \"{}\"; add one that "
+                        "does, or leave the part out",
+                        settings.turns.empty() ? "parts" : fmt::format("turns[{}]", turn),
+                        settings.turns.empty() ? "" : "of it ", settings.parts[p].name));
+  }
+}
+
+}  // namespace
+
 void require_terms(const Network& network) {
   const std::vector<LossTerm>& terms = network.parts().terms;
   std::vector<LayerSpec> specs;
@@ -117,6 +164,7 @@ void require_terms(const Network& network) {
                       "numbers: take a slice, or other layers",
                       terms[i].name, terms[i].output, to_string(output), terms[i].target, to_string(target)));
   }
+  require_turns(network, parts);
   const std::vector<bool> serves = network.serving();
   for (std::size_t i = 0; i < network.size(); ++i)
     if (serves[i] && network.entry(i).kind == LayerKind::labels)

@@ -45,6 +45,7 @@ struct BenchSettings {
   int steps = 10;        ///< timed, after some that are not
   int first = 0;         ///< training: steps before all others whose losses are written
   bool profile = false;  ///< training: one more step at the end, which a profiler sees
+  bool fuse = true;      ///< layers are fused where the backend offers it
   OptimizerSettings optimizer{};
   OutputOption json;  ///< for the figures
 };
@@ -153,6 +154,7 @@ struct GradientCheck {
   Backend& device;
   Backend& host;
   GradientTolerance tolerance;
+  bool fuse = true;  ///< the device's layers, where it can; off: each alone, to tell which of them an error is of
 };
 void bench_gradients(const GradientCheck& check, const BenchSettings& settings, std::ostream& out);
 

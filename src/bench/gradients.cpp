@@ -88,7 +88,9 @@ void bench_gradients(const GradientCheck& check, const BenchSettings& settings, 
   BenchSettings still = settings;  // the parameters do not move, so each step's gradients are compared independently
   still.optimizer.name = OptimizerKind::sgd;
   still.optimizer.learning_rate = 0;
-  BenchSteps device(check.device, still), host(check.host, still);
+  BenchSettings of_device = still;
+  of_device.fuse = check.fuse;
+  BenchSteps device(check.device, of_device), host(check.host, still);
   std::vector<GradientError> worst;
   for (int step = 0; step < settings.steps; ++step) {
     device.step();

@@ -39,6 +39,7 @@ constexpr Index kMostSteps = 100000;
 ModelSettings model_settings(const BenchSettings& settings) {
   ModelSettings result;
   result.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
+  result.fuse = settings.fuse;
   return result;
 }
 

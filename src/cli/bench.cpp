@@ -31,7 +31,7 @@ struct BenchOptions {
   BenchSettings settings;
   std::string sample;  // "1600x3"; empty: the preset's own
   Index length = 0;
-  bool graph = true;
+  bool graph = true, fuse = true;
   double tolerance = 0;
   GradientTolerance gradients{};  // 0: by precision
   RunConfig run;
@@ -84,7 +84,7 @@ void compare_gradients(BenchOptions& options, Comm& world) {
   GradientTolerance tolerance = usual_tolerance(options.run.precision);
   if (options.gradients.distance > 0) tolerance.distance = options.gradients.distance;
   if (options.gradients.along > 0) tolerance.along = options.gradients.along;
-  bench_gradients({*device, *host, tolerance}, options.settings, std::cout);
+  bench_gradients({*device, *host, tolerance, options.fuse}, options.settings, std::cout);
 }
 
 void run_bench(Benchmark what, BenchOptions options, Comm& world) {
@@ -353,6 +353,9 @@ void add_bench(Subcommands& commands) {
       sub->add_option("--distance", options->gradients.distance,
                       "largest relative difference of a gradient; by precision unless given")
           ->check(above_zero());
+      sub->add_option("--fuse", options->fuse,
+                      "on the GPU: layers that can be are computed together; off tells which of them an error is of")
+          ->capture_default_str();
       sub->add_option("--along", options->gradients.along,
                       "largest part of the expected gradient that may lack or be too much; by precision unless given")
           ->check(above_zero());

@@ -73,7 +73,7 @@ void add_facts(ExportedModel& model, const ModelChoice& choice) {
   model.task = config.training.loss.task();
   model.layout = config.data.train.layout;
   model.samples = sample_map(config, in);
-  model.labels = channel_map(config.data.normalise_labels, out.channels, "data.normalise.label");
+  model.labels = label_map(config, out);
   constexpr const char* tasks[] = {"regression", "binary", "classes"};
   model.facts = {{"program", fmt::format("mrmf {} ({})", kVersion, kGitHash)},
                  {"run", choice.run.empty() ? choice.file : choice.run},

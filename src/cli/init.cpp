@@ -23,6 +23,7 @@
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
 #include "src/data/class_balance.hpp"
+#include "src/data/lost_digits.hpp"
 #include "src/data/normalise.hpp"
 #include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"

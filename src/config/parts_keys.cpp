@@ -182,7 +182,8 @@ void check_rest(const Config& config, const Rules& rules) {
                 why + "does not go with training.precise_batch_norm; set it to 0");
   rules.require(!training.update_in_place, key,
                 why + "has parts that share weights or wait for their turn; set training.update_in_place = false");
-  rules.require(training.sums.adds_plainly(), key,
+  const std::optional<Communication>& own = config.method.finetune.communication;  // the baseline takes it, too
+  rules.require(training.sums.adds_plainly() && own.value_or(Communication::fp32) == Communication::fp32, key,
                 why + "goes with training.communication = \"fp32\" and shared momenta alone; use these");
 }
 

@@ -137,10 +137,8 @@ void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& wo
 }
 
 // The units of labels that are not read are those of the network's outputs.
-ChannelMap label_units(const Trained& t, const Config& config, LabelUse labels) {
-  if (labels == LabelUse::needed) return label_map(config, t.shape.label);
-  const Normalisation& measured = config.data.normalise_labels;
-  return channel_map(measured, std::ssize(measured.mean), "data.normalise.label");
+ChannelMap label_units(const Trained& t, const TrainedModel& model, LabelUse labels) {
+  return label_map(model.config, labels == LabelUse::needed ? t.shape.label : model.model->network().output());
 }
 
 TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostream& told, Comm& world) {
@@ -200,7 +198,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   open_store(t, shared ? units.front() : ChannelMap{}, labels, world);
   for (std::size_t m = 0; m < choices.size(); ++m) {
     t.models.push_back(open_model(t, choices[m], told, world));
-    t.models.back().labels = label_units(t, choices[m].config, labels);
+    t.models.back().labels = label_units(t, t.models.back(), labels);
     if (!shared) t.models.back().samples = units[m];
   }
   for (const TrainedModel& one : t.models)

@@ -1,5 +1,5 @@
 #include "src/inspection/survey.hpp"
-#include "src/data/normalise.hpp"
+#include "src/data/lost_digits.hpp"
 
 #include <algorithm>
 #include <cmath>

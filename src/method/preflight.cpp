@@ -159,6 +159,10 @@ void check_backend(const ResolvedRun& run, const Backend& backend, int ranks) {
   require_grids(run.plan, run.config, backend);
   require_patches(run.config, backend);
   require_parts(run.config, on_cpu);
+  if (!on_cpu && !run.config.training.parts.terms.empty())
+    throw ConfigError(
+        "training.terms: a network of several parts trains on the CPU, and this machine has a GPU; set run.device = "
+        "\"cpu\"");
   require_ways(run.plan, run.config, ranks, on_cpu);
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "io/output_file.hpp"
-#include "src/data/normalise.hpp"
+#include "src/data/lost_digits.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/method/preflight.hpp"
 #include "src/method/resolved_run.hpp"

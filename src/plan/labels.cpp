@@ -123,6 +123,11 @@ void resolve_labels(Config& config, const DatasetShape& shape, const std::vector
                       to_string(*metric), output.channels));
     require_alike(output, shape, config, resolution);
     require_sources(shape, config, resolution);
+    if (config.data.augment.moves() && shape.mixed.any())
+      throw ConfigError(
+          fmt::format("data.augment moves positions, and the labels '{}' are a list of numbers with or "
+                      "without positions, which would stay; remove its flips, turns and shifts",
+                      config.data.train.labels_text()));
     if (config.data.augment.moves() && output.axes > 0 && shape.label.axes == 0)
       throw ConfigError(fmt::format(
           "data.augment changes samples and labels with positions alike, and the labels '{}' are {} numbers "

@@ -1,5 +1,7 @@
 #include "src/tournament/exchange.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -11,12 +13,25 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 18;  // floats: a megabyte
 
+// A layer with another's weights travels with that one: its own would be written over.
+void require_owner(const std::string& name, const LayerSpec& layer, const Network& network) {
+  if (layer.weights_of.empty()) return;
+  for (const Entry& entry : network.entries())
+    if (entry.spec.name == layer.weights_of && names_layer(name, entry.spec)) return;
+  throw ConfigError(
+      fmt::format("tournament.exchange names \"{}\", and {} has the weights of {}; name that layer: who has its "
+                  "weights goes with it",
+                  name, layer.name, layer.weights_of));
+}
+
 std::vector<bool> layers_of(const std::vector<std::string>& names, const Network& network) {
   std::vector<bool> travels(network.size(), names.empty());
   for (const std::string& name : names) {
     bool found = false;
     for (std::size_t i = 0; i < network.size(); ++i) {
-      if (!names_layer(name, network.entry(i).spec)) continue;
+      const LayerSpec& spec = network.entry(i).spec;
+      if (!names_layer(name, spec)) continue;
+      require_owner(name, spec, network);
       travels[i] = found = true;
     }
     if (!found)

@@ -272,9 +272,9 @@ void Tournament::play_truncation(Visit* visit, const Attendance& here) {
 void Tournament::take_moments(Visit& visit, Route& route, bool takes) {
   Optimizer& optimizer = visit.run.model_state.optimizer;
   const MomentAges ages = optimizer.ages();
-  const auto told =
-      route.tell({takes ? 1 : 0, static_cast<std::int64_t>(ages.bottom), static_cast<std::int64_t>(ages.top),
-                  bits(visit.rate()), bits(visit.decay()), bits(visit.state.tournament.dropout)});
+  const auto told = route.tell({takes ? 1 : 0, static_cast<std::int64_t>(ages.bottom),
+                                static_cast<std::int64_t>(ages.top), bits(visit.rate()), bits(visit.decay()),
+                                bits(visit.state.tournament.dropout), bits(visit.state.tournament.weight_decay)});
   std::vector<bool> gives(route.senders(), true);
   if (route.senders() == 2) gives = {told[1][0] != 0, told[0][0] != 0};
   const std::vector<Span> moments = visit.travelling.moments();
@@ -291,8 +291,10 @@ void Tournament::take_moments(Visit& visit, Route& route, bool takes) {
   const auto travels = [&](Mutated what) { return std::ranges::find(mutated, what) != mutated.end(); };
   const OptimizerSettings& own = visit.run.phase.optimizer;
   if (travels(Mutated::learning_rate)) visit.state.rate.scale(from_bits(theirs[3]) / own.learning_rate);
-  if (travels(Mutated::weight_decay) && own.weight_decay > 0)
-    visit.state.tournament.weight_decay = from_bits(theirs[4]) / own.weight_decay;
+  // Without a decay of its own the phase may have parts that have one.
+  if (travels(Mutated::weight_decay))
+    visit.state.tournament.weight_decay =
+        own.weight_decay > 0 ? from_bits(theirs[4]) / own.weight_decay : from_bits(theirs[6]);
   if (travels(Mutated::dropout)) visit.state.tournament.dropout = from_bits(theirs[5]);
 }
 

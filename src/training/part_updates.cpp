@@ -38,17 +38,15 @@ void PartUpdates::clear_others(Backend& backend, const Step& step, Span grads) c
       for (const ArenaSpan& place : part.places) backend.fill(span_at(grads, place), 0);
 }
 
-void PartUpdates::update(ModelState& model_state, const Step& step, const Place& place, double learning_rate) const {
+void PartUpdates::update(ModelState& model_state, const Step& step, const Place& place, const Factors& factors) const {
   Model& model = model_state.model;
-  const OptimizerSettings& common = model_state.optimizer.settings();
-  const double decay = phase_.weight_decay > 0 ? common.weight_decay / phase_.weight_decay : 1;
   for (const Own& part : parts_) {
     if (!trains(step.turn, part)) continue;
     const Index earlier =
         order_.before(place.epoch, place.step, place.steps, [&](std::size_t turn) { return trains(turn, part); });
     OptimizerSettings settings = part.settings;
-    settings.weight_decay *= decay;
-    const double rate = learning_rate * part.settings.learning_rate / phase_.learning_rate;
+    settings.weight_decay *= factors.weight_decay;
+    const double rate = factors.learning_rate * part.settings.learning_rate / phase_.learning_rate;
     for (const ArenaSpan& own : part.places)
       model_state.optimizer.update_apart(settings, static_cast<std::uint64_t>(earlier), rate, step, model.params(),
                                          model.grads(), own);

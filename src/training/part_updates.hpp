@@ -27,9 +27,12 @@ class PartUpdates {
 
   /// Clears the gradients of what the step's turn does not update, so that they count in no norm.
   void clear_others(Backend& backend, const Step& step, Span grads) const;
-  /// Updates the parts of the step's turn; `learning_rate` is what the phase's rule gives there. Their own rates and
-  /// weight decays are multiplied as the phase's.
-  void update(ModelState& model_state, const Step& step, const Place& place, double learning_rate) const;
+  /// The learning rate that the phase's rule gives there, and how many times its own the weight decay is.
+  struct Factors {
+    double learning_rate = 0, weight_decay = 1;
+  };
+  /// Updates the parts of the step's turn. Their own rates and weight decays are multiplied as the phase's.
+  void update(ModelState& model_state, const Step& step, const Place& place, const Factors& factors) const;
 
  private:
   struct Own {

@@ -64,12 +64,13 @@ void train_replicas(PhaseRun& run, const Step& step, std::span<const Index> rows
   if (run.worker_sums) run.worker_sums->sum(run.replicas->gradients());
 }
 
-void optimizer_step(PhaseRun& run, const Step& step, const PartUpdates::Place& place, double learning_rate) {
+void optimizer_step(PhaseRun& run, const Step& step, const PartUpdates::Place& place,
+                    const PartUpdates::Factors& factors) {
   Model& model = run.model();
   if (run.parts) run.parts->clear_others(run.backend(), step, model.grads());
   if (run.clip) clip_gradients(run);
   if (run.parts)
-    run.parts->update(run.model_state, step, place, learning_rate);
+    run.parts->update(run.model_state, step, place, factors);
   else if (run.worker_sums && run.worker_sums->adds_directions())
     run.worker_sums->move();
   else if (!run.sharded)
@@ -105,7 +106,7 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
       backward(run, step, batch, micro_batch);
     }
     if (!last) return;
-    optimizer_step(run, step, place_of(epoch, k), epoch.learning_rate(k));
+    optimizer_step(run, step, place_of(epoch, k), {epoch.learning_rate(k), state.tournament.weight_decay});
     run.backend().keep(step, run.model().loss(), run.losses.span());
   });
   if (last && run.parts)

@@ -2,6 +2,7 @@
 copies, an adversarial pair, stops and kills, ranks, tournaments, and bad input."""
 import json
 import os
+import tomllib
 
 import h5py
 import numpy as np
@@ -167,8 +168,88 @@ class Peer(Parts):
         make_implosions(self.path("implosions.h5"), train=8, val=4, shape=(2, 3, 2))
         self.write("jag.toml", JAG)
         self.train("jag.toml", "run", 'data.normalise.labels="mean_std"')
-        self.assertIn("label_mean", self.read("run/config.toml"))
-        self.mrmf("predict", "run", "--output", "answers.h5", "--split", "validation")
+        self.predictions_are_of_the_validation_loss()
+        self.mrmf("export", "run", "-o", "run.onnx")
+
+    def test_one_scalar_is_normalised_alone(self):
+        make_implosions(self.path("implosions.h5"), train=8, val=4)
+        with h5py.File(self.path("implosions.h5"), "a") as file:
+            for split in "train", "val":
+                file[split + "_first"] = 100 + file[split + "_scalars"][:, :1]
+        text = """
+[data]
+files = ["implosions.h5"]
+train = { samples = "train_inputs", labels = ["train_first", "IMAGES"] }
+validation = { samples = "val_inputs", labels = ["val_first", "val_images"] }
+normalise.labels = "mean_std"
+[training]
+batch = 4
+epochs = 2
+[run]
+folder = "run"
+threads = 1
+[[model.layers]]
+type = "dense"
+units = 13
+"""
+        with h5py.File(self.path("implosions.h5"), "a") as file:
+            for split in "train", "val":
+                images = file[split + "_images"][:]
+                del file[split + "_images"]
+                file[split + "_images"] = images.reshape(-1, 2, 3, 2)
+        self.write("one.toml", text.replace("IMAGES", "train_images"))
+        self.train("one.toml")
+        self.predictions_are_of_the_validation_loss(("first", "images"))
+        # What has positions comes last, or is not normalised; there is no common logarithm.
+        self.write("turned.toml", text.replace('"train_first", "IMAGES"', '"train_images", "train_first"')
+                   .replace('"val_first", "val_images"', '"val_images", "val_first"'))
+        self.fails(2, "train", "turned.toml", message="name the sets without positions first")
+        self.fails(2, "train", "one.toml", "--set", 'data.normalise.labels="log1p"', "--overwrite", message="common logarithm")
+
+    def predictions_are_of_the_validation_loss(self, names=("scalars", "images")):
+        """Predictions are in the labels' own units, and in the network's units they have the loss that validation had."""
+        with open(self.path("run/config.toml"), "rb") as file:
+            units = tomllib.load(file)["data"]["normalise"]
+        self.mrmf("predict", "run", "--output", "answers.h5", "--split", "validation", "--overwrite")
+        with h5py.File(self.path("answers.h5")) as answers, h5py.File(self.path("implosions.h5")) as data:
+            made = answers["prediction"][:].reshape(4, -1)
+            true = np.concatenate([data["val_" + name][:].reshape(4, -1) for name in names], axis=1)
+        scale = np.ones(made.shape[1])
+        scale[:len(units["label_std"])] = units["label_std"]
+        loss = np.mean(((made - true) / scale) ** 2)
+        best = min(epoch["validation_loss"] for epoch in self.epochs())
+        self.assertAlmostEqual(loss, best, delta=1e-4 * best)
+
+    def test_lists_of_labels_with_the_same_positions_stay_labels_with_positions(self):
+        """A set without an axis of channels beside one that has it, and channels that come first."""
+        rng = np.random.default_rng(1)
+        a, b = rng.normal(size=(8, 6, 5)).astype("f4"), rng.normal(size=(8, 6, 5, 2)).astype("f4")
+        with h5py.File(self.path("fields.h5"), "w") as file:
+            file["x"], file["a"], file["b"] = rng.normal(size=(8, 6, 5, 1)).astype("f4"), a, b
+            file["cx"], file["ca"], file["cb"] = np.moveaxis(file["x"][:], -1, 1), a[:, None], np.moveaxis(b, -1, 1)
+        losses = []
+        for prefix, axes in ("", ""), ("c", 'axes = "n c h w"'):
+            self.write("fields.toml", f"""
+[data]
+files = ["fields.h5"]
+train = {{ samples = "{prefix}x", labels = ["{prefix}a", "{prefix}b"] }}
+split = {{ by = "rows", validation = 0.25 }}
+{axes}
+[training]
+batch = 2
+epochs = 1
+[run]
+folder = "fields"
+threads = 1
+[[model.layers]]
+type = "conv"
+filters = 3
+kernel = [3, 3]
+padding = "same"
+""")
+            self.mrmf("train", "fields.toml", "--overwrite")
+            losses.append(self.epochs("fields")[0]["validation_loss"])
+        self.assertAlmostEqual(*losses, places=6)
 
 
 class Trained(Parts):
@@ -255,6 +336,17 @@ class Continued(Parts):
         self.train("pair.toml", "run", "run.checkpoint.epochs=1")
         self.same("whole", "run")
 
+    def test_dropout_in_prediction_is_of_what_leads_to_the_output(self):
+        self.pair(replace=[('"generator_relu" }', '"generator_relu" }, {type = "dropout", name = "drop", rate = 0.5}'),
+                           ('"critic_relu", slope = 0.2 }', '"critic_relu", slope = 0.2 }, {type = "dropout", name = "d", rate = 0.5}')])
+        self.train("pair.toml")
+        self.mrmf("predict", "run", "--dropout", "8", "-o", "answers.h5", "--split", "validation")
+        with h5py.File(self.path("answers.h5")) as file:
+            self.assertTrue(np.all(file["deviation"][:] > 0))
+        self.pair(replace=[('"critic_relu", slope = 0.2 }', '"critic_relu", slope = 0.2 }, {type = "dropout", name = "d", rate = 0.5}')])
+        self.train("pair.toml", "critic")
+        self.fails(2, "predict", "critic", "--dropout", "8", "-o", "none.h5", message="dropout")
+
     def test_several_ranks(self):
         self.pair()
         self.train("pair.toml", "one", "training.batch=8")
@@ -335,6 +427,8 @@ layers = [
         self.refused("nobody's turn in epoch 3", turns='turns = [{ until = 2 }]')
         self.refused("nobody's turn in epoch 1", turns='turns = [{ since = 1 }]')
         self.refused("begins after it", turns='turns = [{ since = 2, until = 2 }]')
+        self.refused('no term of it depends on the weights of the part "critic"',
+                     turns='turns = [{ parts = ["critic"], terms = ["near"] }, { parts = ["generator"] }]')
 
     def test_values(self):
         self.refused("of yes or no it is from 0 to 1", [("target = 0,", "target = 2,")])
@@ -344,10 +438,12 @@ layers = [
 
     def test_what_parts_do_not_go_with(self):
         for word, message in (('method.name="mrmf"', "method.name"), ("training.precise_batch_norm=2", "precise_batch_norm"),
-                              ('training.communication="bf16"', "communication"), ("run.grid=[2]", "run.grid")):
+                              ('training.communication="bf16"', "communication"), ("run.grid=[2]", "run.grid"),
+                              ('method.finetune.communication="bf16"', "communication")):
             self.pair()
             words = ["--set", word] + (["--set", "method.resolutions=[[2],[1]]"] if "mrmf" in word else [])
             self.fails(2, "train", "pair.toml", *words, message=message)
+        self.fails(2, "train", "pair.toml", "--set", 'tournament={trainers=2,exchange=["judge"]}', ranks=2, message="name that layer")
         text = PAIR.format(turns="", fooled="frozen")
         start, end = text.index("terms = ["), text.index("parts = [")
         self.write("pair.toml", text[:start] + text[end:])

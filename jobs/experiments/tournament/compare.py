@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs to compare: one trainer, several that do not meet, and tournaments, over three seeds.
+"""Runs to compare: one trainer, as many ranks that share each batch, trainers that do not meet, and tournaments, over three seeds.
 
     jobs/experiments/tournament/compare.py CONFIG --epochs 8 --trainers 2 4 8 --seeds 1 2 3
 
 Two ways to give a tournament its training: as many samples as the one trainer (each trainer sees its part so many epochs),
-or as many steps as it (each trainer takes as long as the one, on ranks of its own). Runs that are done are not repeated.
+or as many steps as it: where each trainer has a processor of its own, these are equal seconds. Ranks that share batches have
+a batch as large as all trainers' together, and learning rates that are larger by its root. Runs that are done are not repeated.
 Prints the table in Markdown, and keeps what it is made of in results.json beside the runs. Set MRMF to the program.
 """
 import argparse
@@ -12,6 +13,7 @@ import json
 import os
 import statistics
 import subprocess
+import tomllib
 from pathlib import Path
 
 MRMF = os.environ.get("MRMF", "mrmf")
@@ -32,6 +34,13 @@ def train(config, folder, settings, ranks):
     return {"loss": best.get("validation_loss", result["validation_loss"]), "gflop": sum(gflop), "longest": max(gflop)}
 
 
+def ranks_that_share(config, ranks):
+    """Settings of so many ranks whose mini-batch is theirs together."""
+    with open(config, "rb") as file:
+        rate = tomllib.load(file)["training"]["optimizer"]["learning_rate"]
+    return [f"training.optimizer.learning_rate={rate * ranks ** 0.5}"]
+
+
 def text(values, digits=5):
     spread = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
     return f"{statistics.mean(values):.{digits}f} ± {spread:.{digits}f}"
@@ -45,6 +54,7 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--ways", nargs="+", default=list(WAYS))
     parser.add_argument("--steps", type=int, default=0, help="from one meeting to the next; 0: an epoch of a trainer")
+    parser.add_argument("--sharing", action="store_true", help="ranks that share batches, too")
     parser.add_argument("--folder", default="runs/tournament-compare", type=Path)
     options = parser.parse_args()
     name, rows = Path(options.config).stem, []
@@ -61,6 +71,9 @@ def main():
     for trainers in options.trainers:
         for samples in ("as many samples", "as many steps"):
             epochs = options.epochs * (1 if samples == "as many samples" else trainers)
+            if options.sharing:
+                add(f"{trainers} ranks that share batches, {samples}", f"{trainers}-{samples.split()[-1]}-sharing",
+                    [f"training.epochs={epochs}", *ranks_that_share(options.config, trainers)], trainers)
             for way in options.ways:
                 settings = [f"tournament.trainers={trainers}", f"training.epochs={epochs}", f"tournament.steps={options.steps}", *WAYS[way]]
                 folder = f"{trainers}-{samples.split()[-1]}-{way.replace(', ', '-').replace(' ', '-')}"
