@@ -138,7 +138,7 @@ class Loader {
     std::optional<StageGrids> grids;
     if (product(step_.grid) > 1) grids.emplace(*backend, resolved, make_plan(resolved), shape_.sample, world);
     const DataShare share = grids ? grids->share(step_.resolution) : DataShare{world};
-    if (config.data.train.layout == SampleLayout::transpose) shape_.block = share.block;
+    if (reads_blocks(config.data)) shape_.block = share.block;
     if (config.training.loss.task() == Task::classes) resolve_labels(resolved, shape_, {step_.resolution});
     const DatasetSpec& spec = resolved.data.train;
     order_ = order_settings(config.data, shape_.samples, share.team.size(), share.team.rank());

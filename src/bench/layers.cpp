@@ -246,6 +246,14 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
       work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
       break;
     case LayerKind::batch_norm:
+      if (fused && network.entry(unit.first + 1).kind == LayerKind::conv) {
+        const Entry& conv = network.entry(unit.first + 1);  // of the network's input: statistics, forward, weights
+        elements = x + (x + p) + (x + p);
+        work.bytes = 12 * static_cast<double>(conv.params.count);
+        work.flop = 2 * rows * conv.layer->flop();
+        break;
+      }
+      [[fallthrough]];
     case LayerKind::group_norm:
     case LayerKind::layer_norm: elements = 2 * x + p + 2 * (x + p) + (inner ? x : 0); break;
     default: elements = x + p + (inner ? x + p : 0) + (first.footprint.reads_output ? p : 0); break;

@@ -73,7 +73,7 @@ void add_facts(ExportedModel& model, const ModelChoice& choice) {
   model.task = config.training.loss.task();
   model.layout = config.data.train.layout;
   model.samples = sample_map(config, in);
-  model.labels = label_map(config, out);
+  model.labels = output_map(config, out);
   constexpr const char* tasks[] = {"regression", "binary", "classes"};
   model.facts = {{"program", fmt::format("mrmf {} ({})", kVersion, kGitHash)},
                  {"run", choice.run.empty() ? choice.file : choice.run},
@@ -201,7 +201,7 @@ void import_model(const ImportOptions& options, Comm& world) {
   Model model(*backend, settings);
   require_measured(options.config, config.data);
   sample_map(config, model.network().input());  // ConfigErrors where nobody could use the model
-  label_map(config, model.network().output());
+  output_map(config, model.network().output());
   collective_try(world, [&] { read_parameters(*backend, file, model); });
   save_model(*backend, options.output, model, {to_toml(config)}, world, options.replace);
   if (world.root())

@@ -258,6 +258,13 @@ double block_share(const Inspection& found) {
   return share;
 }
 
+// What validation in windows holds of a whole sample: it, its labels, and the outputs.
+Index floats_of_windows(const Config& config, const DataSample& of, const Inspection& found) {
+  if (!config.data.patch.any() || !of.train) return 0;
+  return of.shape.per_sample() + of.train->label.per_sample() +
+         product(of.shape.spatial) * found.networks.back().network.output().channels;
+}
+
 // The plan's networks with this backend. `held` is missing when the data are. `ranks` is the run's number of ranks.
 Inspection inspect(Backend& backend, const Config& config, const DataSample& of, const std::optional<HeldData>& held,
                    int ranks) {
@@ -274,7 +281,9 @@ Inspection inspect(Backend& backend, const Config& config, const DataSample& of,
     found.networks.push_back(std::move(facts));
   }
   found.peak = memory.peak(plan, held);
-  found.peak.data = static_cast<Index>(block_share(found) * static_cast<double>(found.peak.data));
+  if (reads_blocks(config.data))
+    found.peak.data = static_cast<Index>(block_share(found) * static_cast<double>(found.peak.data));
+  if (held) found.peak.data += floats_of_windows(config, of, found) * static_cast<Index>(sizeof(float));
   found.with_data = held.has_value();
   return found;
 }

@@ -129,11 +129,14 @@ void Data::read(const DataShare& share) {
   way_ = fmt::format("{} {}; {}", to_string(train_.shape.type), memory.text, train_.store->way());
 }
 
+bool reads_blocks(const DataConfig& data) {
+  return !data.augment.any() && !data.patch.any() && data.train.layout == SampleLayout::transpose;
+}
+
 // All ranks come to the same answer here: every team is a row of neighbours in the world, and a block is told from
 // another by its grid's resolutions, not by its own positions.
 void Data::load(const DataShare& share) {
-  const bool blocks = share.block && !config_.data.augment.any() && !config_.data.patch.any() &&
-                      config_.data.train.layout == SampleLayout::transpose;
+  const bool blocks = share.block && reads_blocks(config_.data);
   const std::vector<Extent> resolutions = blocks ? share.resolutions : std::vector<Extent>{};
   const bool same = train_.order.ranks == share.team.size() && train_.order.rank == share.team.rank();
   if (loaded() && same && resolutions == resolutions_) return;

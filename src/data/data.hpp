@@ -100,7 +100,7 @@ class Data {
   /// Gets this rank its share, unless it has it, and drops everything else. Collective over all ranks of the run: of
   /// samples that ranks share, all change together from one grid to another. DataError where no label of the training
   /// data counts. load_seconds() has the time of the first reading; the next require() includes that of later ones.
-  /// Samples that are augmented or reinterpreted are read whole.
+  /// A block alone is read where reads_blocks().
   void load(const DataShare& share);
   void load(Comm& team) { load(DataShare{team}); }
 
@@ -143,6 +143,9 @@ class Data {
 
 /// How a data set of this many samples is cut for a team of `ranks`, as seen by `rank`. The batch is still to be set.
 OrderSettings order_settings(const DataConfig& config, Index samples, int ranks, int rank);
+/// Whether a rank of a grid reads its block of each sample alone. Else whole samples, which are cut when they have
+/// become what the network sees.
+bool reads_blocks(const DataConfig& data);
 /// How many boxes of each training sample of this shape an epoch at a resolution takes (OrderSettings::repeats); 1:
 /// whole samples, or as many positions.
 Index boxes_of_each(const DataConfig& config, const Shape& sample, const Extent& resolution);

@@ -92,6 +92,9 @@ void measure_mixed(DataConfig& data, const DatasetShape& train, Comm& comm) {
         "data.normalise.labels = \"mean_std\" is of the first of several label sets, and '{}' has positions; name the "
         "sets without positions first",
         data.train.labels));
+  const auto given = std::ssize(units.mean);
+  if (given > 2 && given != train.mixed.numbers && given != train.mixed.all)
+    channel_map(units, train.mixed.numbers, kLabelKey);  // says how many there are
   const auto [spec, shape] = first_of_mixed(data.train, train);
   measure({units}, spec, shape, NumbersOf::labels, comm);
   // One number alone would be of all labels.
@@ -173,6 +176,12 @@ ChannelMap label_map(const Config& config, const Shape& label) {
   const bool some = !config.data.train.more_labels.empty() && given > 1 && given < all && units.std.size() == given;
   if (some && !units.log1p) units.mean.resize(all, 0), units.std.resize(all, 1);
   return channel_map(units, label.channels, kLabelKey);
+}
+
+ChannelMap output_map(const Config& config, const Shape& output) {
+  const auto given = std::ssize(config.data.normalise_labels.mean);
+  const bool list = given > 1 && given != output.channels;
+  return label_map(config, list ? Shape{.channels = output.per_sample()} : output);
 }
 
 namespace {

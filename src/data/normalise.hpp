@@ -29,6 +29,9 @@ ChannelMap channel_map(const Normalisation& units, Index channels, const std::st
 /// A map of samples also says what is done about missing numbers, and whether the last channel is a mask.
 ChannelMap sample_map(const Config& config, const Shape& sample);
 ChannelMap label_map(const Config& config, const Shape& label);
+/// The same of a network's output, for numbers that lie as the labels do: where the units are of more numbers than the
+/// output has channels, labels are a list without positions.
+ChannelMap output_map(const Config& config, const Shape& output);
 
 // Numbers that have no logarithm, where data.normalise asks for one: found by file and row.
 

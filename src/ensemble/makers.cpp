@@ -267,7 +267,7 @@ class GroupTrainer {
           training_call(ensemble_.spec, ensemble_.folder, member, ensemble_.points[static_cast<std::size_t>(member)]);
       // The root's word counts: another node may not see yet what an earlier start has written.
       const bool done = group_.max(group_.root() && call.done ? 1 : 0) > 0;
-      if (!done) train_run(read_config(ensemble_.spec.train->config, call.settings), {}, group_);
+      if (!done) train_run(config_of(call), {}, group_);
     } catch (const Stopped& stopped) {
       signal_ = std::max(1, stopped.signal);
     } catch (const ConfigError& error) {
@@ -279,6 +279,13 @@ class GroupTrainer {
     }
     attempt.seconds = timer.seconds();
     return attempt;
+  }
+
+  // An error of one rank is that of all, and the member's.
+  Config config_of(const TrainingCall& call) {
+    Config config;
+    collective_try(group_, [&] { config = read_config(ensemble_.spec.train->config, call.settings); });
+    return config;
   }
 
   void keep(Attempt attempt) {

@@ -92,6 +92,20 @@ ModelChoice choose_of_run(const std::string& run, const WantedModel& wanted) {
   return {config, run, model.string(), plan.last.resolution, ""};
 }
 
+// A run under way writes its folder, and another node may see that later: what the root finds counts.
+ModelChoice choose_on_root(const std::string& run, const WantedModel& wanted, Comm& world) {
+  ModelChoice choice;
+  collective_try_on_root(world, [&] { choice = choose_of_run(run, wanted); });
+  std::string config = to_toml(choice.config);
+  for (std::string* const text : {&config, &choice.run, &choice.file, &choice.text}) world.broadcast(*text, 0);
+  std::vector<std::int64_t> resolution(choice.resolution.begin(), choice.resolution.end());
+  world.broadcast(std::span(resolution), 0);
+  if (world.root()) return choice;
+  std::ranges::copy(resolution, choice.resolution.begin());
+  choice.config = parse_config(config, run + "/config.toml", {}, Writer::run);
+  return choice;
+}
+
 ModelChoice choose_file(const std::string& file, const WantedModel& wanted, Comm& world) {
   if (wanted.checkpoint || wanted.epoch)
     throw ConfigError(file + ": " + (wanted.checkpoint ? "--checkpoint" : "--epoch") +
@@ -115,7 +129,8 @@ std::vector<std::string> ModelChoice::inputs() const {
 
 ModelChoice choose_model(const std::string& from, const WantedModel& wanted, Comm& world) {
   std::error_code none;
-  return fs::is_regular_file(from, none) ? choose_file(from, wanted, world) : choose_of_run(from, wanted);
+  const bool file = world.root() && fs::is_regular_file(from, none);
+  return world.any(file) ? choose_file(from, wanted, world) : choose_on_root(from, wanted, world);
 }
 
 EpochOfModel epoch_of(const std::string& file, Comm& world) {

@@ -138,7 +138,8 @@ void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& wo
 
 // The units of labels that are not read are those of the network's outputs.
 ChannelMap label_units(const Trained& t, const TrainedModel& model, LabelUse labels) {
-  return label_map(model.config, labels == LabelUse::needed ? t.shape.label : model.model->network().output());
+  return labels == LabelUse::needed ? label_map(model.config, t.shape.label)
+                                    : output_map(model.config, model.model->network().output());
 }
 
 TrainedModel open_model(const Trained& t, const ModelChoice& choice, std::ostream& told, Comm& world) {

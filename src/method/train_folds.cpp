@@ -95,13 +95,16 @@ Teams make_teams(const RunConfig& run, int folds, Comm& world) {
 }
 
 // Its share of the node, beside the other teams.
-void share_node(Config& config, const Teams& teams, Comm& world) {
+void share_node(Config& config, Teams& teams, Comm& world) {
   if (teams.count == 1) return;
   Comm on_host = ranks_of_same(host_name(), world);
-  if (config.run.threads == 0) config.run.threads = std::max(1, cores_together(on_host) / on_host.size());
+  // The ranks of a team have one configuration, so its nodes' smallest share counts.
+  const auto least = [&](double value) { return -teams.team.max(-value); };
+  if (config.run.threads == 0)
+    config.run.threads = static_cast<int>(least(std::max(1, cores_together(on_host) / on_host.size())));
   if (!config.data.memory) {
     const double teams_here = std::max(1.0, static_cast<double>(on_host.size()) / teams.team.size());
-    config.data.memory = kShareOfMemory * host_memory() / 1e9 / teams_here;
+    config.data.memory = least(kShareOfMemory * host_memory() / 1e9 / teams_here);
   }
 }
 

@@ -120,8 +120,10 @@ std::string with_epoch(const std::string& path, const Hdf5File& file) {
 
 StartLayers match_start_layers(const Config& config, const Network& network, Comm& comm) {
   StartLayers start;
-  start.file = file_of(config.model.start);
-  require_elsewhere(start.file, config.run.folder);
+  collective_try(comm, [&] {
+    start.file = file_of(config.model.start);
+    require_elsewhere(start.file, config.run.folder);
+  });
   Checksum checksum{};
   const Hdf5File file = open_model(start.file, comm, checksum);
   if (file.has(checkpoint::kBlocks))

@@ -184,7 +184,7 @@ class Patches(support.MrmfTest):
         self.fails(2, "train", self.config(), "--set", "data.train.labels=one", message="have other positions")
 
     def test_a_volume_that_can_no_longer_be_read_ends_the_ranks_that_share_it(self):
-        """They wait for each other's edges within a window."""
+        """They wait for each other's edges within a window, and end together."""
         self.config()
         volume = 4 * int(np.prod(SIZE))
         # So little memory that no volume stays in it.
@@ -193,7 +193,7 @@ class Patches(support.MrmfTest):
                               "training.epochs=100000", ranks=2)
         while process.poll() is None and self.epochs_written("run") < 1:
             time.sleep(0.01)
-        os.truncate(self.path("data.h5"), 5 * volume)  # all volumes of the training, and half of those validated
+        os.truncate(self.path("data.h5"), 5 * volume)  # those trained on, and one of those validated
         output = process.communicate(timeout=100)[0]
         self.assertEqual(process.returncode, 3, output)
         self.assertIn("data.h5", output)

@@ -228,6 +228,20 @@ class Predict(support.MrmfTest):
         self.predict("n1", "other_split")
         self.assertIn("other_split: its own data are others than those of n1", self.text)
 
+    def test_units_of_a_list_of_labels_are_undone_along_an_output_with_positions(self):
+        rng = np.random.default_rng(2)
+        with h5py.File(self.path("line.h5"), "w") as file:
+            file["x"] = rng.normal(size=(12, 8, 1)).astype("f4")
+            file["y"] = (np.arange(8) * 10 + rng.normal(size=(12, 8)) * np.arange(1, 9)).astype("f4")
+        self.write("line.toml", support.rows_config("conv filters=1 kernel=3 padding=\"same\"", files=("line.h5",))
+                   .replace("[data]", "[data]\nnormalise.labels = \"mean_std\""))
+        self.mrmf("train", "line.toml", "--set", "run.folder=line", "--set", "training.epochs=1")
+        self.mrmf("predict", "line", "-o", "line-p.h5", "--files", "line.h5", "--samples", "x")
+        with h5py.File(self.path("line-p.h5")) as file:
+            mean = file["prediction"][:].reshape(12, 8).mean(axis=0)
+        np.testing.assert_allclose(mean, np.arange(8) * 10, atol=12)
+        self.assertGreater(mean[7] - mean[0], 50)
+
     def test_probabilities(self):
         for runs in (("c1", "c2"), ("b1", "b2")):
             single = [self.predict(run) for run in runs]

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "src/bench/bench.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/norm_step.hpp"
 #include "tests/unit/support/small_model.hpp"
@@ -150,6 +151,19 @@ TEST_CASE("input batch norm fused with its convolution: two ranks have the gradi
     first.y.insert(first.y.end(), second.y.begin(), second.y.end());
     check_same(first, whole);
   }
+}
+
+TEST_CASE("input batch norm and convolution in one: the least work counts the convolution's") {
+  const auto backend = make_cpu_backend(1);
+  const NormConvCase c = cases().back();
+  Network2 one(*backend, c, true);
+  const Network& network = one.model.network();
+  const Unit& unit = one.model.units().front();
+  REQUIRE(unit.last == 2);
+  const UnitWork work = unit_work(network, unit, 2);
+  const auto x = static_cast<double>(c.in.count()), y = static_cast<double>(c.in.n * network.output().per_sample());
+  CHECK(work.flop == 2 * static_cast<double>(c.in.n) * network.entry(1).layer->flop());
+  CHECK(work.bytes == 12 * static_cast<double>(network.entry(1).params.count) + 2 * (3 * x + 2 * y));
 }
 
 }  // namespace mrmf::test

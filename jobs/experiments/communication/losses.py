@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Validation losses by the way in which ranks add, in a table for docs/results/communication.md:
 
-    losses.py cubes|neuron [WAYS...] [--seeds 3] [--seconds] [--jobs N] [--finished]   a way is such as "8 adamw fp32"; all unless given
+    losses.py cubes|neuron|cosmoflow [WAYS...] [--seeds 3] [--seconds] [--jobs N] [--finished]   a way is such as "8 adamw fp32"; all unless given
 
-In a folder of its own, with the simulated data of both applications in small (neurons at a quarter of their resolution). The ranks
+In a folder of its own, with the simulated data of both applications in small (neurons at a quarter of their resolution). `cosmoflow`
+is the network of cubes.toml, with the published one's 9.4 million parameters, on cubes of 32^3. The ranks
 are shards of one process (run.deterministic, data.shards), which learns bit for bit what as many ranks would. Every way's rate is tuned
 by the mean of all seeds: from a first guess, by factors of two, until neither neighbour is better. With --seconds, runs at that rate
 follow of as many epochs as fit into the time of levels8, by each rank's arithmetic at GFLOPS and its bytes at 1 Gbit/s. Runs that are
@@ -32,10 +33,17 @@ APPLICATIONS = {
     "neuron": (["simulate", "neuron", "--samples", "1200", "--cells", "2", "--train", "0.7", "--validation", "0.25", "--test", "0.05",
                 "--seed", "1", "--output", "neuron.h5"],
                {"training.epochs": 6, "training.batch": 32, "method.resolutions": "[[4]]"}),
+    "cosmoflow": (["simulate", "cosmology", "--samples", "960", "--size", "32", "--box", "256", "--method", "lpt", "--seed", "1", "--output",
+                   "cosmoflow"],
+                  {"training.epochs": 4, "training.batch": 32, "training.batch_norm": "global", "training.precise_batch_norm": 8,
+                   "data.normalise.samples": "mean_std"}),
 }
+CONFIGURATIONS = {"cubes": ROOT / "jobs/experiments/demo/cubes.toml", "neuron": ROOT / "jobs/experiments/demo/neuron.toml",
+                  "cosmoflow": HERE / "cubes.toml"}
 ADAMW = {"training.optimizer.name": "adamw", "training.optimizer.weight_decay": 0.02}
 LION = {"training.optimizer.name": "lion", "training.optimizer.weight_decay": 0.2}
-FIRST_RATE = {("cubes", "adamw"): 8e-3, ("cubes", "lion"): 8e-4, ("neuron", "adamw"): 1e-3, ("neuron", "lion"): 2e-4}
+FIRST_RATE = {("cubes", "adamw"): 8e-3, ("cubes", "lion"): 8e-4, ("neuron", "adamw"): 1e-3, ("neuron", "lion"): 2e-4,
+              ("cosmoflow", "adamw"): 1e-3, ("cosmoflow", "lion"): 1e-4}
 COARSE_EPOCHS = 8  # of MRMF, at half the resolution; then one epoch of the dense model and half of the others' epochs follow
 
 
@@ -77,8 +85,10 @@ def data_settings(application):
         done.touch()
     if application == "neuron":
         return {"data.files": '["neuron.h5"]'}
-    files = pathlib.Path("cubes/data.toml").read_text()  # the lists of files that the simulator wrote
-    return {"data.files": re.search(r"^files = (.*)$", files, re.M)[1],
+    files = pathlib.Path(f"{application}/data.toml").read_text()  # the lists of files that the simulator wrote
+    arrays = {f"data.{split}.{what}": name for split in ("train", "validation")
+              for what, name in (("samples", '"3Dmap"'), ("labels", '"unitPar"'))}
+    return {**arrays, "data.files": re.search(r"^files = (.*)$", files, re.M)[1],
             "data.validation.files": re.search(r"^validation.* files = (\[.*\]) }$", files, re.M)[1]}
 
 
@@ -120,7 +130,7 @@ class Experiment:
         if not (folder / "result.json").exists() and not diverged.exists():
             if not self.train:
                 raise Missing(folder)
-            done = subprocess.run([MRMF, "train", str(ROOT / "jobs" / "experiments" / "demo" / f"{self.application}.toml"), "--overwrite",
+            done = subprocess.run([MRMF, "train", str(CONFIGURATIONS[self.application]), "--overwrite",
                                    *words({**settings, "run.folder": folder})], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             if done.returncode == 4 and "loss" in done.stderr:
                 diverged.touch()
@@ -147,7 +157,7 @@ class Experiment:
         """Of an epoch, on a network: each rank's share of the arithmetic, and its bytes, one after the other."""
         record = self.run(settings, self.tuned_rate(settings), 1)[0]
         steps = -(-record["samples"] // self.base["training.batch"])
-        plan = subprocess.run([MRMF, "plan", str(ROOT / "jobs" / "experiments" / "demo" / f"{self.application}.toml"), "--json",
+        plan = subprocess.run([MRMF, "plan", str(CONFIGURATIONS[self.application]), "--json",
                                *words({**self.base, **settings, "run.deterministic": False, "run.ranks": ranks,
                                        "training.batch": max(1, self.base["training.batch"] // ranks)})], check=True, stdout=subprocess.PIPE)
         (sums,) = json.loads(plan.stdout)["sums"]
@@ -183,7 +193,7 @@ def main():
     print("| ranks | way | rate | loss at equal epochs | in the seconds of levels8 |\n|---|---|---|---|---|", flush=True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as jobs:
         chosen = [each for each in WAYS if not options.ways or f"{each[1]} {each[0]}" in options.ways]
-        if options.application == "cubes":  # halves of these have no room for the network's pools
+        if options.application != "neuron":  # halves of these have no room for the network's pools
             chosen = [each for each in chosen if "method.name" not in each[2]]
         for row in [jobs.submit(experiment.row, *each, options) for each in chosen]:
             try:

@@ -59,21 +59,21 @@ def main():
     options = parser.parse_args()
     name, rows = Path(options.config).stem, []
 
-    def add(label, folder, settings, ranks):
+    def add(label, folder, settings, ranks, sharing=1):
         runs = [train(options.config, options.folder / name / f"{folder}-{seed}", [f"training.seed={100 * seed}", *settings], ranks)
                 for seed in options.seeds]
         rows.append([label, runs])
         print(f"| {label} | {text([r['loss'] for r in runs])} | {statistics.mean(r['gflop'] for r in runs):.1f} | "
-              f"{statistics.mean(r['longest'] for r in runs):.1f} |", flush=True)
+              f"{statistics.mean(r['longest'] for r in runs) / sharing:.1f} |", flush=True)
 
-    print("| | best validation loss | GFLOP, all trainers | GFLOP, the longest trainer |\n|---|---|---|---|", flush=True)
+    print("| | best validation loss | GFLOP, all trainers | GFLOP, the busiest rank |\n|---|---|---|---|", flush=True)
     add("one trainer, all rows", "one", [f"training.epochs={options.epochs}"], 1)
     for trainers in options.trainers:
         for samples in ("as many samples", "as many steps"):
             epochs = options.epochs * (1 if samples == "as many samples" else trainers)
             if options.sharing:
                 add(f"{trainers} ranks that share batches, {samples}", f"{trainers}-{samples.split()[-1]}-sharing",
-                    [f"training.epochs={epochs}", *ranks_that_share(options.config, trainers)], trainers)
+                    [f"training.epochs={epochs}", *ranks_that_share(options.config, trainers)], trainers, trainers)
             for way in options.ways:
                 settings = [f"tournament.trainers={trainers}", f"training.epochs={epochs}", f"tournament.steps={options.steps}", *WAYS[way]]
                 folder = f"{trainers}-{samples.split()[-1]}-{way.replace(', ', '-').replace(' ', '-')}"
