@@ -21,6 +21,7 @@
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/data/data.hpp"
+#include "src/data/memory_budget.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host.hpp"

@@ -15,6 +15,7 @@
 #include "src/cli/data_sample.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
+#include "src/data/memory_budget.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/backend_choice.hpp"

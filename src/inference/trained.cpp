@@ -14,6 +14,7 @@
 #include "kernels/check.hpp"
 #include "layers/model.hpp"
 #include "src/data/data.hpp"
+#include "src/data/memory_budget.hpp"
 #include "src/data/normalise.hpp"
 #include "src/inference/models_together.hpp"
 #include "src/inference/training_rows.hpp"

@@ -7,7 +7,7 @@
 
 #include "layers/execution.hpp"
 #include "src/config/config.hpp"
-#include "src/data/data.hpp"
+#include "src/data/memory_budget.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {
