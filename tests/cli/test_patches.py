@@ -1,7 +1,8 @@
 """data.patch: training on random boxes of volumes, and windows over whole ones that are exact where the network allows."""
 import json
 import os
-import time
+import shutil
+import unittest.mock
 
 import h5py
 import numpy as np
@@ -183,20 +184,23 @@ class Patches(support.MrmfTest):
             self.fails(2, "train", self.config(patch), message=message)
         self.fails(2, "train", self.config(), "--set", "data.train.labels=one", message="have other positions")
 
-    def test_a_volume_that_can_no_longer_be_read_ends_the_ranks_that_share_it(self):
-        """They wait for each other's edges within a window, and end together."""
-        self.config()
-        volume = 4 * int(np.prod(SIZE))
-        # So little memory that no volume stays in it.
-        sets = "data.load=stream", "data.memory=0.000316", "data.split.validation=0.5", "run.grid=[2, 1, 1]", "training.batch=1"
-        process = self.launch("train", "c.toml", *(word for one in sets for word in ("--set", one)), "--set",
-                              "training.epochs=100000", ranks=2)
-        while process.poll() is None and self.epochs_written("run") < 1:
-            time.sleep(0.01)
-        os.truncate(self.path("data.h5"), 5 * volume)  # those trained on, and one of those validated
+    def test_a_volume_that_one_rank_cannot_read_ends_those_that_share_it(self):
+        """They wait for each other's edges within a window."""
+        self.config(more=[('split = { by = "rows", validation = 0.25 }', 'validation = { files = ["more.h5"], samples = "x", labels = "y" }')])
+        shutil.copy(self.path("data.h5"), self.path("more.h5"))
+        with h5py.File(self.path("more.h5"), "a") as file:
+            file["x"][:] *= 1.5  # no rows of the training data
+        # So little memory that no volume stays in it: validation reads again in every epoch, and in the end one rank cannot.
+        sets = "data.load=stream", "data.memory=0.001", "run.grid=[2, 1, 1]", "training.batch=1", "training.epochs=100000"
+        library = os.path.join(os.path.dirname(support.MRMF), "tests", "libfault_shim.so")
+        self.assertTrue(os.path.exists(library))
+        with unittest.mock.patch.dict(os.environ, LD_PRELOAD=library, MRMF_FAULT_PROGRAM="mrmf",
+                                      MRMF_FAULT="call=read,match=*/more.h5,rank=1,nth=200,times=0,action=fail,errno=5"):
+            process = self.launch("train", "c.toml", *(word for one in sets for word in ("--set", one)), ranks=2)
         output = process.communicate(timeout=100)[0]
         self.assertEqual(process.returncode, 3, output)
-        self.assertIn("data.h5", output)
+        self.assertIn("more.h5", output)
+        self.assertGreater(self.epochs_written("run"), 0)
 
 
 if __name__ == "__main__":

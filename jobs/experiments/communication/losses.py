@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Validation losses by the way in which ranks add, in a table for docs/results/communication.md:
 
-    losses.py cubes|neuron|cosmoflow [WAYS...] [--seeds 3] [--seconds] [--jobs N] [--finished]   a way is such as "8 adamw fp32"; all unless given
+    losses.py cubes|neuron|cosmoflow [WAYS...] [--seeds 3] [--tuning N] [--seconds] [--jobs N] [--finished]   a way is such as "8 adamw fp32"; all unless given
 
 In a folder of its own, with the simulated data of both applications in small (neurons at a quarter of their resolution). `cosmoflow`
 is the network of cubes.toml, with the published one's 9.4 million parameters, on cubes of 32^3. The ranks
 are shards of one process (run.deterministic, data.shards), which learns bit for bit what as many ranks would. Every way's rate is tuned
-by the mean of all seeds: from a first guess, by factors of two, until neither neighbour is better. With --seconds, runs at that rate
+by the mean of all seeds, or of the first TUNING: from a first guess, by factors of two, until neither neighbour is better. With --seconds, runs at that rate
 follow of as many epochs as fit into the time of levels8, by each rank's arithmetic at GFLOPS and its bytes at 1 Gbit/s. Runs that are
 done are not repeated; --jobs trains as many ways at a time, and --finished trains none, and prints the ways whose runs are there."""
 import argparse
@@ -97,9 +97,10 @@ class Missing(Exception):
 
 
 class Experiment:
-    def __init__(self, application, seeds, train):
+    def __init__(self, application, seeds, tuning, train):
         self.application = application
         self.seeds = range(1, seeds + 1)
+        self.tuning = range(1, (tuning or seeds) + 1)
         self.train = train
         self.locks = collections.defaultdict(threading.Lock)  # of runs: several ways look at those of levels8
         self.base = {**data_settings(application), **APPLICATIONS[application][1], "method.name": "baseline",
@@ -141,14 +142,14 @@ class Experiment:
         with open(folder / "epochs.jsonl") as file:
             return [json.loads(line) for line in file]
 
-    def losses(self, settings, rate, epochs=None):
-        runs = [self.run(settings, rate, seed, epochs) for seed in self.seeds]
+    def losses(self, settings, rate, epochs=None, seeds=None):
+        runs = [self.run(settings, rate, seed, epochs) for seed in seeds or self.seeds]
         return [records[-1]["validation_loss"] if records else math.inf for records in runs]
 
     def tuned_rate(self, settings):
         rate = FIRST_RATE[self.application, settings["training.optimizer.name"]]
         while True:
-            best = min((rate, 2 * rate, rate / 2), key=lambda each: statistics.mean(self.losses(settings, each)))
+            best = min((rate, 2 * rate, rate / 2), key=lambda each: statistics.mean(self.losses(settings, each, seeds=self.tuning)))
             if best == rate:
                 return rate
             rate = best
@@ -184,12 +185,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("application", choices=APPLICATIONS)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tuning", type=int, default=0)
     parser.add_argument("--seconds", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--finished", action="store_true")
     parser.add_argument("ways", nargs="*")
     options = parser.parse_args()
-    experiment = Experiment(options.application, options.seeds, train=not options.finished)
+    experiment = Experiment(options.application, options.seeds, options.tuning, train=not options.finished)
     print("| ranks | way | rate | loss at equal epochs | in the seconds of levels8 |\n|---|---|---|---|---|", flush=True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as jobs:
         chosen = [each for each in WAYS if not options.ways or f"{each[1]} {each[0]}" in options.ways]
