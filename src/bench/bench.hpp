@@ -130,11 +130,21 @@ struct GradientError {
   double distance = 0;  ///< root mean square of the difference over that of the expected values
   double along = 0;     ///< share of the expected gradient that is there: <got, expected> / <expected, expected>
   bool counts = true;   ///< false: only rounding is expected (a bias before a batch norm), so `along` is noise
+
+  /// What distance and along are made of: means over the elements.
+  struct Squares {
+    double difference = 0, product = 0, expected = 0, of_layer = 0;
+  } squares{};
 };
 
 /// One error per parameter tensor. Spans are laid out as Model::grads(). A tensor whose expected values are less than a
 /// tenth of its layer's is measured by the layer's.
 std::vector<GradientError> gradient_errors(const Network& network, ConstSpan got, ConstSpan expected);
+
+/// Takes the errors of another step: of a large tensor the worse one, of a small one the error over all steps so far.
+void keep_worst(std::vector<GradientError>& worst, const std::vector<GradientError>& errors);
+
+inline bool is_small(Index values) { return values < 256; }
 
 /// The allowed error of a precision.
 struct GradientTolerance {
@@ -142,14 +152,15 @@ struct GradientTolerance {
 
   /// Roundings average over fewer values in a small tensor, as a batch norm's: half as much again, and twice.
   GradientTolerance of(Index values) const {
-    return values < 256 ? GradientTolerance{1.5 * distance, 2 * along} : *this;
+    return is_small(values) ? GradientTolerance{1.5 * distance, 2 * along} : *this;
   }
 };
 
 /// `mrmf bench gradients`: compares a device's gradients with the CPU's, layer by layer. For every parameter tensor,
-/// prints the worst of `steps` training steps, each from the same parameters. The device makes the first call by call,
-/// records the second and replays the third. FaultError names the worst tensor when one is off by more than the
-/// tolerance, or not finite.
+/// prints the worst of `steps` training steps, each from the same parameters. A small tensor is compared over all steps
+/// together: the few values of one step may nearly cancel, and then rounding is as large as they are. The device makes
+/// the first call by call, records the second and replays the third. FaultError names the worst tensor when one is off
+/// by more than the tolerance, or not finite.
 struct GradientCheck {
   Backend& device;
   Backend& host;

@@ -17,6 +17,13 @@ double mean_square(ConstSpan x) {
   return x.empty() ? 0 : sum / static_cast<double>(x.size());
 }
 
+void measure(GradientError& error) {
+  const GradientError::Squares& squares = error.squares;
+  error.counts = squares.expected > 0.01 * squares.of_layer;
+  error.distance = std::sqrt(squares.difference / (error.counts ? squares.expected : squares.of_layer));
+  error.along = error.counts ? squares.product / squares.expected : 1;
+}
+
 GradientError compare(ConstSpan got, ConstSpan expected, double of_layer) {
   double difference = 0, product = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -24,12 +31,10 @@ GradientError compare(ConstSpan got, ConstSpan expected, double of_layer) {
     product += double{got[i]} * expected[i];
   }
   const auto count = static_cast<double>(got.size());
-  const double own = mean_square(expected);
   GradientError error;
   error.values = std::ssize(got);
-  error.counts = own > 0.01 * of_layer;
-  error.distance = std::sqrt(difference / count / (error.counts ? own : of_layer));
-  error.along = error.counts ? product / count / own : 1;
+  error.squares = {difference / count, product / count, mean_square(expected), of_layer};
+  measure(error);
   return error;
 }
 
@@ -40,12 +45,13 @@ double worse(double a, double b) {
 
 double off(const GradientError& error) { return worse(std::abs(error.along - 1), 0); }
 
-void keep_worst(std::vector<GradientError>& worst, const std::vector<GradientError>& errors) {
-  if (worst.empty()) worst = errors;
-  for (std::size_t i = 0; i < errors.size(); ++i) {
-    worst[i].distance = worse(worst[i].distance, errors[i].distance);
-    if (!(off(errors[i]) <= off(worst[i]))) worst[i].along = errors[i].along;
-  }
+/// The error over the steps of both.
+void add(GradientError& error, const GradientError& more) {
+  error.squares.difference += more.squares.difference;
+  error.squares.product += more.squares.product;
+  error.squares.expected += more.squares.expected;
+  error.squares.of_layer += more.squares.of_layer;
+  measure(error);
 }
 
 std::vector<float> gradients(Backend& backend, BenchSteps& steps) {
@@ -82,6 +88,21 @@ std::vector<GradientError> gradient_errors(const Network& network, ConstSpan got
     }
   }
   return errors;
+}
+
+void keep_worst(std::vector<GradientError>& worst, const std::vector<GradientError>& errors) {
+  if (worst.empty()) {
+    worst = errors;
+    return;
+  }
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (is_small(worst[i].values)) {
+      add(worst[i], errors[i]);
+      continue;
+    }
+    worst[i].distance = worse(worst[i].distance, errors[i].distance);
+    if (!(off(errors[i]) <= off(worst[i]))) worst[i].along = errors[i].along;
+  }
 }
 
 void bench_gradients(const GradientCheck& check, const BenchSettings& settings, std::ostream& out) {

@@ -59,6 +59,39 @@ TEST_CASE("bench gradients: zeros, a sign and what is not a number are off by al
   CHECK(!(at.errors(got)[0].distance <= 1e30));
 }
 
+TEST_CASE("bench gradients: a small tensor is compared over all steps, a large one in each") {
+  Case at;
+  std::size_t small = 0, large = 0;
+  const std::vector<GradientError> right = at.errors(at.right);
+  for (std::size_t i = 0; i < right.size(); ++i) (is_small(right[i].values) && right[i].counts ? small : large) = i;
+  REQUIRE(is_small(right[small].values));
+  REQUIRE(!is_small(right[large].values));
+  // In the second step all that is expected is a hundredth, and what is off is as much as before.
+  std::vector<GradientError> first = at.errors(at.right), second = first;
+  for (GradientError& error : first) error.squares.difference = 0.01 * error.squares.expected;
+  for (std::size_t i = 0; i < second.size(); ++i) {
+    second[i].squares = first[i].squares;
+    second[i].squares.expected *= 1e-4, second[i].squares.product *= 1e-4;
+    second[i].distance = 10;
+  }
+  std::vector<GradientError> worst;
+  keep_worst(worst, first);
+  keep_worst(worst, second);
+  CHECK(worst[small].distance == doctest::Approx(std::sqrt(0.02 / 1.0001)));
+  CHECK(worst[small].along == doctest::Approx(1));
+  CHECK(worst[large].distance == 10);
+  // What is wrong in all steps stays wrong, and what is not a number in one.
+  std::vector<float> half = at.right;
+  for (float& value : half) value *= 0.5F;
+  worst = at.errors(half);
+  keep_worst(worst, at.errors(half));
+  CHECK(worst[small].along == doctest::Approx(0.5));
+  CHECK(worst[small].distance == doctest::Approx(0.5));
+  half.assign(half.size(), std::nanf(""));
+  keep_worst(worst, at.errors(half));
+  CHECK_FALSE(worst[small].distance <= 1e30);
+}
+
 // A convolution's bias before a batch norm has no gradient: what is there is rounding, and as large as itself.
 TEST_CASE("bench gradients: rounding where nothing is expected is measured by its layer") {
   Case at;
