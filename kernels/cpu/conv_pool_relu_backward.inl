@@ -73,7 +73,7 @@ void list_by_channel(const Geometry& g, const Scratch& s, long begin, long end) 
 
 // dw[o] += sum over the channel's entries of value * (its input row), a chunk of the row in registers.
 template <long Chunk>
-void weight_gradient_chunk(const Geometry& g, const Backward& f, const Scratch& s, long first) {
+[[gnu::noinline]] void weight_gradient_chunk(const Geometry& g, const Backward& f, const Scratch& s, long first) {
   constexpr long unroll = Chunk >= 8 ? 1 : Chunk >= 4 ? 2 : 4;  // independent sums hide the latency of short rows
   for (long o = 0; o < g.out_channels; ++o) {
     const float* value = s.channel_value + o * g.chunk;
@@ -81,28 +81,34 @@ void weight_gradient_chunk(const Geometry& g, const Backward& f, const Scratch& 
     const int count = s.channel_count[o];
     float* dw = s.dw + o * g.padded_row + first;
     Vector sum[unroll][Chunk] = {};
+#pragma GCC unroll 32
     for (long n = 0; n < Chunk; ++n) sum[0][n] = load(dw + n * lanes);
     int e = 0;
     for (; e + unroll <= count; e += unroll)
       for (long u = 0; u < unroll; ++u) {
         const Vector v = broadcast(value[e + u]);
         const float* x = f.x + offset[e + u] + first;
+#pragma GCC unroll 32
         for (long n = 0; n < Chunk; ++n) sum[u][n] += v * load(x + n * lanes);
       }
     for (; e < count; ++e) {
       const Vector v = broadcast(value[e]);
       const float* x = f.x + offset[e] + first;
+#pragma GCC unroll 32
       for (long n = 0; n < Chunk; ++n) sum[0][n] += v * load(x + n * lanes);
     }
     for (long u = 1; u < unroll; ++u)
+#pragma GCC unroll 32
       for (long n = 0; n < Chunk; ++n) sum[0][n] += sum[u][n];
+#pragma GCC unroll 32
     for (long n = 0; n < Chunk; ++n) store(dw + n * lanes, sum[0][n]);
   }
 }
 
 // dx[row of position] += sum over the position's entries of value * w[channel], a chunk of the row in registers.
 template <long Chunk>
-void data_gradient_chunk(const Geometry& g, const float* packed, const Scratch& s, long begin, long end, long first) {
+[[gnu::noinline]] void data_gradient_chunk(const Geometry& g, const float* packed, const Scratch& s, long begin, long end,
+                                           long first) {
   constexpr long unroll = Chunk >= 8 ? 1 : Chunk >= 4 ? 2 : 4;
   const long groups = (end - begin) * g.pool;
   float* dx = s.dx + begin * g.pool * g.in_channels + first;
@@ -114,15 +120,19 @@ void data_gradient_chunk(const Geometry& g, const float* packed, const Scratch& 
       for (long u = 0; u < unroll; ++u) {
         const Vector v = broadcast(s.value[e + u]);
         const float* w = packed + s.channel[e + u] * (Chunk * lanes);
+#pragma GCC unroll 32
         for (long n = 0; n < Chunk; ++n) sum[u][n] += v * *reinterpret_cast<const Vector*>(w + n * lanes);
       }
     for (; e < stop; ++e) {
       const Vector v = broadcast(s.value[e]);
       const float* w = packed + s.channel[e] * (Chunk * lanes);
+#pragma GCC unroll 32
       for (long n = 0; n < Chunk; ++n) sum[0][n] += v * *reinterpret_cast<const Vector*>(w + n * lanes);
     }
     for (long u = 1; u < unroll; ++u)
+#pragma GCC unroll 32
       for (long n = 0; n < Chunk; ++n) sum[0][n] += sum[u][n];
+#pragma GCC unroll 32
     for (long n = 0; n < Chunk; ++n) store(dx + n * lanes, load(dx + n * lanes) + sum[0][n]);
   }
 }
