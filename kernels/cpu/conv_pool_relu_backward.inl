@@ -107,8 +107,8 @@ template <long Chunk>
 
 // dx[row of position] += sum over the position's entries of value * w[channel], a chunk of the row in registers.
 template <long Chunk>
-[[gnu::noinline]] void data_gradient_chunk(const Geometry& g, const float* packed, const Scratch& s, long begin, long end,
-                                           long first) {
+[[gnu::noinline]] void data_gradient_chunk(const Geometry& g, const float* packed, const Scratch& s, long begin,
+                                           long end, long first) {
   constexpr long unroll = Chunk >= 8 ? 1 : Chunk >= 4 ? 2 : 4;
   const long groups = (end - begin) * g.pool;
   float* dx = s.dx + begin * g.pool * g.in_channels + first;
