@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Milliseconds of a training step by the way in which ranks add: steps.py [--turns N] RANKS GBIT [WAYS...], in a folder with cubes.h5.
+"""Milliseconds of a training step by the way in which ranks add: steps.py [--config CONFIG] [--turns N] RANKS GBIT [WAYS...], in a folder
+with the data of CONFIG: cubes.toml, unless given, takes cubes.h5, and traces.toml traces.h5.
 GBIT 0 is shared memory, else tests/network/run.sh makes the network. Prints the median epoch's time per step, without validation's, the
 bytes that a rank sent, and how many times faster a step is than with the first way. On a machine that others use, take several turns:
 all ways follow each other in a turn, a factor is of one turn, and the medians of all turns are printed, with the least and largest
@@ -18,9 +19,9 @@ MRMF = os.environ.get("MRMF", str(ROOT / "build" / "mrmf"))
 WAYS = ["fp32", "bf16", "int8", "levels8", "levels4", "vote"]
 
 
-def epochs(ranks, gbit, way):
+def epochs(config, ranks, gbit, way):
     folder = f"steps-{gbit}-{way}"
-    train = [MRMF, "train", str(HERE / "cubes.toml"), "--overwrite", "--set", f"run.folder={folder}", "--set",
+    train = [MRMF, "train", str(HERE / config), "--overwrite", "--set", f"run.folder={folder}", "--set",
              f"training.communication={way}"]
     launch = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
     if gbit != "0":
@@ -32,9 +33,9 @@ def epochs(ranks, gbit, way):
         return [json.loads(line) for line in file]
 
 
-def measured(ranks, gbit, way):
+def measured(config, ranks, gbit, way):
     """Seconds of a step that were computed and waited, and bytes sent."""
-    records = epochs(ranks, gbit, way)[1:]
+    records = epochs(config, ranks, gbit, way)[1:]
     steps = records[0]["samples"] / (records[0]["batch"] * ranks)
     return [statistics.median(r[key] for r in records) / steps for key in ("compute_seconds", "communication_seconds")] + [
         records[-1]["sent_bytes"]]
@@ -42,6 +43,7 @@ def measured(ranks, gbit, way):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--config", default="cubes.toml")
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("ranks", type=int)
     parser.add_argument("gbit")
@@ -50,7 +52,7 @@ def main():
     ways = options.ways or WAYS
     turns = []
     for turn in range(options.turns):
-        turns.append({way: measured(options.ranks, options.gbit, way) for way in ways})
+        turns.append({way: measured(options.config, options.ranks, options.gbit, way) for way in ways})
         print(f"turn {turn + 1} of {options.turns}: load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
     print(f"{'':8} {'ms a step':>10} {'compute':>9} {'waiting':>9} {'MB sent':>9} {ways[0] + ' / it':>10}")
     for way in ways:
