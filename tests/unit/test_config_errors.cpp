@@ -136,7 +136,7 @@ TEST_CASE("unknown words list the allowed ones and the nearest") {
         "c.toml:8: method.top is \"none\"; it must be one of dense, fresh, interpolated, stem");
   CHECK(error("", {"model.preset=neuron_invertor"}) ==
         "--set model.preset=neuron_invertor: model.preset is \"neuron_invertor\"; it must be one of neuron_inverter, "
-        "cosmoflow, cosmoflow_mlperf, unet, unet3d, resnet; did you mean \"neuron_inverter\"?");
+        "cosmoflow, cosmoflow_mlperf, unet, unet3d, resnet, jag; did you mean \"neuron_inverter\"?");
   CHECK(error("[training]\nbatch_norm = true\n") ==
         "c.toml:8: training.batch_norm is true; it must be one of local, global");
 }
