@@ -26,12 +26,6 @@ std::size_t output_of_term(const std::string& name, const LossTerm& term, const 
   return static_cast<std::size_t>(found - layers.begin()) + 1;
 }
 
-/// An epoch at which other turns begin or end, and the turns until the next one.
-struct Stretch {
-  int first = 0;
-  std::vector<std::size_t> turns;
-};
-
 std::vector<std::size_t> turns_in(const PartSettings& settings, int epoch) {
   std::vector<std::size_t> turns;
   for (std::size_t turn = 0; turn < settings.turns.size(); ++turn)

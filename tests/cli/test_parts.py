@@ -2,6 +2,7 @@
 copies, an adversarial pair, stops and kills, ranks, tournaments, and bad input."""
 import json
 import os
+import sys
 import tomllib
 
 import h5py
@@ -10,17 +11,8 @@ import numpy as np
 import support
 
 PEERS = os.path.join(os.path.dirname(__file__), "..", "peers", "torch")
-
-
-def formula(count, salt, scale, offset):
-    """As tests/peers/torch/golden_common.py has it."""
-    h = np.arange(count, dtype=np.uint32) + np.uint32((salt * 0x9E3779B9) & 0xFFFFFFFF)
-    h ^= h >> np.uint32(16)
-    h *= np.uint32(0x7FEB352D)
-    h ^= h >> np.uint32(15)
-    h *= np.uint32(0x846CA68B)
-    h ^= h >> np.uint32(16)
-    return offset + scale * ((h >> np.uint32(12)).astype(np.float64) * 2.0**-20 - 0.5)
+sys.path.insert(0, PEERS)
+from golden_formula import formula  # noqa: E402
 
 
 def make_implosions(path, train=8, val=4, shape=(12,)):
