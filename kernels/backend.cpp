@@ -75,12 +75,12 @@ class HostFeed final : public Feed {
         targets_(backend.allocate(samples.n * outputs)) {}
 
   HostBatch host(Index rows) override {
-    return {x_.span().first(static_cast<std::size_t>(samples_.rows(rows).count())),
+    return {x_.span().first(static_cast<std::size_t>(samples_.with_rows(rows).count())),
             targets_.span().first(static_cast<std::size_t>(rows * outputs_))};
   }
   Batch submit(Index rows) override {
     const HostBatch filled = host(rows);
-    return {{samples_.rows(rows), filled.x}, {Shape{.n = rows, .channels = outputs_}, filled.targets}};
+    return {{samples_.with_rows(rows), filled.x}, {Shape{.n = rows, .channels = outputs_}, filled.targets}};
   }
 
  private:
@@ -121,7 +121,7 @@ void Backend::add_over(AllReduce& ranks, Tensor x, Span floats) {
   ranks.finish();
 }
 
-void Backend::keep(const Step& step, ConstSpan value, Span history) {
+void Backend::keep(const StepContext& step, ConstSpan value, Span history) {
   history[static_cast<std::size_t>(step.index)] = value[0];
 }
 

@@ -76,7 +76,7 @@ class SampleTable {
   /// Rows [row, row + n) from the host's memory, as Feed::HostBatch has them.
   virtual void fill(Index row, const Feed::HostBatch& rows) = 0;
   /// The rows of the step's ids; part of a recorded step. Valid until the next gather.
-  virtual Feed::Batch gather(const Step& step) = 0;
+  virtual Feed::Batch gather(const StepContext& step) = 0;
 };
 
 /// The precision of a GPU. fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits
@@ -119,7 +119,7 @@ class Backend {
 
   // Steps.
   /// Makes the numbers of a step known. Before every step's first call.
-  virtual void begin(const Step& step) { (void)step; }
+  virtual void begin(const StepContext& step) { (void)step; }
   /// Runs the calls of one step. A device backend may record them at first and replay the record for later steps with
   /// the same key: addresses and shapes must then be the same, and all other numbers come from begin(). forget() drops
   /// the records.
@@ -142,7 +142,7 @@ class Backend {
   /// with, where the stored form is another than plain float32.
   virtual void add_over(AllReduce& ranks, Tensor x, Span floats);
   /// history[step.index] = value[0]
-  virtual void keep(const Step& step, ConstSpan value, Span history);
+  virtual void keep(const StepContext& step, ConstSpan value, Span history);
 };
 
 std::unique_ptr<Backend> make_reference_backend();

@@ -19,7 +19,7 @@ struct DropoutMask {
   std::uint32_t step_low, threshold;
   float scale;
 
-  DropoutMask(const Step& step, std::uint64_t layer, float rate)
+  DropoutMask(const StepContext& step, std::uint64_t layer, float rate)
       : DropoutMask(step.seed, step.number, layer, threshold_of(rate)) {}
   MRMF_HD DropoutMask(std::uint64_t seed, std::uint64_t number, std::uint64_t layer, std::uint32_t drop_below)
       : key(mix(seed, layer, number >> 32)),

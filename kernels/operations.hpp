@@ -116,7 +116,7 @@ class LocalOp : public WeightedOp {
   virtual void add_weights(ConstTensor x, ConstTensor dy, Span dw) = 0;  ///< adds the gradient to dw
   /// Updates weights by step.sgd, as Backend::sgd() does with what backward_weights() makes of `first` and, unless it
   /// is null, add_weights() adds of `second`; but keeps no gradients. The same numbers, to the last bit.
-  virtual void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+  virtual void update(const StepContext& step, const UntiedProduct& first, const UntiedProduct* second,
                       const UntiedWeights& weights) = 0;
 };
 
@@ -188,9 +188,9 @@ class NormOp {
  public:
   virtual ~NormOp() = default;
   virtual bool slices() const { return false; }  ///< whether y may be a slice (Tensor::pitch)
-  virtual void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) = 0;
+  virtual void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) = 0;
   /// After a training forward. dgamma and dbeta hold this rank's part of the sum. dx may be empty.
-  virtual void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+  virtual void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                         Span dbeta, Tensor dx) = 0;
 };
 
@@ -236,7 +236,7 @@ class NormConvOp {
   virtual ~NormConvOp() = default;
   virtual bool keeps_normalised() const { return true; }  ///< whether the calls need memory for it
   virtual void prepare(Index rows) { (void)rows; }
-  virtual void forward(const Step& step, const Forward& call) = 0;
+  virtual void forward(const StepContext& step, const Forward& call) = 0;
   virtual void backward(const Backward& call) = 0;  ///< after a training forward
 };
 
@@ -294,7 +294,7 @@ class LossOp {
   /// the gradient of step.loss_weight * that. target is float32 and unpadded, sum one float. With step.sample_sum, y
   /// has this rank's positions of samples that several share: losses are of whole samples, step.share is the rank's
   /// part of their positions, and dy the gradient of step.loss_weight * the whole loss.
-  virtual void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
+  virtual void run(const StepContext& step, ConstTensor y, ConstTensor target, Span dy, Span sum) = 0;
 };
 
 /// Limits the L2 norm of so many float32 values, such as all gradients of a model.
@@ -348,7 +348,7 @@ class ClipOp {
   OP(void, activate_backward, (ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx))         \
   /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.number, layer, sample id, feature): see */    \
   /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
-  OP(void, dropout, (const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y))                      \
+  OP(void, dropout, (const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y))               \
   /* y = a + b of activations of one shape, pads included; y may be a or b. With Backend::slices(), a and b may be */  \
   /* slices, if they are not y. */                                                                                     \
   OP(void, add, (ConstTensor a, ConstTensor b, Tensor y))                                                              \
@@ -361,7 +361,7 @@ class ClipOp {
   OP(void, copy_box, (ConstTensor x, Tensor y, const BoxCopy& box))                                                    \
                                                                                                                        \
   /* dx += the gradient of the penalty of x; plain activations. */                                                     \
-  OP(void, add_sparsity, (const Step& step, const SparsitySettings& settings, ConstTensor x, Tensor dx))               \
+  OP(void, add_sparsity, (const StepContext& step, const SparsitySettings& settings, ConstTensor x, Tensor dx))        \
   /* Rows of `count` values become vectors of this length; those of zeros stay. */                                     \
   OP(void, scale_rows, (Span w, Index count, float length))                                                            \
                                                                                                                        \
@@ -372,12 +372,12 @@ class ClipOp {
                                                                                                                        \
   /* The optimizer over an arena, by step.sgd, step.lion or step.adam[group]; spans of equal length. */                \
   /* velocity may be empty where step.sgd has no momentum. */                                                          \
-  OP(void, sgd, (const Step& step, Span w, ConstSpan dw, Span velocity))                                               \
-  OP(void, lion, (const Step& step, Span w, ConstSpan dw, Span m))                                                     \
+  OP(void, sgd, (const StepContext& step, Span w, ConstSpan dw, Span velocity))                                        \
+  OP(void, lion, (const StepContext& step, Span w, ConstSpan dw, Span m))                                              \
   /* Its two halves, between which ranks may add directions: dw becomes the direction; w moves against the sum. */     \
-  OP(void, lion_directions, (const Step& step, Span dw, Span m))                                                       \
-  OP(void, lion_move, (const Step& step, Span w, ConstSpan directions))                                                \
-  OP(void, adam, (const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v))
+  OP(void, lion_directions, (const StepContext& step, Span dw, Span m))                                                \
+  OP(void, lion_move, (const StepContext& step, Span w, ConstSpan directions))                                         \
+  OP(void, adam, (const StepContext& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v))
 
 // An operation as Backend declares it, and as a backend's class does.
 #define MRMF_PURE_OPERATION(Result, name, parameters) virtual Result name parameters = 0;

@@ -100,7 +100,7 @@ struct LionStep {
 
 /// Where a call stands in the run, and every number that changes from step to step. A device backend that replays a
 /// recorded step takes them from here (Backend::begin).
-struct Step {
+struct StepContext {
   bool training = true;
   std::uint64_t seed = 0;               ///< of the phase: the run's seed, mixed with the phase's key
   std::uint64_t number = 0;             ///< optimizer steps done so far by this model

@@ -70,7 +70,8 @@ struct Shape {
 
   Index per_sample() const { return product(spatial) * channels; }
   Index count() const { return n * per_sample(); }
-  Shape rows(Index rows) const {
+  /// The same shape with so many rows.
+  Shape with_rows(Index rows) const {
     Shape s = *this;
     s.n = rows;
     return s;

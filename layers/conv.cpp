@@ -197,11 +197,11 @@ class ConvPoolRelu final : public Layer {
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
     op_->forward(x, buffers.params.first(weights_), buffers.params.subspan(weights_), y,
-                 winners(buffers.cache, stored_.rows(y.shape.n).count()));
+                 winners(buffers.cache, stored_.with_rows(y.shape.n).count()));
   }
   void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
-    op_->backward(x, y, dy, winners(buffers.cache, stored_.rows(dy.shape.n).count()), buffers.params.first(weights_),
-                  buffers.grads.first(weights_), buffers.grads.subspan(weights_), dx);
+    op_->backward(x, y, dy, winners(buffers.cache, stored_.with_rows(dy.shape.n).count()),
+                  buffers.params.first(weights_), buffers.grads.first(weights_), buffers.grads.subspan(weights_), dx);
   }
 
  private:

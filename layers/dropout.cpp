@@ -30,7 +30,7 @@ class Dropout final : public Layer {
   }
 
  private:
-  DropoutSettings at(const Step& step) const {
+  DropoutSettings at(const StepContext& step) const {
     DropoutSettings settings = settings_;
     if (step.dropout != 1) settings.rate = std::min(settings.rate * step.dropout, std::max(settings.rate, kMost));
     return settings;

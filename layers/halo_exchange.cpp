@@ -152,7 +152,7 @@ class HaloExchangeLayer final : public Layer {
   }
 
   Tensor tensor(const LayerBuffers& buffers, const Parcel& parcel, Index rows) const {
-    const Shape shape = of_box(shape_, parcel.box).rows(rows);
+    const Shape shape = of_box(shape_, parcel.box).with_rows(rows);
     return {shape, span_at(buffers.cache, {parcel.first, backend_.activation_floats(shape)})};
   }
 

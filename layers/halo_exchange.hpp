@@ -19,7 +19,7 @@ struct HaloExchangeSettings {
 };
 
 /// x has the positions made here, y those needed here. Backward adds the gradients of a position from all ranks that
-/// needed it, in the order of ranks. Needs Step::halo_messages.
+/// needed it, in the order of ranks. Needs StepContext::halo_messages.
 ///
 /// Where one sample's blocks are slabs of its first axis, they are contiguous: then x may lie in y between the margins,
 /// which are received in place, and dx in dy (Footprint::margin). A message holds the same floats either way, so ranks

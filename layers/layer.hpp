@@ -38,12 +38,12 @@ inline Span span_at(Span arena, const ArenaSpan& place) {
 
 /// This layer's slices of the model's arenas, valid for one call.
 struct LayerBuffers {
-  const Step& step;  ///< training or evaluation, and the position in the run
-  ConstSpan params;  ///< trained values
-  Span grads;        ///< their gradients; backward overwrites all of them
-  Span state;        ///< kept but not trained (running mean and variance)
-  Span cache;        ///< from forward to backward of the same step
-  ConstSpan bias{};  ///< batch norm: of the convolution in front, which left it out of x; empty: x is complete
+  const StepContext& step;  ///< training or evaluation, and the position in the run
+  ConstSpan params;         ///< trained values
+  Span grads;               ///< their gradients; backward overwrites all of them
+  Span state;               ///< kept but not trained (running mean and variance)
+  Span cache;               ///< from forward to backward of the same step
+  ConstSpan bias{};         ///< batch norm: of the convolution in front, which left it out of x; empty: x is complete
   /// Where the layer is updated in place: the parameters again, which backward updates by step.sgd, and their
   /// velocities (none without momentum). grads is empty then.
   Span updated{}, velocity{};

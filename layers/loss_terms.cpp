@@ -51,7 +51,7 @@ void LossTerms::backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTen
   MRMF_CHECK(false, "loss terms have a call of their own");
 }
 
-void LossTerms::run(const Step& step, std::span<const ConstTensor> x, std::span<const Tensor> dx, Span sums) {
+void LossTerms::run(const StepContext& step, std::span<const ConstTensor> x, std::span<const Tensor> dx, Span sums) {
   backend_.fill(sums, 0);
   for (const Tensor& one : dx)
     if (!one.data.empty()) backend_.fill(one.data, 0);
@@ -65,15 +65,15 @@ void LossTerms::run(const Step& step, std::span<const ConstTensor> x, std::span<
   sums[0] = static_cast<float>(all);
 }
 
-void LossTerms::run(const Step& step, Term& term, std::span<const ConstTensor> x, std::span<const Tensor> dx,
+void LossTerms::run(const StepContext& step, Term& term, std::span<const ConstTensor> x, std::span<const Tensor> dx,
                     Span sum) {
   const Index rows = x[term.first].shape.n;
   const auto count = static_cast<std::size_t>(rows * term.output.per_sample());
-  const ConstTensor y{term.output.rows(rows), x[term.first].data};
+  const ConstTensor y{term.output.with_rows(rows), x[term.first].data};
   const ConstSpan target = term.reads_target ? x[term.first + 1].data : ConstSpan(term.value.span().first(count));
   const Span wanted = dx[term.first].data;
   const Span dy = wanted.empty() ? scratch_.span().first(count) : wanted;
-  term.loss->run(step, y, {term.output.rows(rows), target}, dy, sum);
+  term.loss->run(step, y, {term.output.with_rows(rows), target}, dy, sum);
   if (!term.reads_target || !term.numbers || dx[term.first + 1].data.empty()) return;
   std::ranges::transform(dy, dx[term.first + 1].data.begin(), [](float slope) { return -slope; });
 }

@@ -28,7 +28,7 @@ class LossTerms final : public Layer {
   /// The terms of the step's turn, for what reads() names; the gradients of the others are zero. `sums` has the sum of
   /// the losses over the rows, with its weight, of all terms and behind it of each; 0 of those that are not computed.
   /// dx with empty data is not wanted.
-  void run(const Step& step, std::span<const ConstTensor> x, std::span<const Tensor> dx, Span sums);
+  void run(const StepContext& step, std::span<const ConstTensor> x, std::span<const Tensor> dx, Span sums);
 
  private:
   struct Term {
@@ -39,7 +39,7 @@ class LossTerms final : public Layer {
     bool reads_target = false;
     Arena value;  ///< else the target, for as many rows as there may be
   };
-  void run(const Step& step, Term& term, std::span<const ConstTensor> x, std::span<const Tensor> dx, Span sum);
+  void run(const StepContext& step, Term& term, std::span<const ConstTensor> x, std::span<const Tensor> dx, Span sum);
 
   Backend& backend_;
   const PartSettings settings_;

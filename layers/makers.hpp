@@ -47,7 +47,7 @@ std::unique_ptr<Layer> make_rica(Backend& backend, const Shape& in, const LayerS
 /// x has this rank's features, as positions and channels, or all of them on every rank. y is whole on every rank. In
 /// backward dy is added over the group first; the gradient of the weights is then that of this group's samples, and dx
 /// that of this rank's features (zero for the others). Its parameters lie as ParameterLayout says. Needs
-/// Step::sample_sum.
+/// StepContext::sample_sum.
 std::unique_ptr<Layer> make_row_parallel_dense(Backend& backend, const Shape& in, const LayerSpec& spec,
                                                const CutWeights& cut);
 

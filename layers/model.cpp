@@ -85,7 +85,7 @@ void Model::constrain(std::uint64_t updates) {
   copy_weights_after(*backend_, weights_of_others_, params_at_, updates);
 }
 
-LayerBuffers Model::buffers_of(const Unit& unit, const Step& step) {
+LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step) {
   const auto place = [&](const auto& place_of) {  // from the first layer to the last that has any
     if (unit.first == unit.last) return ArenaSpan{};
     ArenaSpan whole = place_of(unit.first);
@@ -117,14 +117,16 @@ Tensor Model::activation(const ArenaSpan& place, const Shape& shape) {
   return {shape, span_at(activations_.span(), {place.first, floats}), place.pitch};
 }
 
-Tensor Model::output_of(const Unit& unit, Index rows) { return activation(unit.memory.output, unit.out.rows(rows)); }
+Tensor Model::output_of(const Unit& unit, Index rows) {
+  return activation(unit.memory.output, unit.out.with_rows(rows));
+}
 
 ConstTensor Model::input_of(const Unit& unit, std::size_t i, ConstTensor x) {
   const std::size_t number = unit.reads[i];
   return number == 0 ? x : ConstTensor(output_of(execution_.units[number - 1], x.shape.n));
 }
 
-ConstTensor Model::forward(const Step& step, ConstTensor x) {
+ConstTensor Model::forward(const StepContext& step, ConstTensor x) {
   MRMF_CHECK(x.shape.n <= max_rows() && x.shape.per_sample() == execution_.input.per_sample(),
              "the batch does not fit the model");
   const std::vector<Unit>& units = execution_.units;
@@ -143,11 +145,11 @@ ConstTensor Model::forward(const Step& step, ConstTensor x) {
   return output(x.shape.n);
 }
 
-void Model::call(Forward half, const Unit& unit, const Step& step, ConstTensor x) {
+void Model::call(Forward half, const Unit& unit, const StepContext& step, ConstTensor x) {
   (unit.run->*half)(buffers_of(unit, step), input_of(unit, 0, x), output_of(unit, x.shape.n));
 }
 
-ConstTensor Model::forward(const Unit& unit, const Step& step, ConstTensor x) {
+ConstTensor Model::forward(const Unit& unit, const StepContext& step, ConstTensor x) {
   const Tensor y = output_of(unit, x.shape.n);
   x_.clear();
   for (std::size_t i = 0; i < unit.reads.size(); ++i) x_.push_back(input_of(unit, i, x));
@@ -160,10 +162,10 @@ ConstTensor Model::forward(const Unit& unit, const Step& step, ConstTensor x) {
 
 Span Model::output_gradient(Index rows) {
   const Unit& last = execution_.units.back();
-  return activation(last.memory.dy, last.out.rows(rows)).data;
+  return activation(last.memory.dy, last.out.with_rows(rows)).data;
 }
 
-void Model::backward(const Step& step, ConstTensor x, const GradientSums& sums) {
+void Model::backward(const StepContext& step, ConstTensor x, const GradientSums& sums) {
   if (has_terms()) return backward_from_terms(step, x, sums);
   auto open = static_cast<Index>(grads_.size());  // gradients from here on are already being summed
   // Ranks have different numbers of row-parallel weights, and all must begin the same sums.
@@ -227,20 +229,20 @@ void Model::sum(const GradientSums& sums) {
   if (sums.same_block != nullptr) sums.same_block->finish();
 }
 
-void Model::backward(const Unit& unit, const Step& step, ConstTensor x) {
+void Model::backward(const Unit& unit, const StepContext& step, ConstTensor x) {
   if (unit.terms != nullptr) {
     run_terms(unit, step, x);
   } else if (unit.join != nullptr) {
     dx_.clear();
     for (std::size_t i = 0; i < unit.reads.size(); ++i) dx_.push_back(gradient_of(unit, i, x));
-    unit.join->join_backward(activation(unit.memory.dy, unit.out.rows(x.shape.n)), dx_);
+    unit.join->join_backward(activation(unit.memory.dy, unit.out.with_rows(x.shape.n)), dx_);
   } else {
     call(&Layer::backward, unit, step, x);
   }
   add_up(unit, x);
 }
 
-void Model::backward_beside(const Unit& exchange, const Unit& reader, const Step& step, ConstTensor x) {
+void Model::backward_beside(const Unit& exchange, const Unit& reader, const StepContext& step, ConstTensor x) {
   call(&Layer::begin_backward, reader, step, x);
   add_up(reader, x);
   call(&Layer::begin_backward, exchange, step, x);
@@ -249,7 +251,7 @@ void Model::backward_beside(const Unit& exchange, const Unit& reader, const Step
   add_up(exchange, x);
 }
 
-void Model::call(Backward half, const Unit& unit, const Step& step, ConstTensor x) {
+void Model::call(Backward half, const Unit& unit, const StepContext& step, ConstTensor x) {
   const Tensor y = output_of(unit, x.shape.n);
   (unit.run->*half)(buffers_of(unit, step), input_of(unit, 0, x), y, activation(unit.memory.dy, y.shape),
                     gradient_of(unit, 0, x));
@@ -276,8 +278,8 @@ bool drops(const Network& network) {
   return false;
 }
 
-ConstTensor forward_with_dropout(Model& model, const Step& step, ConstTensor x) {
-  Step evaluation = step, training = step;
+ConstTensor forward_with_dropout(Model& model, const StepContext& step, ConstTensor x) {
+  StepContext evaluation = step, training = step;
   evaluation.training = false;
   training.training = true;
   const std::vector<Unit>& units = model.units();

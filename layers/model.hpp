@@ -81,7 +81,7 @@ class Model {
   const ParameterLayout& layout() const { return execution_.params; }
 
   /// The network's output for x (at most max_rows rows); valid until the next forward.
-  ConstTensor forward(const Step& step, ConstTensor x);
+  ConstTensor forward(const StepContext& step, ConstTensor x);
   /// The output of the last forward of so many rows.
   ConstTensor output(Index rows) { return output_of(execution_.units.back(), rows); }
   /// Memory for the gradient of the loss with respect to the output, after forward. backward() reads and overwrites it.
@@ -89,7 +89,7 @@ class Model {
   /// Call once after forward with the same step and x. Overwrites grads() and activations but the output. With `sums`,
   /// reduced() is summed over the ranks, part by part during backward; later calls see the complete sums. With
   /// `sums.update` they see updated parameters instead, and sums of the scalars alone.
-  void backward(const Step& step, ConstTensor x, const GradientSums& sums = {});
+  void backward(const StepContext& step, ConstTensor x, const GradientSums& sums = {});
   /// The same sums, all of them after backward.
   void sum(const GradientSums& sums);
 
@@ -107,24 +107,24 @@ class Model {
 
   const std::vector<Unit>& units() const { return execution_.units; }
   /// Whether a step has to compute the unit in forward or backward: of several parts, its turn may need some alone.
-  bool computes(std::size_t unit, const Step& step, std::vector<bool> LiveUnits::*pass) const;
+  bool computes(std::size_t unit, const StepContext& step, std::vector<bool> LiveUnits::*pass) const;
   /// One unit of forward and backward, which call this for all in their order. forward returns the unit's output.
-  ConstTensor forward(const Unit& unit, const Step& step, ConstTensor x);
-  void backward(const Unit& unit, const Step& step, ConstTensor x);
+  ConstTensor forward(const Unit& unit, const StepContext& step, ConstTensor x);
+  void backward(const Unit& unit, const StepContext& step, ConstTensor x);
   /// A unit's slices of the arenas, for running one alone.
-  LayerBuffers buffers_of(const Unit& unit, const Step& step);
+  LayerBuffers buffers_of(const Unit& unit, const StepContext& step);
 
  private:
   using Forward = void (Layer::*)(const LayerBuffers&, ConstTensor, Tensor);
   using Backward = void (Layer::*)(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor, Tensor);
-  void call(Forward half, const Unit& unit, const Step& step, ConstTensor x);
-  void call(Backward half, const Unit& unit, const Step& step, ConstTensor x);
-  void backward_beside(const Unit& exchange, const Unit& reader, const Step& step, ConstTensor x);
+  void call(Forward half, const Unit& unit, const StepContext& step, ConstTensor x);
+  void call(Backward half, const Unit& unit, const StepContext& step, ConstTensor x);
+  void backward_beside(const Unit& exchange, const Unit& reader, const StepContext& step, ConstTensor x);
   Tensor gradient_of(const Unit& unit, std::size_t i, ConstTensor x);
   void add_up(const Unit& unit, ConstTensor x);
-  void backward_from_terms(const Step& step, ConstTensor x, const GradientSums& sums);
-  void run_terms(const Unit& unit, const Step& step, ConstTensor x);
-  void clear_gradients(const Unit& unit, const Step& step, ConstTensor x);
+  void backward_from_terms(const StepContext& step, ConstTensor x, const GradientSums& sums);
+  void run_terms(const Unit& unit, const StepContext& step, ConstTensor x);
+  void clear_gradients(const Unit& unit, const StepContext& step, ConstTensor x);
   void initialise(std::uint64_t seed);
   void start_sums(const GradientSums& sums, Index first, Index end);
   void start_update(const GradientSums& sums, AllReduce* ranks, const ArenaSpan& place);
@@ -143,7 +143,7 @@ class Model {
   Span params_at_;               // in params_, or another model's
   Span velocity_;                // the optimizer's; empty: none
   Arena params_, grads_, state_, cache_, activations_;
-  Step copies_;                 // the step as units see it whose input every rank of a grid has
+  StepContext copies_;          // the step as units see it whose input every rank of a grid has
   std::vector<ConstTensor> x_;  // the inputs of the unit that runs, and below their gradients
   std::vector<Tensor> dx_;
 };
@@ -155,6 +155,6 @@ bool drops(const Network& network);
 
 /// The network's output for x as in evaluation, but with the dropout masks of the step's seed, number and ids. Batch
 /// norms use their running statistics and leave them as they are. Valid until the model's next forward.
-ConstTensor forward_with_dropout(Model& model, const Step& step, ConstTensor x);
+ConstTensor forward_with_dropout(Model& model, const StepContext& step, ConstTensor x);
 
 }  // namespace mrmf

@@ -4,14 +4,14 @@
 
 namespace mrmf {
 
-bool Model::computes(std::size_t unit, const Step& step, std::vector<bool> LiveUnits::*pass) const {
+bool Model::computes(std::size_t unit, const StepContext& step, std::vector<bool> LiveUnits::*pass) const {
   if (live_.empty()) return true;
   const LiveUnits& live = step.training ? live_.at(step.turn) : live_.back();
   return (live.*pass)[unit];
 }
 
 // Copies' gradients are added before those of the ranks.
-void Model::backward_from_terms(const Step& step, ConstTensor x, const GradientSums& sums) {
+void Model::backward_from_terms(const StepContext& step, ConstTensor x, const GradientSums& sums) {
   for (std::size_t u = execution_.units.size(); u-- > 0;) {
     if (computes(u, step, &LiveUnits::backward))
       backward(execution_.units[u], step, x);
@@ -23,9 +23,9 @@ void Model::backward_from_terms(const Step& step, ConstTensor x, const GradientS
 }
 
 // dy is zero, or nobody before the unit wants a gradient.
-void Model::clear_gradients(const Unit& unit, const Step& step, ConstTensor x) {
+void Model::clear_gradients(const Unit& unit, const StepContext& step, ConstTensor x) {
   backend_->fill(buffers_of(unit, step).grads, 0);
-  const ConstTensor dy = activation(unit.memory.dy, unit.out.rows(x.shape.n));
+  const ConstTensor dy = activation(unit.memory.dy, unit.out.with_rows(x.shape.n));
   if (unit.join != nullptr) {
     backward(unit, step, x);
     return;
@@ -35,7 +35,7 @@ void Model::clear_gradients(const Unit& unit, const Step& step, ConstTensor x) {
   add_up(unit, x);
 }
 
-void Model::run_terms(const Unit& unit, const Step& step, ConstTensor x) {
+void Model::run_terms(const Unit& unit, const StepContext& step, ConstTensor x) {
   x_.clear(), dx_.clear();
   for (std::size_t i = 0; i < unit.reads.size(); ++i) {
     x_.push_back(input_of(unit, i, x));

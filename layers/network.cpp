@@ -187,7 +187,8 @@ void require_countable(const Shape& in, const LayerSpec& spec) {
 
 }  // namespace
 
-Network::Network(Backend& backend, const NetworkSettings& settings) : input_(settings.sample.rows(settings.max_rows)) {
+Network::Network(Backend& backend, const NetworkSettings& settings)
+    : input_(settings.sample.with_rows(settings.max_rows)) {
   if (settings.layers.empty()) throw ConfigError("the model has no layers; set model.preset or [[model.layers]]");
   std::vector<LayerSpec> layers = settings.layers;
   resolve_axes(layers, input_.axes);

@@ -36,7 +36,7 @@ class Pool final : public Layer {
 
  private:
   bool keeps_winners() const { return geometry_.kind == PoolKind::max; }
-  Index winner_bytes(const Shape& y) const { return keeps_winners() ? stored_.rows(y.n).count() : 0; }
+  Index winner_bytes(const Shape& y) const { return keeps_winners() ? stored_.with_rows(y.n).count() : 0; }
 
   PoolGeometry geometry_;
   Shape output_, stored_;
@@ -118,7 +118,7 @@ class L2Pool final : public Layer {
 
  private:
   Tensor tensor(const LayerBuffers& buffers, const ArenaSpan& place, const Shape& shape, Index rows) const {
-    const Shape of = shape.rows(rows);
+    const Shape of = shape.with_rows(rows);
     return {of, span_at(buffers.cache, {place.first, backend_.activation_floats(of)})};
   }
 
@@ -144,10 +144,10 @@ class GlobalAveragePool final : public Layer {
   Footprint footprint() const override { return {.params = {}, .state = {}, .reads_input = false}; }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override {
-    op_->forward(x, {pooled_.rows(y.shape.n), y.data}, {});
+    op_->forward(x, {pooled_.with_rows(y.shape.n), y.data}, {});
   }
   void backward(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor dy, Tensor dx) override {
-    if (!dx.data.empty()) op_->backward({pooled_.rows(dy.shape.n), dy.data}, {}, dx);
+    if (!dx.data.empty()) op_->backward({pooled_.with_rows(dy.shape.n), dy.data}, {}, dx);
   }
 
  private:

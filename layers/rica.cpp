@@ -144,7 +144,7 @@ class ReconstructionIca final : public Layer {
   ConstSpan encoder(ConstSpan params) const { return params.first(weights_); }
   ConstSpan decoder(ConstSpan params) const { return params.subspan(own_decoder_ ? weights_ : 0, weights_); }
   Tensor tensor(const LayerBuffers& buffers, const ArenaSpan& place, const Shape& shape, Index rows) const {
-    const Shape of = shape.rows(rows);
+    const Shape of = shape.with_rows(rows);
     return {of, span_at(buffers.cache, {place.first, backend_.activation_floats(of)})};
   }
   LayerBuffers of_exchange(const LayerBuffers& buffers) const {

@@ -48,7 +48,7 @@ class NoiseSource final : public Source {
   NoiseSource(const Shape& in, const LayerSpec& spec, std::uint64_t number) : Source(in, spec), number_(number) {}
   std::string signature() const override { return fmt::format("noise {}", output().channels); }
   void forward(const LayerBuffers& buffers, ConstTensor, Tensor y) override {
-    const Step& step = buffers.step;
+    const StepContext& step = buffers.step;
     if (!step.training || step.ids.empty()) {
       std::ranges::fill(y.data, 0.0F);
       return;

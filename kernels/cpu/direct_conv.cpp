@@ -286,7 +286,7 @@ class DirectNormConv final : public NormConvOp {
         map_(geometry.in[2], geometry.in_channels) {}
 
   void prepare(Index rows) override { conv_->prepare(rows); }
-  void forward(const Step& step, const Forward& f) override {
+  void forward(const StepContext& step, const Forward& f) override {
     if (step.training) norm_.update_statistics(step, f.x.data, f.memory);
     const norm_loops::Terms terms = norm_.terms(step, f.memory);
     const direct::Affine map = map_(terms.mean, terms.factor, terms.beta);

@@ -237,7 +237,8 @@ inline void dropout_range(const DropoutMask& mask, std::int64_t id, Index first,
 }
 
 /// Applies the mask to positions of a box, line by line. A line begins at any feature.
-void dropout_box(const DropoutMask& mask, const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
+void dropout_box(const DropoutMask& mask, const StepContext& step, const DropoutSettings& settings, ConstTensor x,
+                 Tensor y) {
   const Extent& sizes = x.shape.spatial;
   const Index floats = sizes[2] * x.shape.channels, lines = x.shape.n * sizes[0] * sizes[1];
 #pragma omp parallel for schedule(static)
@@ -280,7 +281,7 @@ void CpuBackend::activate_backward(ActivationKind kind, float slope, ConstTensor
   });
 }
 
-void CpuBackend::dropout(const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
+void CpuBackend::dropout(const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
   if (!step.training) {
     if (x.data.data() == y.data.data()) return;
     for_ranges(std::ssize(x.data),
@@ -372,14 +373,14 @@ void CpuBackend::accumulate(ConstSpan x, Span y) {
 
 std::unique_ptr<ClipOp> CpuBackend::clip(Index count) { return std::make_unique<Clip>(count); }
 
-void CpuBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
+void CpuBackend::sgd(const StepContext& step, Span w, ConstSpan dw, Span velocity) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
     float* const speed = velocity.empty() ? nullptr : velocity.data() + first;
     vectorised([&] { sgd_range(step.sgd, w.data() + first, dw.data() + first, speed, count); });
   });
 }
 
-void CpuBackend::adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
+void CpuBackend::adam(const StepContext& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
   const AdamStep& numbers = step.adam.at(group);
   for_ranges(std::ssize(w), [&](Index first, Index count) {
     vectorised(

@@ -27,9 +27,9 @@ class GroupNorm final : public NormOp {
   GroupNorm(const GroupNormSettings& settings, Index max_rows);
 
   bool slices() const override { return true; }
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override;
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override;
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override;
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override;
 
  private:
   /// Positions [first, last), counted over all samples, of one sample.
@@ -65,7 +65,7 @@ class GroupNorm final : public NormOp {
   /// Adds up the two sums of each group, of the pieces and of the ranks that share the sample: use(row * groups +
   /// group, first, second).
   template <class Use>
-  void for_groups(const Step& step, Index rows, const Use& use) {
+  void for_groups(const StepContext& step, Index rows, const Use& use) {
     const std::span all = std::span(totals_).first(static_cast<std::size_t>(2 * rows * s_.groups));
     std::ranges::fill(all, 0.0);
     for (Index p = 0; p < rows * pieces_; ++p)
@@ -143,7 +143,7 @@ void GroupNorm::write_terms(Index row, const NormMemory& memory, Scratch& scratc
     }
 }
 
-void GroupNorm::forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) {
+void GroupNorm::forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) {
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) { add_moments(piece, x.data, scratch); });
   for_groups(step, x.shape.n, [&](Index at, double sum, double squares) {
     const double mean = sum / values(), variance = std::max(squares / values() - mean * mean, 0.0);
@@ -184,7 +184,7 @@ void GroupNorm::add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, 
 
 // With u = (x - mean) * inverse and g = gamma * dy: dx = inverse * (g - mean of g - u * mean of g u), means over the
 // group.
-void GroupNorm::backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+void GroupNorm::backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                          Span dbeta, Tensor dx) {
   for (Scratch& scratch : scratch_) std::ranges::fill(scratch.gradients, 0.0);
   for_pieces(x.shape.n,

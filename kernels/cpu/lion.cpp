@@ -25,19 +25,19 @@ inline void move(const LionStep& step, float* __restrict w, const float* __restr
 
 }  // namespace
 
-void CpuBackend::lion(const Step& step, Span w, ConstSpan dw, Span m) {
+void CpuBackend::lion(const StepContext& step, Span w, ConstSpan dw, Span m) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
     vectorised([&] { update(step.lion, w.data() + first, dw.data() + first, m.data() + first, count); });
   });
 }
 
-void CpuBackend::lion_directions(const Step& step, Span dw, Span m) {
+void CpuBackend::lion_directions(const StepContext& step, Span dw, Span m) {
   for_ranges(std::ssize(dw), [&](Index first, Index count) {
     vectorised([&] { directions(step.lion, dw.data() + first, m.data() + first, count); });
   });
 }
 
-void CpuBackend::lion_move(const Step& step, Span w, ConstSpan directions) {
+void CpuBackend::lion_move(const StepContext& step, Span w, ConstSpan directions) {
   for_ranges(std::ssize(w), [&](Index first, Index count) {
     vectorised([&] { move(step.lion, w.data() + first, directions.data() + first, count); });
   });

@@ -103,7 +103,7 @@ class LocallyConnected final : public LocalOp {
   void add_weights(ConstTensor x, ConstTensor dy, Span dw) override { gradient(x, dy, true, dw, {}); }
 
   // A part's gradient is made in the thread's memory, and is gone when its weights have moved.
-  void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+  void update(const StepContext& step, const UntiedProduct& first, const UntiedProduct* second,
               const UntiedWeights& weights) override {
     if (updates_.span().empty()) updates_ = make_arena(omp_get_max_threads() * update_floats());
     for_each_position([&](const Field& field, Scratch& scratch) {
@@ -150,7 +150,7 @@ class LocallyConnected final : public LocalOp {
     for (Index n = 0; n < rows; ++n) sum += gradient[n * features_];
     return sum;
   }
-  void update_biases(const Step& step, Index rows, const Field& field, const float* gradient,
+  void update_biases(const StepContext& step, Index rows, const Field& field, const float* gradient,
                      const UntiedWeights& weights) const {
     if (weights.b.empty()) return;
     const Index first = field.position * features_;
@@ -288,7 +288,7 @@ std::unique_ptr<LocalOp> CpuBackend::locally_connected(const ConvGeometry& geome
   return std::make_unique<LocallyConnected>(geometry, max_rows);
 }
 
-void CpuBackend::add_sparsity(const Step& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) {
+void CpuBackend::add_sparsity(const StepContext& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) {
   const float factor = settings.weight * step.loss_weight;
   const Index groups = std::ssize(x.data) / settings.pooled;
 #pragma omp parallel for schedule(static)

@@ -38,7 +38,7 @@ class ErrorOp final : public LossOp {
     if (fields_) sums_.resize(static_cast<std::size_t>(output.n * geometry_.blocks()));
   }
 
-  void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+  void run(const StepContext& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     const auto outputs = static_cast<double>(y.shape.per_sample());
     const double share = step.share, scale = share * step.loss_weight / outputs;
     const auto range = [&](Index first, Index count) {
@@ -113,7 +113,7 @@ class ProbabilityOp final : public LossOp {
     totals_.resize(static_cast<std::size_t>(output.n * per_row()));
   }
 
-  void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+  void run(const StepContext& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     const Geometry& g = geometry_;
     for_blocks(g, y.shape.n, [&](Index row, Index block, Index first, Index count) {
       const Index at = row * g.positions + first, index = row * g.blocks() + block;

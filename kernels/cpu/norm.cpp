@@ -63,7 +63,7 @@ void NormSums::add_moments(ConstSpan x) {
   sums_.back() = count;
 }
 
-void NormSums::update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
+void NormSums::update_statistics(const StepContext& step, ConstSpan x, const NormMemory& memory) {
   add_moments(x);
   if (step.team_sum != nullptr) step.team_sum->sum(sums_);
   const double count = sums_.back(), unbias = count / std::max(count - 1.0, 1.0);
@@ -81,7 +81,7 @@ void NormSums::update_statistics(const Step& step, ConstSpan x, const NormMemory
   }
 }
 
-norm_loops::Terms NormSums::terms(const Step& step, const NormMemory& memory) {
+norm_loops::Terms NormSums::terms(const StepContext& step, const NormMemory& memory) {
   for (Index c = 0; c < channels_; ++c)
     factor_[c] = memory.gamma[c] *
                  (step.training ? memory.inverse_deviation[c] : inverse_root(double{memory.running_variance[c]}));
@@ -100,7 +100,7 @@ void NormSums::parameter_gradients(const NormMemory& memory, Span dgamma, Span d
   }
 }
 
-norm_loops::DataTerms NormSums::data_terms(const Step& step, Index rows, const NormMemory& memory) {
+norm_loops::DataTerms NormSums::data_terms(const StepContext& step, Index rows, const NormMemory& memory) {
   sums_.back() = static_cast<double>(rows);
   if (step.team_sum != nullptr) step.team_sum->sum(sums_);
   const double count = sums_.back();
@@ -131,15 +131,15 @@ class Norm final : public NormOp {
   explicit Norm(const NormSettings& settings) : channels_(settings.channels), sums_(settings) {}
 
   bool slices() const override { return true; }
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
     sums_.share_out(std::ssize(x.data) / channels_,
                     [&](Index first, Index last) { normalise_rows(x, terms, y, first, last); });
   }
 
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     const Index rows = std::ssize(x.data) / channels_;
     sums_.add_up(rows, [&](Index first, Index last, double* sums) {
       for_blocks(channels_, first, last, [&](const Block& b, Index at, Index c) {
@@ -194,7 +194,7 @@ class NormActivatePool final : public NormOp {
   }
 
   bool slices() const override { return true; }
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
     norm_loops::Line form = line_;
@@ -209,8 +209,8 @@ class NormActivatePool final : public NormOp {
     });
   }
 
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     const norm_loops::Terms terms = sums_.terms(step, memory);
     const Index lines = x.shape.n * pool_.in[0] * pool_.in[1], in_line = line_.positions * line_.channels;
     sums_.add_up(lines, [&](Index first, Index last, double* sums) {

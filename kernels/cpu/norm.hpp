@@ -20,15 +20,15 @@ class NormSums {
   explicit NormSums(const NormSettings& settings);
 
   /// Writes the batch's mean and inverse deviation over all ranks' rows into `memory`, and updates the running ones.
-  void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory);
+  void update_statistics(const StepContext& step, ConstSpan x, const NormMemory& memory);
   /// Terms of the batch's statistics in training, of the running ones in evaluation. Valid until this object's next
   /// call.
-  norm_loops::Terms terms(const Step& step, const NormMemory& memory);
+  norm_loops::Terms terms(const StepContext& step, const NormMemory& memory);
 
   /// This rank's dgamma and dbeta, from add_up()'s sums of g and of g * (x - mean).
   void parameter_gradients(const NormMemory& memory, Span dgamma, Span dbeta) const;
   /// The terms of dx, from the same sums over all ranks. Valid until this object's next call.
-  norm_loops::DataTerms data_terms(const Step& step, Index rows, const NormMemory& memory);
+  norm_loops::DataTerms data_terms(const StepContext& step, Index rows, const NormMemory& memory);
 
   /// Divides [0, count) among threads: body(first, last).
   template <class Body>

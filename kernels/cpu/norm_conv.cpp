@@ -22,7 +22,7 @@ class NormThenConv final : public NormConvOp {
 
   void prepare(Index rows) override { parts_.conv->prepare(rows); }
 
-  void forward(const Step& step, const Forward& f) override {
+  void forward(const StepContext& step, const Forward& f) override {
     const Tensor y{f.x.shape, f.normalised};
     parts_.norm->forward(step, f.x, f.memory, y);
     parts_.conv->forward(y, f.w, f.b, f.y);

@@ -66,7 +66,7 @@ std::unique_ptr<SampleTable> CudaBackend::table(const SampleTable::Settings& set
   return make_table(device_, settings);
 }
 
-void CudaBackend::begin(const Step& step) {
+void CudaBackend::begin(const StepContext& step) {
   if (device_.step_feed().send(step, device_.stream())) device_.recorder().forget();
 }
 

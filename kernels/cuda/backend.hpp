@@ -41,7 +41,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Feed> averaging_feed(const Shape& fine, Index outputs, const Extent& factors) override;
   std::unique_ptr<SampleTable> table(const SampleTable::Settings& settings) override;
 
-  void begin(const Step& step) override;
+  void begin(const StepContext& step) override;
   void run(std::uint64_t key, const std::function<void()>& calls) override { device_.recorder().run(key, calls); }
   void forget() override { device_.recorder().forget(); }
   void finish() override { device_.synchronise(); }
@@ -52,7 +52,7 @@ class CudaBackend final : public Backend {
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
   void reshape(ConstTensor x, Tensor y) override;
   void add_over(AllReduce& ranks, Tensor x, Span floats) override;
-  void keep(const Step& step, ConstSpan value, Span history) override;
+  void keep(const StepContext& step, ConstSpan value, Span history) override;
 
  private:
   /// What steps of so many rows need: nothing may move once steps are recorded.

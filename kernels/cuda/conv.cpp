@@ -236,7 +236,7 @@ class LocallyConnected final : public LocalOp {
     local_backward_weights(device_.work(), geometry_, x.shape.n,
                            {x.data.data(), dy.data.data(), false, dw.data(), db.empty() ? nullptr : db.data()});
   }
-  void update(const Step&, const UntiedProduct& first, const UntiedProduct* second,
+  void update(const StepContext&, const UntiedProduct& first, const UntiedProduct* second,
               const UntiedWeights& weights) override {
     local_update(device_.work(), geometry_, {device_.step(), first, second, weights});
   }

@@ -26,7 +26,7 @@ void CudaBackend::activate_backward(ActivationKind kind, float slope, ConstTenso
   cuda::activate_backward(device_.work(), kind, slope, kept.shape, kept.data.data(), dy.data.data(), dx.data.data());
 }
 
-void CudaBackend::dropout(const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
+void CudaBackend::dropout(const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
   if (step.training)
     cuda::dropout(device_.work(), {settings, device_.step(), device_.ids()}, x.shape, x.data.data(), y.data.data());
   else
@@ -56,11 +56,11 @@ void CudaBackend::add_over(AllReduce& ranks, Tensor x, Span floats) {
   import_activation(device_.work(), x.shape, {1, 1, 1}, sum.data(), x.data.data());
 }
 
-void CudaBackend::keep(const Step&, ConstSpan value, Span history) {
+void CudaBackend::keep(const StepContext&, ConstSpan value, Span history) {
   cuda::keep(device_.stream(), device_.step(), value.data(), history.data());
 }
 
-void CudaBackend::add_sparsity(const Step&, const SparsitySettings& settings, ConstTensor x, Tensor dx) {
+void CudaBackend::add_sparsity(const StepContext&, const SparsitySettings& settings, ConstTensor x, Tensor dx) {
   cuda::add_sparsity(device_.work(), {settings, device_.step()}, x.shape, x.data.data(), dx.data.data());
 }
 
@@ -93,23 +93,23 @@ class Clip final : public ClipOp {
 
 std::unique_ptr<ClipOp> CudaBackend::clip(Index count) { return std::make_unique<Clip>(device_, count); }
 
-void CudaBackend::sgd(const Step&, Span w, ConstSpan dw, Span velocity) {
+void CudaBackend::sgd(const StepContext&, Span w, ConstSpan dw, Span velocity) {
   cuda::sgd(device_.stream(), device_.step(), w, dw, velocity);
 }
 
-void CudaBackend::lion(const Step&, Span w, ConstSpan dw, Span m) {
+void CudaBackend::lion(const StepContext&, Span w, ConstSpan dw, Span m) {
   cuda::lion(device_.stream(), device_.step(), w, dw, m);
 }
 
-void CudaBackend::lion_directions(const Step&, Span dw, Span m) {
+void CudaBackend::lion_directions(const StepContext&, Span dw, Span m) {
   cuda::lion_directions(device_.stream(), device_.step(), dw, m);
 }
 
-void CudaBackend::lion_move(const Step&, Span w, ConstSpan directions) {
+void CudaBackend::lion_move(const StepContext&, Span w, ConstSpan directions) {
   cuda::lion_move(device_.stream(), device_.step(), w, directions);
 }
 
-void CudaBackend::adam(const Step&, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
+void CudaBackend::adam(const StepContext&, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
   cuda::adam(device_.stream(), device_.step(), group, w, dw, m, v);
 }
 

@@ -49,7 +49,7 @@ struct StepBlock {
   LionStep lion{};
   std::array<AdamStep, 2> adam{};
 
-  static StepBlock of(const Step& step) {
+  static StepBlock of(const StepContext& step) {
     return {step.seed, step.number, step.index, step.loss_weight * step.share, step.loss_weight, step.share,
             step.sgd,  step.lion,   step.adam};
   }

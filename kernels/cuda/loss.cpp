@@ -24,7 +24,7 @@ class Loss final : public LossOp {
     form_.class_weights = class_weights_.get<float>();
   }
 
-  void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+  void run(const StepContext& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     LossWork now = form_;
     now.rows = y.shape.n;
     now.step = device_.step();

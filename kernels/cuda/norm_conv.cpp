@@ -17,7 +17,7 @@ class NormConv final : public NormConvOp {
 
   bool keeps_normalised() const override { return false; }
 
-  void forward(const Step& step, const Forward& f) override {
+  void forward(const StepContext& step, const Forward& f) override {
     const Index rows = f.x.shape.n;
     if (step.training) {
       const Device::Lease sums = device_.lease(Device::Scratch::sums);

@@ -74,7 +74,8 @@ class Contrast final : public ContrastOp {
   ContrastGeometry geometry_;
 };
 
-NormWork norm_work(const Device& device, const NormReluPool& settings, const Step& step, const Device::Lease& sums) {
+NormWork norm_work(const Device& device, const NormReluPool& settings, const StepContext& step,
+                   const Device::Lease& sums) {
   return {device.work(), settings, sums.get(), step.team_sum};
 }
 
@@ -85,13 +86,13 @@ class FusedNorm final : public NormOp {
     device.reserve(Device::Scratch::sums, norm_scratch_bytes(device.storage(), settings, max_rows));
   }
 
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     const Device::Lease sums = device_.lease(Device::Scratch::sums);
     norm_forward(norm_work(device_, settings_, step, sums), step.training, x.shape.n, x.data.data(), memory,
                  y.data.data());
   }
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     const Device::Lease sums = device_.lease(Device::Scratch::sums);
     norm_backward(norm_work(device_, settings_, step, sums), x.shape.n,
                   {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
@@ -111,19 +112,19 @@ class Norm final : public NormOp {
     device.reserve(Device::Scratch::sums, norm_scratch_bytes(device.storage(), plain_norm(settings, many), 1));
   }
 
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     const Device::Lease sums = device_.lease(Device::Scratch::sums);
     norm_forward(work(step, x, sums), step.training, x.shape.n, x.data.data(), memory, y.data.data());
   }
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     const Device::Lease sums = device_.lease(Device::Scratch::sums);
     norm_backward(work(step, x, sums), x.shape.n,
                   {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
   }
 
  private:
-  NormWork work(const Step& step, ConstTensor x, const Device::Lease& sums) const {
+  NormWork work(const StepContext& step, ConstTensor x, const Device::Lease& sums) const {
     return norm_work(device_, plain_norm(settings_, product(x.shape.spatial)), step, sums);
   }
 
@@ -137,19 +138,19 @@ class GroupNorm final : public NormOp {
     device.reserve(Device::Scratch::sums, group_norm_bytes(device.storage(), settings, max_rows));
   }
 
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     const Device::Lease sums = device_.lease(Device::Scratch::sums);
     group_norm_forward(work(step, sums), x.shape.n, x.data.data(), memory, y.data.data());
   }
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     const Device::Lease sums = device_.lease(Device::Scratch::sums);
     group_norm_backward(work(step, sums), x.shape.n,
                         {x.data.data(), dy.data.data(), dgamma.data(), dbeta.data(), dx.data.data()}, memory);
   }
 
  private:
-  GroupNormWork work(const Step& step, const Device::Lease& sums) const {
+  GroupNormWork work(const StepContext& step, const Device::Lease& sums) const {
     MRMF_CHECK(settings_.sample_positions == 0 || step.sample_sum != nullptr,
                "a norm of a block needs the sums over its sample");
     return {device_.work(), settings_, sums.get(), settings_.sample_positions > 0 ? step.sample_sum : nullptr};

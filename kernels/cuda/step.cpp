@@ -24,7 +24,7 @@ bool StepFeed::reserve(Index rows, cudaStream_t stream) {
   return true;
 }
 
-bool StepFeed::send(const Step& step, cudaStream_t stream) {
+bool StepFeed::send(const StepContext& step, cudaStream_t stream) {
   const bool moved = reserve(std::ssize(step.ids), stream);
   Slot& slot = slots_[next_];
   next_ = (next_ + 1) % slots_.size();
@@ -122,8 +122,8 @@ class DeviceFeed final : public Feed {
     MRMF_CUDA(cudaMemcpyAsync(slot.raw.get(), slot.pinned.get(), bytes(values(rows)), cudaMemcpyHostToDevice, copy));
     slot.copied.record(copy);
     slot.copied.wait(compute);
-    const Shape shape = averaged_.rows(rows);
-    import_activation(device_.work(), samples_.rows(rows), factors_, slot.raw.get<float>(), x_.get());
+    const Shape shape = averaged_.with_rows(rows);
+    import_activation(device_.work(), samples_.with_rows(rows), factors_, slot.raw.get<float>(), x_.get());
     MRMF_CUDA(cudaMemcpyAsync(targets_.get(), slot.raw.get<float>() + samples(rows), bytes(rows * outputs_),
                               cudaMemcpyDeviceToDevice, compute));
     slot.taken.record(compute);
@@ -146,7 +146,7 @@ class DeviceFeed final : public Feed {
     return shape;
   }
   static std::size_t bytes(Index floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
-  Index samples(Index rows) const { return samples_.rows(rows).count(); }
+  Index samples(Index rows) const { return samples_.with_rows(rows).count(); }
   Index values(Index rows) const { return samples(rows) + rows * outputs_; }
   std::size_t size(Index rows) const { return static_cast<std::size_t>(samples(rows)); }
 
@@ -173,7 +173,7 @@ class DeviceTable final : public SampleTable {
   DeviceTable(Device& device, const Settings& settings)
       : device_(device),
         settings_(settings),
-        row_(static_cast<std::size_t>(device.storage().floats(settings.samples.rows(1)))),
+        row_(static_cast<std::size_t>(device.storage().floats(settings.samples.with_rows(1)))),
         outputs_(static_cast<std::size_t>(settings.outputs)),
         samples_(bytes(row_, settings.samples.n)),
         targets_(bytes(outputs_, settings.samples.n)),
@@ -186,20 +186,20 @@ class DeviceTable final : public SampleTable {
     const DeviceBuffer raw(rows.x.size_bytes());
     const cudaStream_t stream = device_.stream();
     MRMF_CUDA(cudaMemcpyAsync(raw.get(), rows.x.data(), rows.x.size_bytes(), cudaMemcpyHostToDevice, stream));
-    import_activation(device_.work(), settings_.samples.rows(count), {1, 1, 1}, raw.get<float>(),
+    import_activation(device_.work(), settings_.samples.with_rows(count), {1, 1, 1}, raw.get<float>(),
                       samples_.get<float>() + at * row_);
     MRMF_CUDA(cudaMemcpyAsync(targets_.get<float>() + at * outputs_, rows.targets.data(), rows.targets.size_bytes(),
                               cudaMemcpyHostToDevice, stream));
     device_.synchronise();
   }
 
-  Feed::Batch gather(const Step& step) override {
+  Feed::Batch gather(const StepContext& step) override {
     const Index rows = std::ssize(step.ids);
     MRMF_CHECK(rows <= settings_.most_rows, "more rows than the table was made for");
     pick(samples_, row_, rows, x_);
     pick(targets_, outputs_, rows, y_);
     const auto count = static_cast<std::size_t>(rows);
-    return {{settings_.samples.rows(rows), {x_.get<float>(), count * row_}},
+    return {{settings_.samples.with_rows(rows), {x_.get<float>(), count * row_}},
             {Shape{.n = rows, .channels = settings_.outputs}, {y_.get<float>(), count * outputs_}}};
   }
 
@@ -222,7 +222,7 @@ std::unique_ptr<SampleTable> make_table(Device& device, const SampleTable::Setti
   // The rest is for models (a fusion has two) and for libraries.
   constexpr double share = 0.4;
   const Index rows = settings.samples.n + settings.most_rows;
-  const Index floats = device.storage().floats(settings.samples.rows(rows)) + rows * settings.outputs;
+  const Index floats = device.storage().floats(settings.samples.with_rows(rows)) + rows * settings.outputs;
   if (settings.samples.n == 0 || !device.settings().resident ||
       4.0 * static_cast<double>(floats) > share * static_cast<double>(device.free_memory()))
     return nullptr;

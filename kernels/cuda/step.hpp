@@ -22,7 +22,7 @@ class StepFeed {
   /// Makes room for this many ids. True when their memory moved, because recorded steps hold the old address.
   bool reserve(Index ids, cudaStream_t stream);
   /// Queues the copy of the step's numbers and ids. True as for reserve.
-  bool send(const Step& step, cudaStream_t stream);
+  bool send(const StepContext& step, cudaStream_t stream);
 
   const StepBlock* block() const { return block_.get<StepBlock>(); }    ///< on the device
   const std::int64_t* ids() const { return ids_.get<std::int64_t>(); }  ///< on the device, one per row

@@ -20,7 +20,7 @@ void ReferenceBackend::activate_backward(ActivationKind kind, float slope, Const
     dx.data[i] = activation_gradient(kind, slope, kept.data[i], dy.data[i]);
 }
 
-void ReferenceBackend::dropout(const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
+void ReferenceBackend::dropout(const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y) {
   if (!step.training) {
     if (x.data.data() != y.data.data()) std::copy(x.data.begin(), x.data.end(), y.data.begin());
     return;
@@ -87,24 +87,24 @@ class Clip final : public ClipOp {
 
 std::unique_ptr<ClipOp> ReferenceBackend::clip(Index) { return std::make_unique<Clip>(); }
 
-void ReferenceBackend::sgd(const Step& step, Span w, ConstSpan dw, Span velocity) {
+void ReferenceBackend::sgd(const StepContext& step, Span w, ConstSpan dw, Span velocity) {
   for (std::size_t i = 0; i < w.size(); ++i)
     velocity.empty() ? sgd_update(step.sgd, w[i], dw[i]) : sgd_update(step.sgd, w[i], dw[i], velocity[i]);
 }
 
-void ReferenceBackend::lion(const Step& step, Span w, ConstSpan dw, Span m) {
+void ReferenceBackend::lion(const StepContext& step, Span w, ConstSpan dw, Span m) {
   for (std::size_t i = 0; i < w.size(); ++i) lion_update(step.lion, w[i], dw[i], m[i]);
 }
 
-void ReferenceBackend::lion_directions(const Step& step, Span dw, Span m) {
+void ReferenceBackend::lion_directions(const StepContext& step, Span dw, Span m) {
   for (std::size_t i = 0; i < dw.size(); ++i) dw[i] = lion_direction(step.lion, dw[i], m[i]);
 }
 
-void ReferenceBackend::lion_move(const Step& step, Span w, ConstSpan directions) {
+void ReferenceBackend::lion_move(const StepContext& step, Span w, ConstSpan directions) {
   for (std::size_t i = 0; i < w.size(); ++i) mrmf::lion_move(step.lion, w[i], directions[i]);
 }
 
-void ReferenceBackend::adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
+void ReferenceBackend::adam(const StepContext& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
   const AdamStep& numbers = step.adam.at(group);
   for (std::size_t i = 0; i < w.size(); ++i) adam_update(numbers, w[i], dw[i], m[i], v[i]);
 }

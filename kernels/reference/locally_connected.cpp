@@ -47,7 +47,7 @@ class LocallyConnected final : public LocalOp {
     add(x, dy, dw, {});
   }
 
-  void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+  void update(const StepContext& step, const UntiedProduct& first, const UntiedProduct* second,
               const UntiedWeights& weights) override {
     std::vector<float> dw(weights.w.size()), db(weights.b.size());
     backward_weights(first.x, first.dy, dw, db);
@@ -106,7 +106,8 @@ std::unique_ptr<LocalOp> ReferenceBackend::locally_connected(const ConvGeometry&
   return std::make_unique<LocallyConnected>(*this, geometry, max_rows);
 }
 
-void ReferenceBackend::add_sparsity(const Step& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) {
+void ReferenceBackend::add_sparsity(const StepContext& step, const SparsitySettings& settings, ConstTensor x,
+                                    Tensor dx) {
   for (Index i = 0; i < std::ssize(x.data); i += settings.pooled)
     add_sparsity_of_group(settings, settings.weight * step.loss_weight, x.data.data() + i, dx.data.data() + i);
 }

@@ -174,7 +174,7 @@ class Loss final : public LossOp {
   Loss(const LossSettings& settings, const Shape& output, Index target_channels)
       : settings_(settings), output_(output), target_channels_(target_channels) {}
 
-  void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+  void run(const StepContext& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     check_rows(y.shape, output_.n);
     const Index positions = product(output_.spatial), outputs = output_.per_sample();
     const double weight = step.sample_sum != nullptr ? step.loss_weight : double{step.loss_weight} * step.share;

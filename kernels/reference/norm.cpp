@@ -18,7 +18,7 @@ class Norm final : public NormOp {
         sums_(channels_ + 1),
         moments_(2 * channels_ + 1) {}
 
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     check_rows(x.shape, max_rows_);
     if (step.training) update_statistics(step, x.data, memory);
     for (std::size_t i = 0; i < x.data.size(); ++i) {
@@ -29,8 +29,8 @@ class Norm final : public NormOp {
     }
   }
 
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     check_rows(x.shape, max_rows_);
     const auto normalised = [&](std::size_t i) {
       const std::size_t c = i % channels_;
@@ -73,7 +73,7 @@ class Norm final : public NormOp {
   }
   double inverse_root(double variance) const { return 1.0 / std::sqrt(variance + double{settings_.epsilon}); }
 
-  void update_statistics(const Step& step, ConstSpan x, const NormMemory& memory) {
+  void update_statistics(const StepContext& step, ConstSpan x, const NormMemory& memory) {
     std::fill(sums_.begin(), sums_.end(), 0.0);
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (!counts(i)) continue;
@@ -124,7 +124,7 @@ class GroupNorm final : public NormOp {
   GroupNorm(const GroupNormSettings& settings, Index max_rows)
       : s_(settings), width_(settings.channels / settings.groups), max_rows_(max_rows) {}
 
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     check_rows(x.shape, max_rows_);
     for_each_group(x.shape.n, [&](Index row, Index group) {
       double sum = 0, squares = 0;
@@ -140,8 +140,8 @@ class GroupNorm final : public NormOp {
     });
   }
 
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     check_rows(x.shape, max_rows_);
     std::vector<double> gamma_sums(static_cast<std::size_t>(s_.channels)), beta_sums(gamma_sums.size());
     for_each_group(x.shape.n, [&](Index row, Index group) {
@@ -170,7 +170,7 @@ class GroupNorm final : public NormOp {
  private:
   double values() const { return static_cast<double>(s_.values()); }
   /// Over all ranks that share the sample.
-  double total(const Step& step, double sum) const {
+  double total(const StepContext& step, double sum) const {
     MRMF_CHECK(s_.sample_positions == 0 || step.sample_sum != nullptr,
                "a norm of a block needs the sums over its sample");
     if (s_.sample_positions > 0) step.sample_sum->sum({&sum, 1});
@@ -215,7 +215,7 @@ class NormActivatePool final : public NormOp {
         full_(static_cast<std::size_t>(max_rows * product(settings.in) * settings.norm.channels)),
         gradient_(full_.size()) {}
 
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     const Tensor z{x.shape, Span(full_).first(x.data.size())};
     norm_->forward(step, x, memory, z);
     backend_.activate(kind_, slope_, z, z);
@@ -225,8 +225,8 @@ class NormActivatePool final : public NormOp {
       std::copy(z.data.begin(), z.data.end(), y.data.begin());
   }
 
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     const Tensor dz{x.shape, Span(gradient_).first(x.data.size())};
     if (pool_)
       pool_->backward(dy, {}, dz);

@@ -110,7 +110,7 @@ class ConvPoolRelu final : public ConvPoolOp {
         conv_(backend.conv(conv, max_rows)),
         pool_(backend.pool(pool, max_rows)),
         full_shape_{0, conv.out(), conv.out_channels, 3},
-        full_(static_cast<std::size_t>(full_shape_.rows(max_rows).count())),
+        full_(static_cast<std::size_t>(full_shape_.with_rows(max_rows).count())),
         rectified_(static_cast<std::size_t>(max_rows * product(pool.out()) * pool.channels)) {}
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) override {
@@ -132,7 +132,7 @@ class ConvPoolRelu final : public ConvPoolOp {
 
  private:
   Tensor full_rows(Index rows) {
-    const Shape shape = full_shape_.rows(rows);
+    const Shape shape = full_shape_.with_rows(rows);
     return {shape, Span(full_).first(static_cast<std::size_t>(shape.count()))};
   }
 

@@ -152,7 +152,7 @@ class Loader {
                                               ranks_of_same(host_name(), world).size(), world.size() / groups);
     store_ = std::make_unique<SampleStore>(spec, shape_, visited_rows(order_), share.team, memory.stores.front());
     store_->require(step_.resolution, step_.batch);
-    batch_ = store_->sample(step_.resolution).rows(step_.batch);
+    batch_ = store_->sample(step_.resolution).with_rows(step_.batch);
     x_.resize(static_cast<std::size_t>(batch_.count()));
     outputs_ = store_->target(step_.resolution).per_sample();
     targets_.resize(static_cast<std::size_t>(step_.batch * outputs_));
@@ -179,7 +179,7 @@ class Loader {
     for (const Range& rows : order.steps) {
       const auto ids =
           std::span(order.ids).subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
-      const Shape batch = batch_.rows(rows.count);
+      const Shape batch = batch_.with_rows(rows.count);
       store_->gather(step_.resolution, ids, {batch, Span(x_).first(static_cast<std::size_t>(batch.count()))},
                      {Shape{.n = rows.count, .channels = outputs_},
                       Span(targets_).first(static_cast<std::size_t>(rows.count * outputs_))});

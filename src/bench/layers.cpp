@@ -165,7 +165,7 @@ class TimedUnits {
   Backend& backend_;
   Model& model_;
   std::vector<std::int64_t> ids_;
-  Step step_;
+  StepContext step_;
   std::vector<Arena> arenas_;
   std::vector<Tensor> y_, dy_;  // the network's input and every unit's output, with their gradients
 };

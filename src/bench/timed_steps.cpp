@@ -59,8 +59,8 @@ TimedSteps::TimedSteps(Backend& backend, const ModelSettings& settings, const Op
   units.resize(model.units().size());
 }
 
-Step TimedSteps::step() {
-  Step step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
+StepContext TimedSteps::step() {
+  StepContext step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
   step.loss_weight = 1.0F / static_cast<float>(ids_.size());
   step.halo_messages = silence_.get();
   step.sample_sum = own_sum_.get();
@@ -70,7 +70,7 @@ Step TimedSteps::step() {
 
 void TimedSteps::run(bool timed) {
   Model& model = model_state_.model;
-  Step now = step();
+  StepContext now = step();
   const ConstTensor x{model.input(), input_.span()};
   model_state_.optimizer.advance(1e-3, now);
   Timer timer;
@@ -96,7 +96,7 @@ void TimedSteps::run(bool timed) {
 TimedSteps::Backward TimedSteps::backward_alone(std::size_t u, int repeats) {
   Model& model = model_state_.model;
   const Unit& unit = model.units()[u];
-  const Step now = step();
+  const StepContext now = step();
   const LayerBuffers buffers = model.buffers_of(unit, now);
   const Shape in = unit.reads[0] == 0 ? model.input() : model.units()[unit.reads[0] - 1].out;
   std::vector<Arena> arenas;

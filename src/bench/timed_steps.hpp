@@ -35,7 +35,7 @@ class TimedSteps {
   std::vector<double> loss, update;
 
  private:
-  Step step();
+  StepContext step();
 
   Backend& backend_;
   ModelState model_state_;

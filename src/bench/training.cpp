@@ -112,7 +112,7 @@ void BenchSteps::load() {
 void BenchSteps::step() {
   MRMF_CHECK(done_ < kMostSteps, "too many steps for one benchmark");
   Model& model = model_state_.model;
-  Step now{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_, .index = done_++};
+  StepContext now{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_, .index = done_++};
   now.loss_weight = 1.0F / static_cast<float>(batch_);
   model_state_.optimizer.advance(model_state_.optimizer.settings().learning_rate, now);
   backend_.begin(now);

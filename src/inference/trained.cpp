@@ -257,16 +257,16 @@ class BatchRunner {
         windowed_.push_back(std::make_unique<WindowedModel>(*t.backend, *one.model, t.config, t.resolution, sample_));
       return;
     }
-    feed_ = t.backend->feed(sample_.rows(t.models.front().model->max_rows()), target_.per_sample());
-    const Shape output = t.output().rows(t.models.front().model->max_rows());
+    feed_ = t.backend->feed(sample_.with_rows(t.models.front().model->max_rows()), target_.per_sample());
+    const Shape output = t.output().with_rows(t.models.front().model->max_rows());
     if (target_.channels > 0) loss_ = t.backend->loss(t.config.training.loss, output, t.target_channels());
   }
 
   void run(std::span<const std::int64_t> ids, const std::function<void(const BatchResult&)>& visit) {
-    const Shape in = sample_.rows(std::ssize(ids));
+    const Shape in = sample_.with_rows(std::ssize(ids));
     samples_.resize(static_cast<std::size_t>(in.count()));
-    labels_.resize(static_cast<std::size_t>(target_.rows(in.n).count()));
-    t_.store->gather(t_.resolution, ids, {in, samples_}, {target_.rows(in.n), labels_});
+    labels_.resize(static_cast<std::size_t>(target_.with_rows(in.n).count()));
+    t_.store->gather(t_.resolution, ids, {in, samples_}, {target_.with_rows(in.n), labels_});
     if (t_.windows()) return run_windows(ids, visit);
     for (std::size_t m = 0; m < t_.models.size(); ++m) {
       const Feed::HostBatch host = feed_->host(in.n);
@@ -276,7 +276,7 @@ class BatchRunner {
       require_units(t_, t_.models[m], ids, {host.x.first(samples_.size()), host.targets.first(labels_.size())});
       const Feed::Batch fed = feed_->submit(in.n);
       for (int pass = 0; pass < passes_.of_each(); ++pass) {
-        const Step step{
+        const StepContext step{
             .training = false, .seed = mix(passes_.seed, m), .number = static_cast<std::uint64_t>(pass), .ids = ids};
         visit(evaluated(t_.models[m], step, fed));
       }
@@ -293,10 +293,10 @@ class BatchRunner {
       apply(by.samples, 0, x);
       require_units(t_, by, ids, {x, labels_});
       for (int pass = 0; pass < passes_.of_each(); ++pass) {
-        const Step step{.training = false,
-                        .seed = mix(passes_.seed, m, static_cast<std::uint64_t>(ids.front())),
-                        .number = static_cast<std::uint64_t>(pass)};
-        const ConstSpan outputs = windowed_[m]->run(x, step, [&](const Step& of, ConstTensor part) {
+        const StepContext step{.training = false,
+                               .seed = mix(passes_.seed, m, static_cast<std::uint64_t>(ids.front())),
+                               .number = static_cast<std::uint64_t>(pass)};
+        const ConstSpan outputs = windowed_[m]->run(x, step, [&](const StepContext& of, ConstTensor part) {
           return passes_.dropout > 0 ? forward_with_dropout(*by.model, of, part) : by.model->forward(of, part);
         });
         const double loss = target_.channels > 0 ? windowed_[m]->loss(outputs, labels_) : 0;
@@ -307,7 +307,7 @@ class BatchRunner {
     }
   }
 
-  BatchResult evaluated(const TrainedModel& by, const Step& step, const Feed::Batch& fed) {
+  BatchResult evaluated(const TrainedModel& by, const StepContext& step, const Feed::Batch& fed) {
     t_.backend->begin(step);
     const ConstTensor y =
         passes_.dropout > 0 ? forward_with_dropout(*by.model, step, fed.x) : by.model->forward(step, fed.x);

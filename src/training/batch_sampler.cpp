@@ -170,28 +170,29 @@ Batches::Batches(Backend& backend, const Split& split, const Extent& resolution,
         "a block of positions that were not read");
     // What the store has is copied once more only where the block is a part of it.
     if (augmenter_ || block_->samples.count != sample.spatial)
-      samples_.resize(static_cast<std::size_t>(sample.rows(most_rows).count()));
+      samples_.resize(static_cast<std::size_t>(sample.with_rows(most_rows).count()));
     if (augmenter_ || block_->labels.count != block_->outputs)
-      labels_.resize(static_cast<std::size_t>(target.rows(most_rows).count()));
+      labels_.resize(static_cast<std::size_t>(target.with_rows(most_rows).count()));
     outputs_ = product(block->labels.count) * with_positions(target, block_->outputs).channels;
-    Shape own = sample.rows(most_rows);
+    Shape own = sample.with_rows(most_rows);
     own.spatial = block->samples.count;
     feed_ = backend.feed(own, outputs_);
     return;
   }
   if (store.averages_at_use(resolution) && !augmenter_)
-    feed_ = backend.averaging_feed(split.shape.sample.rows(most_rows), outputs_, resolution);
+    feed_ = backend.averaging_feed(split.shape.sample.with_rows(most_rows), outputs_, resolution);
   if (feed_) {
     gathered_ = {1, 1, 1};
     return;
   }
   const Range owned = store.owned();
   // A table holds samples as they are, whole.
-  if (!augmenter_ && !split.boxes) table_ = backend.table({sample.rows(owned.count), outputs_, owned.first, most_rows});
+  if (!augmenter_ && !split.boxes)
+    table_ = backend.table({sample.with_rows(owned.count), outputs_, owned.first, most_rows});
   if (table_)
     fill_table(most_rows);
   else
-    feed_ = backend.feed(sample.rows(most_rows), outputs_);
+    feed_ = backend.feed(sample.with_rows(most_rows), outputs_);
 }
 
 std::optional<Augmenter> Batches::augmenter(const Split& split, const Extent& resolution) {
@@ -203,14 +204,14 @@ std::optional<Augmenter> Batches::augmenter(const Split& split, const Extent& re
 void Batches::fill_table(Index most_rows) {
   const SampleStore& store = *split_->store;
   const Range owned = store.owned();
-  std::vector<float> x(static_cast<std::size_t>(store.sample(resolution_).rows(most_rows).count()));
+  std::vector<float> x(static_cast<std::size_t>(store.sample(resolution_).with_rows(most_rows).count()));
   std::vector<float> targets(static_cast<std::size_t>(most_rows * outputs_));
   const EpochOrder order = in_order(owned, most_rows);
   split_->store->expect(resolution_, order);
   for (const Range& step : order.steps) {
     const auto ids =
         std::span(order.ids).subspan(static_cast<std::size_t>(step.first), static_cast<std::size_t>(step.count));
-    const Shape samples = store.sample(resolution_).rows(step.count);
+    const Shape samples = store.sample(resolution_).with_rows(step.count);
     const Feed::HostBatch part{Span(x).first(static_cast<std::size_t>(samples.count())),
                                Span(targets).first(static_cast<std::size_t>(step.count * outputs_))};
     gather(ids, part);
@@ -221,7 +222,7 @@ void Batches::fill_table(Index most_rows) {
 void Batches::gather(std::span<const std::int64_t> ids, const Feed::HostBatch& into) {
   SampleStore& store = *split_->store;
   const auto rows = std::ssize(ids);
-  store.gather_samples(gathered_, ids, {store.sample(gathered_).rows(rows), into.x});
+  store.gather_samples(gathered_, ids, {store.sample(gathered_).with_rows(rows), into.x});
   store.gather_labels(resolution_, ids, into.targets);
 }
 
@@ -233,8 +234,8 @@ void Batches::expect(const EpochOrder& order) {
 // Flips and turns are of whole samples, as without a grid.
 void Batches::gather_block(std::span<const std::int64_t> ids, const Feed::HostBatch& into) {
   const auto rows = std::ssize(ids);
-  const Shape sample = split_->store->sample(resolution_).rows(rows),
-              target = split_->store->target(resolution_).rows(rows);
+  const Shape sample = split_->store->sample(resolution_).with_rows(rows),
+              target = split_->store->target(resolution_).with_rows(rows);
   const bool cut_samples = !samples_.empty(), cut_labels = !labels_.empty();
   const Feed::HostBatch whole{
       cut_samples ? Span(samples_).first(static_cast<std::size_t>(sample.count())) : into.x,
@@ -257,6 +258,6 @@ void Batches::load(std::span<const std::int64_t> ids) {
   loaded_ = feed_->submit(std::ssize(ids));
 }
 
-Feed::Batch Batches::batch(const Step& step) { return table_ ? table_->gather(step) : loaded_; }
+Feed::Batch Batches::batch(const StepContext& step) { return table_ ? table_->gather(step) : loaded_; }
 
 }  // namespace mrmf

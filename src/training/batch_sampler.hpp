@@ -108,7 +108,7 @@ class Batches {
   /// Brings the samples of these ids. Call before Backend::begin of their step. Streamed: DataError on this rank alone.
   void load(std::span<const std::int64_t> ids);
   /// The batch loaded last; its ids are the step's. Part of a recorded step.
-  Feed::Batch batch(const Step& step);
+  Feed::Batch batch(const StepContext& step);
 
  private:
   static std::optional<Augmenter> augmenter(const Split& split, const Extent& resolution);

@@ -43,7 +43,7 @@ struct ModelState {
   }
 
   /// The optimizer's step for all parameters that have gradients.
-  void update(const Step& step) {
+  void update(const StepContext& step) {
     for (const ParameterLayout::Stretch& part : model.layout().with_gradients())
       optimizer.update_at(part.params, step, span_at(model.params(), part.params),
                           span_at(model.grads(), {part.gradients, part.params.count}));
@@ -119,7 +119,7 @@ class ShardedUpdate {
   ShardedUpdate& operator=(const ShardedUpdate&) = delete;
 
   /// The update of the step whose sums begin next. `step` must live until they are done.
-  const UpdateAt* of(const Step& step) {
+  const UpdateAt* of(const StepContext& step) {
     step_ = &step;
     return &update_;
   }
@@ -132,7 +132,7 @@ class ShardedUpdate {
 
   ModelState& model_state_;
   Ranks ranks_;
-  const Step* step_ = nullptr;
+  const StepContext* step_ = nullptr;
   UpdateAt update_ = [this](const ArenaSpan& summed, const ArenaSpan& place) { update(summed, place); };
   struct Pieces {
     ArenaSpan summed, own;

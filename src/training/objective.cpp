@@ -28,8 +28,8 @@ Objective::Objective(Backend& backend, const TrainingConfig& training, Model& mo
       sums_(scored(training, whole.value_or(model.output()), target_channels_, store)) {}
 
 // Where every rank of a grid has all of the output, there is nothing to add up.
-void Objective::run(const Step& step, ConstTensor y, ConstTensor targets, Span dy, Span sum) {
-  Step own = step;
+void Objective::run(const StepContext& step, ConstTensor y, ConstTensor targets, Span dy, Span sum) {
+  StepContext own = step;
   if (!cut_) own.sample_sum = nullptr;
   loss_->run(own, y, targets, dy, sum);
 }
@@ -40,7 +40,7 @@ void Objective::add(Model& model, const SampleStore& store, std::span<const std:
   const ConstTensor y = model.output(std::ssize(ids));
   std::vector<float> outputs(static_cast<std::size_t>(y.shape.count()));
   backend_.read_activation(y, outputs);
-  const Shape target = store.target(resolution_).rows(std::ssize(ids));
+  const Shape target = store.target(resolution_).with_rows(std::ssize(ids));
   std::vector<float> targets(static_cast<std::size_t>(target.count()));
   store.gather_labels(resolution_, ids, targets);
   if (cut_) {

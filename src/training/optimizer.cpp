@@ -14,7 +14,7 @@ Optimizer::Optimizer(Backend& backend, const OptimizerSettings& settings, Index 
 namespace {
 
 // The numbers of an update of moments of these ages.
-void write_numbers(const OptimizerSettings& settings, const MomentAges& ages, double learning_rate, Step& step) {
+void write_numbers(const OptimizerSettings& settings, const MomentAges& ages, double learning_rate, StepContext& step) {
   const auto rate = static_cast<float>(learning_rate);
   const auto decay = static_cast<float>(settings.weight_decay);
   if (settings.name == OptimizerKind::sgd) {
@@ -46,13 +46,13 @@ void write_numbers(const OptimizerSettings& settings, const MomentAges& ages, do
 
 }  // namespace
 
-void Optimizer::advance(double learning_rate, Step& step) {
+void Optimizer::advance(double learning_rate, StepContext& step) {
   ++ages_.bottom, ++ages_.top;
   write_numbers(settings_, ages_, learning_rate, step);
 }
 
-void Optimizer::update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, Step step,
-                             Span w, ConstSpan dw, const ArenaSpan& place) {
+void Optimizer::update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate,
+                             StepContext step, Span w, ConstSpan dw, const ArenaSpan& place) {
   MRMF_CHECK(moment_count(settings.name) <= moments_, "moments that there is no memory for");
   write_numbers(settings, {earlier + 1, earlier + 1}, learning_rate, step);
   update_at(place, step, span_at(w, place),
@@ -60,11 +60,11 @@ void Optimizer::update_apart(const OptimizerSettings& settings, std::uint64_t ea
             true);
 }
 
-void Optimizer::update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw) {
+void Optimizer::update_at(const ArenaSpan& place, const StepContext& step, Span w, ConstSpan dw) {
   update_at(place, step, w, dw, settings_.name, ages_.bottom == ages_.top);
 }
 
-void Optimizer::update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw, OptimizerKind kind,
+void Optimizer::update_at(const ArenaSpan& place, const StepContext& step, Span w, ConstSpan dw, OptimizerKind kind,
                           bool one_age) {
   if (moments_ == 0) return backend_->sgd(step, w, dw, {});
   if (kind == OptimizerKind::sgd) return backend_->sgd(step, w, dw, span_at(first_.span(), place));

@@ -30,20 +30,20 @@ class Optimizer {
   Optimizer(Backend& backend, const OptimizerSettings& settings, Index count, Index bottom = 0, bool in_place = false);
 
   /// Counts a step and writes its numbers into `step`...
-  void advance(double learning_rate, Step& step);
+  void advance(double learning_rate, StepContext& step);
   /// ...which does w -= update(dw); the spans are the model's whole arenas.
-  void update(const Step& step, Span w, ConstSpan dw) { update(step, w, dw, {0, std::ssize(w)}); }
+  void update(const StepContext& step, Span w, ConstSpan dw) { update(step, w, dw, {0, std::ssize(w)}); }
   /// The same of these parameters alone.
-  void update(const Step& step, Span w, ConstSpan dw, const ArenaSpan& place) {
+  void update(const StepContext& step, Span w, ConstSpan dw, const ArenaSpan& place) {
     update_at(place, step, span_at(w, place),
               dw.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)));
   }
   /// The same of the parameters w, which have this place among all.
-  void update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw);
+  void update_at(const ArenaSpan& place, const StepContext& step, Span w, ConstSpan dw);
 
   /// The same for parameters that have settings of their own; their moments have seen so many updates, and this one.
-  void update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, Step step, Span w,
-                    ConstSpan dw, const ArenaSpan& place);
+  void update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, StepContext step,
+                    Span w, ConstSpan dw, const ArenaSpan& place);
 
   /// Moment arenas: {velocity} for sgd, or none, {m} for lion, {m, v} for adam and adamw.
   std::vector<Span> moments();
@@ -56,7 +56,8 @@ class Optimizer {
   void configure(const OptimizerSettings& settings);
 
  private:
-  void update_at(const ArenaSpan& place, const Step& step, Span w, ConstSpan dw, OptimizerKind kind, bool one_age);
+  void update_at(const ArenaSpan& place, const StepContext& step, Span w, ConstSpan dw, OptimizerKind kind,
+                 bool one_age);
 
   Backend* backend_;
   OptimizerSettings settings_;

@@ -32,13 +32,14 @@ bool PartUpdates::trains(std::size_t turn, const Own& part) const {
   return part.name.empty() || settings_.trains(turn, part.name);
 }
 
-void PartUpdates::clear_others(Backend& backend, const Step& step, Span grads) const {
+void PartUpdates::clear_others(Backend& backend, const StepContext& step, Span grads) const {
   for (const Own& part : parts_)
     if (!trains(step.turn, part))
       for (const ArenaSpan& place : part.places) backend.fill(span_at(grads, place), 0);
 }
 
-void PartUpdates::update(ModelState& model_state, const Step& step, const Place& place, const Factors& factors) const {
+void PartUpdates::update(ModelState& model_state, const StepContext& step, const Place& place,
+                         const Factors& factors) const {
   Model& model = model_state.model;
   for (const Own& part : parts_) {
     if (!trains(step.turn, part)) continue;
@@ -53,7 +54,8 @@ void PartUpdates::update(ModelState& model_state, const Step& step, const Place&
   }
 }
 
-void add_terms(const PartSettings& settings, const Step& step, ConstSpan term_losses, Index rows, TrainState& state) {
+void add_terms(const PartSettings& settings, const StepContext& step, ConstSpan term_losses, Index rows,
+               TrainState& state) {
   state.terms.resize(settings.terms.size());
   state.term_rows.resize(settings.terms.size());
   for (std::size_t i = 0; i < settings.terms.size(); ++i) {

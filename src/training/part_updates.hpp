@@ -26,13 +26,13 @@ class PartUpdates {
   std::size_t turn(const Place& place) const { return order_.at(place.epoch, place.step, place.steps); }
 
   /// Clears the gradients of what the step's turn does not update, so that they count in no norm.
-  void clear_others(Backend& backend, const Step& step, Span grads) const;
+  void clear_others(Backend& backend, const StepContext& step, Span grads) const;
   /// The learning rate that the phase's rule gives there, and how many times its own the weight decay is.
   struct Factors {
     double learning_rate = 0, weight_decay = 1;
   };
   /// Updates the parts of the step's turn. Their own rates and weight decays are multiplied as the phase's.
-  void update(ModelState& model_state, const Step& step, const Place& place, const Factors& factors) const;
+  void update(ModelState& model_state, const StepContext& step, const Place& place, const Factors& factors) const;
 
  private:
   struct Own {
@@ -50,6 +50,7 @@ class PartUpdates {
 
 /// Adds the rows and the losses of a step, which the model has computed and the ranks have added, to those of the
 /// epoch.
-void add_terms(const PartSettings& settings, const Step& step, ConstSpan term_losses, Index rows, TrainState& state);
+void add_terms(const PartSettings& settings, const StepContext& step, ConstSpan term_losses, Index rows,
+               TrainState& state);
 
 }  // namespace mrmf

@@ -101,7 +101,7 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
   const bool by_pieces =
       sums != nullptr && sums->updates() && !replicas && !model().constrains() && !model().has_terms();
   if (updates_in_pieces(session.config, phase.sums, by_pieces))
-    sharded.emplace(model_state, ShardedUpdate::Ranks{*sums, ctx.team, ctx.sharing(phase.resolution)});
+    sharded.emplace(model_state, ShardedUpdate::Ranks{*sums, ctx.team, ctx.data_parallel_team(phase.resolution)});
   if (model().has_terms()) parts.emplace(session.config, phase.optimizer, model());
   worker_sums = make_worker_sums(session, model_state, phase.sums);
   tell_unequal_rows(*this, order.training);
@@ -184,7 +184,7 @@ void PhaseRun::load(Batches& of, std::span<const std::int64_t> ids) {
   time.communication += timer.lap();
 }
 
-void PhaseRun::add_grid(Step& step) const {
+void PhaseRun::add_grid(StepContext& step) const {
   if (grid == nullptr) return;
   step.halo_messages = &grid->messages();
   step.sample_sum = grid->over_sample_group();
@@ -226,7 +226,7 @@ void PhaseRun::take_counts(TrainState& state) {
   if (worker_sums) sent = session.ctx.team.sum(sent + worker_sums->take_sent()) / session.ctx.team.size();
   state.sent += sent;
   std::int64_t rows = std::exchange(trained_rows, 0);
-  session.ctx.sharing(phase.resolution).sum(std::span(&rows, 1));
+  session.ctx.data_parallel_team(phase.resolution).sum(std::span(&rows, 1));
   state.samples += rows;
   clock.time().communication += timer.seconds();
 }
@@ -238,7 +238,7 @@ void compare_ranks(TrainingSession& session, ModelState& model_state, const Trai
   const Timer timer;
   const bool own_state = !session.config.global_batch_norm && !ctx.shard_replicas && state.step > 0;
   require_same_model(ctx.backend, model_state.model, own_state ? Compared::parameters : Compared::parameters_and_state,
-                     {ctx.team, ctx.sharing(model_state.resolution)}, place);
+                     {ctx.team, ctx.data_parallel_team(model_state.resolution)}, place);
   if (ctx.saving) ctx.saving->times.compared();
   session.clock.time().communication += timer.seconds();
 }

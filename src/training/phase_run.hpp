@@ -69,7 +69,7 @@ class Objective {
             const Extent& resolution, const std::optional<Shape>& whole = {});
 
   /// LossOp::run() for the model's last outputs.
-  void run(const Step& step, ConstTensor y, ConstTensor targets, Span dy, Span sum);
+  void run(const StepContext& step, ConstTensor y, ConstTensor targets, Span dy, Span sum);
   /// What is counted of whole outputs.
   const ScoreSettings& scores() const { return sums_.settings(); }
   bool measures() const { return metric_.has_value(); }
@@ -166,7 +166,7 @@ struct PhaseRun {
   /// Brings samples. Where they are streamed, DataError on all ranks when one of them cannot read its own.
   void load(Batches& of, std::span<const std::int64_t> ids);
   /// Writes into a step what a rank with blocks of samples needs more.
-  void add_grid(Step& step) const;
+  void add_grid(StepContext& step) const;
   /// What steps [first, last) have kept in `losses`, on the host.
   std::vector<float> read_losses(std::size_t first, std::size_t last);
 

@@ -9,7 +9,7 @@ namespace mrmf {
 namespace {
 
 // The running averages of one batch alone, by a forward in training.
-void forward_in_training(PhaseRun& run, const EpochSteps& epoch, std::size_t k, const Step& step) {
+void forward_in_training(PhaseRun& run, const EpochSteps& epoch, std::size_t k, const StepContext& step) {
   run.backend().begin(step);
   const Feed::Batch batch = run.batches.training.batch(step);
   if (run.replicas)
@@ -26,7 +26,7 @@ Index take_statistics(PhaseRun& run, const EpochSteps& epoch, int batches) {
   run.batches.training.expect(run.session.sampler.in_micro_batches(order));
   for (std::size_t k = 0; k < order.steps.size(); ++k)
     for (int micro_batch = 0; micro_batch < run.session.config.accumulate; ++micro_batch) {
-      const Step step = micro_batch_step(run, epoch, k, micro_batch);
+      const StepContext step = micro_batch_step(run, epoch, k, micro_batch);
       run.load(run.batches.training, step.ids);
       const Timer timer;
       precise.before();

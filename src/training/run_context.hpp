@@ -43,7 +43,7 @@ struct RunContext {
   /// The ranks that share each sample at a resolution; null: each rank has its own.
   SampleGrid* grid(const Extent& resolution) const { return grids != nullptr ? grids->at(resolution) : nullptr; }
   /// The ranks that share out the samples at a resolution.
-  Comm& sharing(const Extent& resolution) const {
+  Comm& data_parallel_team(const Extent& resolution) const {
     SampleGrid* const shared = grid(resolution);
     return shared != nullptr ? shared->same_block() : team;
   }

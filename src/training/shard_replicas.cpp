@@ -112,7 +112,7 @@ namespace {
 
 /// A replica's rows of a batch.
 struct Share {
-  const Step& step;  // the step of the whole batch
+  const StepContext& step;  // the step of the whole batch
   const Feed::Batch& batch;
   Index first = 0, rows = 0;
 };
@@ -123,7 +123,7 @@ ConstTensor copy_rows(const ConstTensor& from, const Share& share, Arena& to) {
   const auto first = static_cast<std::size_t>(share.first), rows = static_cast<std::size_t>(share.rows);
   const Span copy = to.span().first(rows * row);
   std::ranges::copy(from.data.subspan(first * row, rows * row), copy.begin());
-  return {from.shape.rows(share.rows), copy};
+  return {from.shape.with_rows(share.rows), copy};
 }
 
 // Made and used in one thread of a worker pool. As an AllReduce it adds batch norm's statistics, at a barrier of all
@@ -148,7 +148,7 @@ class ShardReplica final : public AllReduce {
   MetricSums& metrics() { return metrics_; }
 
   void train(const Share& share) {
-    Step step = step_of(share);
+    StepContext step = step_of(share);
     const ConstTensor x = copy_rows(share.batch.x, share, x_);
     const ConstTensor targets = copy_rows(share.batch.targets, share, targets_);
     if (model_.has_terms()) {
@@ -178,13 +178,13 @@ class ShardReplica final : public AllReduce {
   SumTime take_time() override { return {}; }
 
  private:
-  Step step_of(const Share& share) {
-    Step step = share.step;
+  StepContext step_of(const Share& share) {
+    StepContext step = share.step;
     step.ids = step.ids.subspan(static_cast<std::size_t>(share.first), static_cast<std::size_t>(share.rows));
     step.team_sum = settings_.global_batch_norm && step.training ? this : nullptr;
     return step;
   }
-  void forward(const Step& step, const ConstTensor& x, const ConstTensor& targets, Span dy) {
+  void forward(const StepContext& step, const ConstTensor& x, const ConstTensor& targets, Span dy) {
     const ConstTensor y = model_.forward(step, x);
     loss_op_->run(step, y, targets, dy, model_.loss());
   }
@@ -279,7 +279,7 @@ struct ShardReplicas::State {
 
 namespace {
 
-std::vector<Share> shares_of(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+std::vector<Share> shares_of(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch) {
   std::vector<Share> shares;
   Index first = 0;
   for (const Index count : rows) {
@@ -301,7 +301,7 @@ void ShardReplicas::prepare(const std::set<Index>& rows) {
   });
 }
 
-void ShardReplicas::recalibrate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+void ShardReplicas::recalibrate(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch) {
   const std::vector<ShardReplica*> busy = state_->busy(rows);
   state_->run(shares_of(step, rows, batch), &ShardReplica::recalibrate, [&] { state_->add_statistics(busy); });
   if (state_->settings.global_batch_norm) return state_->update_state(busy);
@@ -319,7 +319,8 @@ std::vector<Span> ShardReplicas::gradients() {
   return all;
 }
 
-void ShardReplicas::train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch, Summed summed) {
+void ShardReplicas::train(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch,
+                          Summed summed) {
   const std::vector<ShardReplica*> busy = state_->busy(rows);
   state_->run(shares_of(step, rows, batch), &ShardReplica::train, [&] { state_->add_statistics(busy); });
   const Timer timer;
@@ -331,7 +332,7 @@ void ShardReplicas::train(const Step& step, std::span<const Index> rows, const F
   state_->time.waited += timer.seconds();
 }
 
-void ShardReplicas::evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+void ShardReplicas::evaluate(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch) {
   state_->run(shares_of(step, rows, batch), &ShardReplica::evaluate);
 }
 

@@ -85,15 +85,16 @@ class ShardReplicas {
   /// state() (with local batch norm, the mean over the shards). Collective. With Summed::scalars the gradients stay
   /// where they are, in gradients().
   enum class Summed { all, scalars };
-  void train(const Step& step, std::span<const Index> rows, const Feed::Batch& batch, Summed summed = Summed::all);
+  void train(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch,
+             Summed summed = Summed::all);
   /// Of each own shard, laid out as the model's; of one without rows those of an earlier step.
   std::vector<Span> gradients();
 
   /// The forward of train() alone, for its running statistics in the model's state(). Collective.
-  void recalibrate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
+  void recalibrate(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch);
 
   /// Forward of validation samples; each replica keeps the sum of its losses...
-  void evaluate(const Step& step, std::span<const Index> rows, const Feed::Batch& batch);
+  void evaluate(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch);
   /// ...until here: the sum over all replicas of the team. Collective.
   double take_loss();
   /// ...and the sums of the metrics.

@@ -187,7 +187,7 @@ std::set<Index> Trainer::rows_at_once(const DataConfig& data, const Phase& phase
   const RunContext& ctx = session_.ctx;
   const BatchSampler& sampler = session_.sampler;
   if (ctx.grids == nullptr) return sampler.first(phase).rows();
-  const Comm& sharing = ctx.sharing(phase.resolution);
+  const Comm& sharing = ctx.data_parallel_team(phase.resolution);
   const auto parts = [&](const Split& split, const auto& batch_of) {
     OrderSettings order = order_settings(data, split.shape.samples, sharing.size(), sharing.rank());
     if (split.boxes) order.repeats = boxes_of_each(data, split.shape.sample, phase.resolution);

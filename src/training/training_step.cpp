@@ -12,7 +12,7 @@ namespace {
 // with its transfer, between devices and between hosts.
 constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
-GradientSums gradient_sums(PhaseRun& run, const Step& step) {
+GradientSums gradient_sums(PhaseRun& run, const StepContext& step) {
   AllReduce* const ranks =
       run.worker_sums ? static_cast<AllReduce*>(run.worker_sums.get()) : run.session.all_reduce.get();
   Index bucket = run.backend().immediate() ? kHostBucket : kDeviceBucket;
@@ -23,7 +23,7 @@ GradientSums gradient_sums(PhaseRun& run, const Step& step) {
 
 // Adds a micro-batch's gradients and loss to those of the ones before it, and the step's to those of the other ranks.
 // Backward overwrites gradients, so the sum is kept outside of the model until the last micro-batch.
-void accumulate(PhaseRun& run, const Step& step, int micro_batch) {
+void accumulate(PhaseRun& run, const StepContext& step, int micro_batch) {
   Backend& backend = run.backend();
   Model& model = run.model();
   const bool last = micro_batch + 1 == run.session.config.accumulate;
@@ -44,7 +44,7 @@ void clip_gradients(PhaseRun& run) {
 }
 
 // The network's output, the loss, and its gradient.
-void forward(PhaseRun& run, const Step& step, const Feed::Batch& batch) {
+void forward(PhaseRun& run, const StepContext& step, const Feed::Batch& batch) {
   Model& model = run.model();
   const ConstTensor y = model.forward(step, batch.x);
   if (model.has_terms()) return;  // which backward computes
@@ -52,19 +52,19 @@ void forward(PhaseRun& run, const Step& step, const Feed::Batch& batch) {
 }
 
 // The gradients, in the end summed over the ranks; where ranks update pieces, the updated parameters as well.
-void backward(PhaseRun& run, const Step& step, const Feed::Batch& batch, int micro_batch) {
+void backward(PhaseRun& run, const StepContext& step, const Feed::Batch& batch, int micro_batch) {
   const bool single = run.session.config.accumulate == 1;
   run.model().backward(step, batch.x, single ? gradient_sums(run, step) : GradientSums{});
   if (!single) accumulate(run, step, micro_batch);
 }
 
-void train_replicas(PhaseRun& run, const Step& step, std::span<const Index> rows, const Feed::Batch& batch) {
+void train_replicas(PhaseRun& run, const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch) {
   using Summed = ShardReplicas::Summed;
   run.replicas->train(step, rows, batch, run.worker_sums ? Summed::scalars : Summed::all);
   if (run.worker_sums) run.worker_sums->sum(run.replicas->gradients());
 }
 
-void optimizer_step(PhaseRun& run, const Step& step, const PartUpdates::Place& place,
+void optimizer_step(PhaseRun& run, const StepContext& step, const PartUpdates::Place& place,
                     const PartUpdates::Factors& factors) {
   Model& model = run.model();
   if (run.parts) run.parts->clear_others(run.backend(), step, model.grads());
@@ -86,7 +86,7 @@ PartUpdates::Place place_of(const EpochSteps& epoch, std::size_t k) {
 void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch, TrainState& state) {
   const int micro_batches = run.session.config.accumulate;
   const bool last = micro_batch + 1 == micro_batches;
-  Step step = micro_batch_step(run, epoch, k, micro_batch);
+  StepContext step = micro_batch_step(run, epoch, k, micro_batch);
   run.load(run.batches.training, step.ids);
   const Timer timer;
   if (last) run.model_state.optimizer.advance(epoch.learning_rate(k), step);
@@ -123,16 +123,16 @@ void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k, TrainS
     train_micro_batch(run, epoch, k, micro_batch, state);
 }
 
-Step micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch) {
+StepContext micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch) {
   const TrainingConfig& config = run.session.config;
-  Step step{.training = true,
-            .seed = mix(config.seed, phase_key(run.phase)),
-            .number = run.model_state.optimizer.steps(),
-            .ids = ids_of(epoch.order, micro_batch_of(epoch.order.steps[k], micro_batch, config.accumulate)),
-            .team_sum = config.global_batch_norm ? run.session.all_reduce.get() : nullptr,
-            .index = static_cast<Index>(k),
-            .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k]),
-            .dropout = run.dropout};
+  StepContext step{.training = true,
+                   .seed = mix(config.seed, phase_key(run.phase)),
+                   .number = run.model_state.optimizer.steps(),
+                   .ids = ids_of(epoch.order, micro_batch_of(epoch.order.steps[k], micro_batch, config.accumulate)),
+                   .team_sum = config.global_batch_norm ? run.session.all_reduce.get() : nullptr,
+                   .index = static_cast<Index>(k),
+                   .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k]),
+                   .dropout = run.dropout};
   if (run.parts) step.turn = run.parts->turn(place_of(epoch, k));
   run.add_grid(step);
   return step;

@@ -14,12 +14,12 @@ struct DivergedError : FaultError {
   using FaultError::FaultError;
 };
 
-/// Step k of the epoch. Its loss, summed over the team's rows, stays on the device in PhaseRun::losses; those of the
-/// terms of a network of several parts go into the state. Collective.
+/// StepContext k of the epoch. Its loss, summed over the team's rows, stays on the device in PhaseRun::losses; those of
+/// the terms of a network of several parts go into the state. Collective.
 void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k, TrainState& state);
 
 /// One of the `training.accumulate` micro-batches of step k, as training calls the model with it.
-Step micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch);
+StepContext micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch);
 
 /// The sum over the team's rows of the losses of steps [first, last), once these are done. DivergedError (stage, epoch,
 /// step) when one is not finite.

@@ -30,19 +30,19 @@ double score_windows(PhaseRun& run, SampleStore& store, std::span<const std::int
   const bool counts = run.grid == nullptr || run.grid->block() == 0;
   std::vector<float> x(static_cast<std::size_t>(store.sample(resolution).per_sample()));
   std::vector<float> targets(static_cast<std::size_t>(store.target(resolution).per_sample()));
-  Step step{.training = false};
+  StepContext step{.training = false};
   run.add_grid(step);
   double loss = 0;
   Timer timer;
   collective_try(run.session.ctx.team, [&] {
     for (const std::int64_t& id : ids) {
       gather_shared(run, [&] {
-        store.gather(resolution, {&id, 1}, {store.sample(resolution).rows(1), x},
-                     {store.target(resolution).rows(1), targets});
+        store.gather(resolution, {&id, 1}, {store.sample(resolution).with_rows(1), x},
+                     {store.target(resolution).with_rows(1), targets});
       });
       time.io += timer.lap();
-      const ConstSpan outputs =
-          run.windowed->run(x, step, [&](const Step& of, ConstTensor part) { return run.model().forward(of, part); });
+      const ConstSpan outputs = run.windowed->run(
+          x, step, [&](const StepContext& of, ConstTensor part) { return run.model().forward(of, part); });
       if (counts) {
         loss += run.windowed->loss(outputs, targets);
         run.objective.add(outputs, targets);
@@ -57,7 +57,7 @@ double score_windows(PhaseRun& run, SampleStore& store, std::span<const std::int
 void score_batch(PhaseRun& run, const ScoredRows& rows, std::size_t k, Index index) {
   Model& model = run.model();
   const EpochOrder& order = rows.order;
-  Step step{.training = false, .ids = ids_of(order, order.steps[k]), .index = index};
+  StepContext step{.training = false, .ids = ids_of(order, order.steps[k]), .index = index};
   run.add_grid(step);
   run.backend().begin(step);
   run.backend().run(static_cast<std::uint64_t>(order.steps[k].count), [&] {

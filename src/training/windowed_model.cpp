@@ -9,7 +9,7 @@ namespace mrmf {
 namespace {
 
 Shape whole_output(const Shape& of_patch, const Shape& sample) {
-  Shape output = of_patch.rows(0);
+  Shape output = of_patch.with_rows(0);
   output.spatial = sample.spatial;
   return output;
 }
@@ -26,14 +26,15 @@ WindowedModel::WindowedModel(Backend& backend, Model& model, const Config& confi
       patch_(patch_of(config.data.patch, sample)),
       output_(whole_output(model.network().output(), sample)),
       windows_(config.data.patch, sample, reach_of(network_for(config, resolution, patch_).layers)),
-      feed_(backend.feed(model.execution().input.rows(model.max_rows()), 0)),
+      feed_(backend.feed(model.execution().input.with_rows(model.max_rows()), 0)),
       host_(make_reference_backend()) {}
 
 ConstSpan WindowedModel::run(ConstSpan sample) {
-  return run(sample, {.training = false}, [this](const Step& step, ConstTensor x) { return model_.forward(step, x); });
+  return run(sample, {.training = false},
+             [this](const StepContext& step, ConstTensor x) { return model_.forward(step, x); });
 }
 
-ConstSpan WindowedModel::run(ConstSpan sample, Step step, const Forward& forward) {
+ConstSpan WindowedModel::run(ConstSpan sample, StepContext step, const Forward& forward) {
   const Execution& execution = model_.execution();
   const Box &input = execution.input_box, &output = execution.output_box;
   const Index most = model_.max_rows(), width = product(input.count) * patch_.channels,
@@ -69,13 +70,13 @@ double WindowedModel::loss(ConstSpan outputs, ConstSpan targets) {
   const Index width = std::ssize(targets);
   if (!loss_ || width != target_width_) {
     target_width_ = width;
-    loss_ = host_->loss(loss_settings_, output_.rows(1), width / product(output_.spatial));
+    loss_ = host_->loss(loss_settings_, output_.with_rows(1), width / product(output_.spatial));
   }
   float sum = 0;
   const std::int64_t id = 0;
-  Shape target = output_.rows(1);
+  Shape target = output_.with_rows(1);
   target.channels = width / product(output_.spatial);
-  loss_->run({.training = false, .ids = {&id, 1}}, {output_.rows(1), outputs}, {target, targets}, {}, {&sum, 1});
+  loss_->run({.training = false, .ids = {&id, 1}}, {output_.with_rows(1), outputs}, {target, targets}, {}, {&sum, 1});
   return sum;
 }
 

@@ -23,10 +23,10 @@ class WindowedModel {
                 Comm* sharing = nullptr);
 
   /// Runs the model on a batch of windows. Their numbers are the step's ids.
-  using Forward = std::function<ConstTensor(const Step& step, ConstTensor x)>;
+  using Forward = std::function<ConstTensor(const StepContext& step, ConstTensor x)>;
   /// The outputs for a sample, float32 and channels last; valid until the next call. Collective over the ranks that
   /// share it: each comes to all of the outputs.
-  ConstSpan run(ConstSpan sample, Step step, const Forward& forward);
+  ConstSpan run(ConstSpan sample, StepContext step, const Forward& forward);
   /// The same by Model::forward().
   ConstSpan run(ConstSpan sample);
 

@@ -114,7 +114,7 @@ WorkerSums::WorkerSums(ModelState& model_state, const SumSettings& settings, Bac
   MRMF_CHECK(backend.immediate() || device_ != nullptr, "a device has sums of codes of its own");
 }
 
-void WorkerSums::begin(const Step& step, std::vector<Index> rows, Index all_rows) {
+void WorkerSums::begin(const StepContext& step, std::vector<Index> rows, Index all_rows) {
   step_ = &step;
   rows_ = std::move(rows);
   all_rows_ = all_rows;
@@ -172,7 +172,7 @@ void WorkerSums::start_range(std::size_t first, std::size_t end) {
 void WorkerSums::take_directions(std::size_t first, std::size_t end) {
   for (std::size_t worker = 0; worker < values_.size(); ++worker) {
     if (rows_[worker] == 0) continue;  // its momentum waits
-    Step step = *step_;
+    StepContext step = *step_;
     step.lion.gain = static_cast<float>(static_cast<double>(all_rows_) / static_cast<double>(rows_[worker]));
     backend_.lion_directions(step, values_[worker].subspan(first, end - first),
                              model_state_.workers.momenta()[worker].subspan(first, end - first));

@@ -26,7 +26,7 @@ class WorkerSums final : public AllReduce {
 
   /// The step whose sums begin next, and the rows that each of this rank's workers has in it, of so many of all. `step`
   /// must live until it is done.
-  void begin(const Step& step, std::vector<Index> rows, Index all_rows);
+  void begin(const StepContext& step, std::vector<Index> rows, Index all_rows);
   /// What a device multiplies gradients by where it takes directions: LionStep::gain of this step.
   float gain() const;
 
@@ -76,7 +76,7 @@ class WorkerSums final : public AllReduce {
   std::vector<Span> values_;         // by own worker: gradients, then what is sent of them
   std::vector<Index> rows_;          // by own worker
   Index all_rows_ = 1;
-  const Step* step_ = nullptr;
+  const StepContext* step_ = nullptr;
   std::vector<std::vector<float>> factors_;                   // by own worker and tensor: of levels
   std::map<std::size_t, std::vector<PackedTensors>> packed_;  // by the first float; the same in every step
   CodeMemory memory_;

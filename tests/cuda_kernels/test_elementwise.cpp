@@ -120,7 +120,7 @@ TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
   for (const Shape& shape : {Shape{5, {1, 1, 1}, 37, 0}, Shape{4, {1, 3, 5}, 3, 2}, Shape{3, {1, 1, 9}, 12, 1}})
     for (const cuda::Storage& storage : {float_storage, bf16_storage}) {
       const std::vector<std::int64_t> ids{4, 1LL << 40, 0, 77, 3};
-      Step step;
+      StepContext step;
       step.seed = 11, step.number = (1ULL << 33) + 5, step.ids = ids;
       const cuda::StepBlock block = cuda::StepBlock::of(step);
       const std::vector<float> x = exact(rng, shape.count());
@@ -134,7 +134,7 @@ TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
 }
 
 TEST_CASE("cuda kernels: keep puts a value where the step says") {
-  Step step;
+  StepContext step;
   step.index = 2;
   const cuda::StepBlock block = cuda::StepBlock::of(step);
   std::vector<float> history(4, 7);
@@ -190,7 +190,7 @@ TEST_CASE("cuda kernels: clipping by the norm of what ranks count is the referen
 
 TEST_CASE("cuda kernels: updates equal the reference's to the bit, at any length and alignment") {
   Rng rng(11);
-  Step step;
+  StepContext step;
   step.sgd = {0.1F, 0.9F, 1e-3F};
   step.lion = {0.01F, 0.9F, 0.99F, 0.1F, 1.5F};
   step.adam = {AdamStep{0.01F, 0.9F, 0.999F, 1e-8F, 1e-4F, 1e-2F, 0.5F, 0.25F},

@@ -56,7 +56,7 @@ void compare(const Case& with, const cuda::Storage& storage, Index rows, Index m
   Rng rng(10);
   const Shape shape{rows, with.positions, with.channels, 3};
   const std::vector<float> y = exact(rng, shape.count()), target = targets(with, rng, rows);
-  Step step;
+  StepContext step;
   step.loss_weight = 0.125F;
   TwoEqualRanks other_half;
   if (shared) step.share = 0.5F, step.sample_sum = &other_half;

@@ -68,7 +68,7 @@ struct NormRun {
   void reference(NormState& s, ConstSpan x, ConstSpan dy) {
     const auto backend = make_reference_backend();
     const auto op = c.plain ? backend->norm(c.settings.norm, n) : backend->norm_relu_pool(c.settings, n);
-    Step step;
+    StepContext step;
     step.training = c.training;
     step.team_sum = ranks();
     op->forward(step, {in, x}, s.memory(), {out, s.y});

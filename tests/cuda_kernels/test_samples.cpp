@@ -44,7 +44,7 @@ TEST_CASE("cuda kernels: group norm is the reference's, for any number of sample
         std::vector<float> y(x.size()), dx(x.size());
         Statistics want(rng, s, n), got = want;
         const auto op = reference->group_norm(s, n);
-        Step step;
+        StepContext step;
         step.sample_sum = s.sample_positions > 0 ? &other_half : nullptr;
         op->forward(step, {shape, x}, want.memory(), {shape, y});
         op->backward(step, {shape, x}, {shape, dy}, want.memory(), want.dgamma, want.dbeta, {shape, dx});
@@ -73,7 +73,7 @@ TEST_CASE("cuda kernels: group norm of values far from zero keeps their deviatio
   TwoEqualRanks other_half;
   for (const bool shared : {false, true}) {
     const GroupNormSettings s{8, 2, 500, 1e-5F, shared ? 1000 : 0};
-    Step step;
+    StepContext step;
     step.sample_sum = shared ? &other_half : nullptr;
     const Shape shape{3, {1, 1, s.positions}, s.channels, 1};
     std::vector<float> x = uniform(rng, shape.count()), y(x.size());

@@ -155,7 +155,7 @@ struct Experiment {
   }
 
   Results run(Model& model, Messages* blocks, AllReduce* ranks) {
-    const Shape whole = model.network().input().rows(rows), outputs_of = model.network().output().rows(rows);
+    const Shape whole = model.network().input().with_rows(rows), outputs_of = model.network().output().with_rows(rows);
     Shape labels = outputs_of;
     if (target_channels > 0) labels.channels = target_channels;
     const std::vector<float> x = random_values(whole.count(), 21);
@@ -165,16 +165,16 @@ struct Experiment {
     const std::vector<float> own_target = box_of(labels, target, here.output_box);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
     std::iota(ids.begin(), ids.end(), 0);
-    Step step{.training = true,
-              .seed = 1,
-              .number = 5,
-              .ids = ids,
-              .team_sum = ranks,
-              .halo_messages = blocks,
-              .sample_sum = ranks};
+    StepContext step{.training = true,
+                     .seed = 1,
+                     .number = 5,
+                     .ids = ids,
+                     .team_sum = ranks,
+                     .halo_messages = blocks,
+                     .sample_sum = ranks};
     step.loss_weight = 0.5F;
     step.share = here.share;
-    const Shape in = model.input().rows(rows), out = model.output().rows(rows);
+    const Shape in = model.input().with_rows(rows), out = model.output().with_rows(rows);
     std::optional<CountedMessages> counted;
     if (blocks != nullptr) step.halo_messages = &counted.emplace(*blocks);
     Shape own_labels = out;
@@ -183,7 +183,7 @@ struct Experiment {
     Arena own_labels_at = backend->allocate(std::ssize(own_target));
     backend->write_activation(own_x, {in, input.span()});
     backend->write(own_target, own_labels_at.span());
-    Step of_loss = step;
+    StepContext of_loss = step;
     if (out.spatial == outputs_of.spatial) of_loss.sample_sum = nullptr;  // every rank has all of it
     const auto loss_op = backend->loss(loss, out, labels.channels);
     std::vector<float> outputs(static_cast<std::size_t>(out.count()));

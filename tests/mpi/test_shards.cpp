@@ -86,7 +86,7 @@ TEST_CASE("shards: gathered mini-batches are those of one rank with the same num
     for (std::size_t r = 0; r < seat; ++r) row += counts[r];
 
     const auto count = order.steps[step].count;
-    const Shape batch = store.sample(half).rows(count);
+    const Shape batch = store.sample(half).with_rows(count);
     std::vector<float> x(static_cast<std::size_t>(batch.count()), -1), y(static_cast<std::size_t>(count), -1);
     const std::span ids(order.ids.data() + order.steps[step].first, static_cast<std::size_t>(count));
     store.gather(half, ids, {batch, x}, {Shape{count, {1, 1, 1}, 1, 0}, y});

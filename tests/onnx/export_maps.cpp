@@ -83,7 +83,7 @@ void write(const Case& one, const std::string& folder) {
     seen = one.samples.fill[i % channels];
     if (one.samples.mask) x[position + channels] = 0;
   }
-  const Step step{.training = false};
+  const StepContext step{.training = false};
   backend->begin(step);
   const ConstTensor y = model.forward(step, {sample, x});
   std::vector<float> outputs(y.data.begin(), y.data.end());

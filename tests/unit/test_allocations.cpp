@@ -169,7 +169,7 @@ TEST_CASE("step: takes no memory for tensors, weights or scratch") {
     Arena sum = backend->allocate(1);
     const auto loss = backend->loss({}, model_state.model.network().output(), 19);
     const auto step = [&] {
-      const Step now = batch.step(true, model_state.optimizer.steps());
+      const StepContext now = batch.step(true, model_state.optimizer.steps());
       const ConstTensor y = model_state.model.forward(now, batch.x());
       loss->run(now, y, {y.shape, target}, model_state.model.output_gradient(32), sum.span());
       model_state.model.backward(now, batch.x());

@@ -63,14 +63,14 @@ class OneByOne {
     }
   }
 
-  std::vector<float> forward(const Step& step, ConstSpan x) {
+  std::vector<float> forward(const StepContext& step, ConstSpan x) {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       memory_[i].x.set(i == 0 ? x : ConstSpan(memory_[i - 1].y.span()));
       memory_[i].forward(*layers_[i], step);
     }
     return memory_.back().y.values();
   }
-  void backward(const Step& step, ConstSpan dy) {
+  void backward(const StepContext& step, ConstSpan dy) {
     for (std::size_t i = layers_.size(); i-- > 0;) {
       memory_[i].dy.set(i + 1 == layers_.size() ? dy : ConstSpan(memory_[i + 1].dx.span()));
       memory_[i].backward(*layers_[i], step);
@@ -126,14 +126,14 @@ void check(Backend& backend, const Case& c, bool fuse) {
   for (const Index rows : {c.in.n, c.in.n - 1}) {
     const Batch batch(model, rows, 5);
     OneByOne plain(*reference, model, rows);
-    const Step evaluation = batch.step(false);
+    const StepContext evaluation = batch.step(false);
     CHECK(relative_distance(model.forward(evaluation, batch.x()).data, plain.forward(evaluation, batch.values)) < 5e-6);
 
-    const Step step = batch.step(true);
+    const StepContext step = batch.step(true);
     backend.begin(step);
     CHECK(relative_distance(model.forward(step, batch.x()).data, plain.forward(step, batch.values)) < 1e-5);
     plain.check_state();
-    const std::vector<float> dy = random_values(model.output().rows(rows).count(), 7);
+    const std::vector<float> dy = random_values(model.output().with_rows(rows).count(), 7);
     std::ranges::copy(dy, model.output_gradient(rows).begin());
     std::ranges::fill(model.grads(), NAN);
     model.backward(step, batch.x());

@@ -22,7 +22,7 @@ struct Trained {
 
   Trained(Backend& backend, Model& model, Index rows) {
     const Batch batch(model, rows, 21);
-    const std::vector<float> target = random_values(model.network().output().rows(rows).count(), 22);
+    const std::vector<float> target = random_values(model.network().output().with_rows(rows).count(), 22);
     const ConstTensor out = model.forward(batch.step(true), batch.x());
     y = copy(out.data);
     std::ranges::fill(model.grads(), NAN);
@@ -59,7 +59,7 @@ void check_slopes(const ModelSettings& settings) {
   const auto backend = make_reference_backend();
   Model model(*backend, settings);
   const Batch batch(model, 4, 21);
-  const std::vector<float> target = random_values(model.network().output().rows(4).count(), 22);
+  const std::vector<float> target = random_values(model.network().output().with_rows(4).count(), 22);
   const Trained trained(*backend, model, 4);
   const std::vector<float> w = copy(model.params());
   std::vector<float> dw = copy(model.grads());
@@ -183,14 +183,14 @@ TEST_CASE("branches: training lowers the loss of a residual network and of one w
   for (const auto& layers : networks) {
     Model model(*backend, branch_model(layers(), 2));
     const Batch batch(model, 4, 40);
-    const std::vector<float> target = random_values(model.network().output().rows(4).count(), 41);
+    const std::vector<float> target = random_values(model.network().output().with_rows(4).count(), 41);
     const double before = loss_at(*backend, model, batch, target);
     Arena velocity = backend->allocate(model.network().params_size());
     for (int i = 0; i < 60; ++i) {
       const ConstTensor y = model.forward(batch.step(true), batch.x());
       loss_of(*backend, LossKind::mse, y, {y.shape, target}, 1.0F / 4, model.output_gradient(4));
       model.backward(batch.step(true), batch.x());
-      Step update_step;
+      StepContext update_step;
       update_step.sgd = {0.05F, 0.9F, 0.0F};
       backend->sgd(update_step, model.params(), model.grads(), velocity.span());
     }

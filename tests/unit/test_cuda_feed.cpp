@@ -25,7 +25,7 @@ struct HostCopy {
       for (float& value : values) value = static_cast<float>(std::floor(rng.uniform(-100, 100)));
       return values;
     };
-    x = whole(kSamples.rows(n).count());
+    x = whole(kSamples.with_rows(n).count());
     targets = whole(n * kOutputs);
   }
 };
@@ -50,7 +50,7 @@ Computed compute(Backend& backend, const Feed::Batch& batch) {
 void check(Backend& backend, const Computed& got, const HostCopy& want) {
   std::vector<float> x(want.x.size()), sum(1);
   const ConstSpan stored = got.x.span();
-  backend.read_activation({kSamples.rows(want.rows), stored}, x);
+  backend.read_activation({kSamples.with_rows(want.rows), stored}, x);
   CHECK(x == want.x);
   double magnitude = 0;
   for (const float value : want.targets) magnitude += std::abs(value) / static_cast<double>(kOutputs);
@@ -89,15 +89,15 @@ TEST_CASE("cuda: a feed averages finer samples on the device as the host does" *
   REQUIRE(feed);
   for (const Index rows : {4, 3}) {
     const Feed::HostBatch host = feed->host(rows);
-    REQUIRE(std::ssize(host.x) == fine.rows(rows).count());
+    REQUIRE(std::ssize(host.x) == fine.with_rows(rows).count());
     // Whole numbers: their sums are exact in any order, and the mean is rounded once.
     for (std::size_t i = 0; i < host.x.size(); ++i) host.x[i] = static_cast<float>((i * 7919 + 31) % 65536);
     std::ranges::fill(host.targets, 1.0F);
-    std::vector<float> expected(static_cast<std::size_t>(coarse.rows(rows).count())), x(expected.size());
+    std::vector<float> expected(static_cast<std::size_t>(coarse.with_rows(rows).count())), x(expected.size());
     coarsen_lines({ElementType::float32, fine, host.x.data()}, factors,
                   {0, rows * coarse.spatial[0] * coarse.spatial[1]}, expected.data());
     const Feed::Batch batch = feed->submit(rows);
-    CHECK(batch.x.shape == coarse.rows(rows));
+    CHECK(batch.x.shape == coarse.with_rows(rows));
     backend->read_activation(batch.x, x);
     CHECK(x == expected);
   }

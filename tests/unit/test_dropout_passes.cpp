@@ -41,7 +41,7 @@ TEST_CASE("dropout: a pass is an evaluation times the documented mask, and moves
     backend->begin(moved.step(true));
     model.forward(moved.step(true), moved.x());  // so that running statistics are not those of a fresh model
     const std::vector<float> state = copy(model.state());
-    const Step step = batch.step(false, 6);
+    const StepContext step = batch.step(false, 6);
     backend->begin(step);
     const std::vector<float> plain = output(*backend, model.forward(step, batch.x()));
     const std::vector<float> dropped = output(*backend, forward_with_dropout(model, step, batch.x()));
@@ -60,7 +60,7 @@ TEST_CASE("dropout: a pass is an evaluation times the documented mask, and moves
     CHECK(kept < 5 * features);
     CHECK(output(*backend, forward_with_dropout(model, batch.step(true, 6), batch.x())) == dropped);
     CHECK(copy(model.state()) == state);
-    const Step later = batch.step(false, 7);
+    const StepContext later = batch.step(false, 7);
     backend->begin(later);
     CHECK(output(*backend, forward_with_dropout(model, later, batch.x())) != dropped);
   }

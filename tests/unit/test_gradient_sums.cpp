@@ -47,7 +47,7 @@ void check_buckets(Backend& backend, Index bucket) {
   std::ranges::copy(batch.values, feed->host(8).x.begin());
   std::ranges::fill(feed->host(8).targets, 0.5F);
   const Feed::Batch loaded = feed->submit(8);
-  const Step step = batch.step(true);
+  const StepContext step = batch.step(true);
   backend.begin(step);
   const ConstTensor y = model.forward(step, loaded.x);
   backend.loss({}, y.shape, y.shape.channels)->run(step, y, loaded.targets, model.output_gradient(8), model.loss());

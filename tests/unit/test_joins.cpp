@@ -41,11 +41,14 @@ struct JoinMemory {
   Guarded y, dy;
 
   JoinMemory(Backend& backend, const JoinCase& c, Index rows)
-      : join(make_join(backend, c.in, layer(c.kind))), out(join->output().rows(rows)), y(out.count()), dy(out.count()) {
+      : join(make_join(backend, c.in, layer(c.kind))),
+        out(join->output().with_rows(rows)),
+        y(out.count()),
+        dy(out.count()) {
     Rng rng(17);
     dy.set(uniform(rng, static_cast<std::size_t>(out.count())));
     for (const Shape& in : c.in) {
-      shapes.push_back(in.rows(rows));
+      shapes.push_back(in.with_rows(rows));
       x.emplace_back(shapes.back().count());
       dx.emplace_back(shapes.back().count());
       x.back().set(uniform(rng, static_cast<std::size_t>(shapes.back().count())));

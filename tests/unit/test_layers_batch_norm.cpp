@@ -27,7 +27,7 @@ struct Chain {
     }
   }
   /// The step on what `from`, the fused layer's memory, holds.
-  void run(const LayerMemory& from, const Step& step) {
+  void run(const LayerMemory& from, const StepContext& step) {
     buffers.front().x.set(from.x.span());
     buffers.front().params.set(from.params.span());
     buffers.front().state.set(from.state.span());
@@ -88,7 +88,7 @@ TEST_CASE("batch norm: fused with ReLU and pooling it does what the three layers
       LayerMemory b(*layer, c.in, c.in.n);
       b.fill(*layer, 5);
       Chain chain(*backend, c);
-      const Step step;
+      const StepContext step;
       chain.run(b, step);
       b.forward(*layer, step);
       b.backward(*layer, step);

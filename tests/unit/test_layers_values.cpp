@@ -16,7 +16,7 @@ Values forward(Backend& backend, const Shape& in, const LayerSpec& spec, Values 
   const auto layer = make_layer(backend, in, spec, 0);
   Values y(static_cast<std::size_t>(layer->output().count()), NAN);
   Arena cache = backend.allocate(layer->footprint().cache);
-  const Step step;
+  const StepContext step;
   layer->forward({step, params, {}, {}, cache.span()}, {in, x}, {layer->output(), y});
   return y;
 }
@@ -305,7 +305,7 @@ TEST_CASE("values: batch norm keeps gamma, beta and mean, variance in the order 
     const auto layer = make_layer(*backend, flat(1, 1), spec, 0);
     const Values x{5}, params{2, 1};
     Values y{NAN}, state{3, 4}, cache(2);
-    Step step;
+    StepContext step;
     step.training = false;
     layer->forward({step, params, {}, state, cache}, {flat(1, 1), x}, {flat(1, 1), y});
     CHECK(y[0] == doctest::Approx(2.0 * (5 - 3) / std::sqrt(4.0) + 1.0));
@@ -324,7 +324,7 @@ TEST_CASE("values: a convolution of one tap with a long stride leaves other memo
       const Values x(static_cast<std::size_t>(in.count()), 0.5F), dy(static_cast<std::size_t>(out.count()), 1);
       const Values params{1, 2, 3};
       Values y(dy.size()), dx(x.size()), grads(3);
-      const Step step;
+      const StepContext step;
       layer->forward({step, params, grads, {}, {}}, {in, x}, {out, y});
       layer->backward({step, params, grads, {}, {}}, {in, x}, {out, y}, {out, dy}, {in, dx});
       CHECK(y.back() == 4.5F);

@@ -78,7 +78,7 @@ TEST_CASE("links: samples in memory and streamed, at any resolution") {
       for (const Range& step : order.steps) {
         std::vector<float> x(static_cast<std::size_t>(step.count * 12));
         const std::span ids(order.ids.data() + step.first, static_cast<std::size_t>(step.count));
-        store.gather_samples({1, 1, 2}, ids, {store.sample({1, 1, 2}).rows(step.count), x});
+        store.gather_samples({1, 1, 2}, ids, {store.sample({1, 1, 2}).with_rows(step.count), x});
         seen.insert(seen.end(), x.begin(), x.end());
       }
       bool same = seen.size() == static_cast<std::size_t>(kElements / 2);

@@ -65,7 +65,7 @@ TEST_CASE("Lion: ten steps have the numbers that are written out") {
       for (std::size_t i = 0; i < dw.size(); ++i)
         dw[i] = static_cast<float>(gradient(static_cast<int>(t) + 1)[i % kWeights]);
       backend->write(dw, gradients.span());
-      Step step;
+      StepContext step;
       optimizer.advance(kRate, step);
       backend->begin(step);
       optimizer.update(step, weights.span(), gradients.span());
@@ -90,7 +90,7 @@ TEST_CASE("Lion: no weight leaves 1 / decay by more than the rate") {
     for (int t = 0; t < 4000; ++t) {
       for (std::size_t i = 0; i < dw.size(); ++i)
         dw[i] = i % 2 == 0 ? 1e-3F * static_cast<float>(i) : std::sin(static_cast<float>(i) * static_cast<float>(t));
-      Step step;
+      StepContext step;
       optimizer.advance(kRate, step);
       backend->begin(step);
       optimizer.update(step, w.span(), dw);
@@ -104,7 +104,7 @@ TEST_CASE("Lion: no weight leaves 1 / decay by more than the rate") {
 TEST_CASE("Lion: a gradient that is not a number shows") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    Step step;
+    StepContext step;
     step.lion = {0.01F, 0.9F, 0.99F, 0};
     std::vector<float> w{1, 2}, m{0, 0};
     const std::vector<float> dw{std::nanf(""), 1};

@@ -143,7 +143,7 @@ TEST_CASE("model: training lowers the loss") {
     const ConstTensor y = model.forward(batch.step(true), batch.x());
     loss_of(*backend, LossKind::mse, y, {y.shape, target}, 1.0F / 8, model.output_gradient(8));
     model.backward(batch.step(true), batch.x());
-    Step update_step;
+    StepContext update_step;
     update_step.sgd = {0.05F, 0.9F, 0.0F};
     backend->sgd(update_step, model.params(), model.grads(), velocity.span());
   }

@@ -64,12 +64,12 @@ struct Network2 {
 
   /// Rows [first, first + rows) of the batch.
   void run(Index first, Index rows, AllReduce* ranks) {
-    const Shape in = model.network().input().rows(rows), out = model.network().output().rows(rows);
+    const Shape in = model.network().input().with_rows(rows), out = model.network().output().with_rows(rows);
     const auto slice = [&](const std::vector<float>& all, const Shape& s) {
       return ConstSpan(all).subspan(static_cast<std::size_t>(first * s.per_sample()),
                                     static_cast<std::size_t>(s.count()));
     };
-    Step step;
+    StepContext step;
     step.team_sum = ranks;
     y = copy(model.forward(step, {in, slice(x, in)}).data);
     std::ranges::copy(slice(dy, out), model.output_gradient(rows).begin());
@@ -124,7 +124,7 @@ TEST_CASE("input batch norm fused with its convolution: evaluation uses the runn
     for (const NormConvCase& c : cases()) {
       INFO(backend->name(), ": ", c.title);
       Network2 fused(*backend, c, true), plain(*backend, c, false);
-      Step step;
+      StepContext step;
       step.training = false;
       const ConstTensor x{fused.model.network().input(), fused.x};
       CHECK(relative_distance(fused.model.forward(step, x).data, plain.model.forward(step, x).data) < 5e-6);

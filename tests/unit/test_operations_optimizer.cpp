@@ -67,7 +67,7 @@ TEST_CASE("operations: SGD with momentum and weight decay") {
     Doubles d(weights.start);
     for (int t = 1; t <= kSteps; ++t) {
       const auto dw = gradient(t);
-      Step step;
+      StepContext step;
       step.sgd = {0.05F, 0.9F, 0.02F};
       backend->begin(step);
       backend->sgd(step, weights.w.span(), dw, weights.v.span());
@@ -90,7 +90,7 @@ TEST_CASE("operations: Adam, with weight decay, and AdamW") {
       Doubles d(weights.start);
       for (int t = 1; t <= kSteps; ++t) {
         const auto dw = gradient(t);
-        Step step;
+        StepContext step;
         step.adam[group] = AdamStep{.learning_rate = 0.01F,
                                     .beta1 = 0.9F,
                                     .beta2 = 0.99F,

@@ -124,7 +124,7 @@ TEST_CASE("parts: gradients are those of differences, and zero elsewhere") {
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = 1 - 0.3F * static_cast<float>(i);
     const std::vector<std::int64_t> ids{0, 1, 2, 3};
     for (const std::size_t turn : {0U, 1U}) {
-      Step step{.ids = ids, .loss_weight = 0.25F};
+      StepContext step{.ids = ids, .loss_weight = 0.25F};
       step.turn = turn;
       step.labels = {{.n = 4, .channels = 2}, labels};
       const auto loss = [&] {

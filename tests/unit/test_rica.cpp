@@ -77,7 +77,7 @@ TEST_CASE("reconstruction ICA: the gradient is the slope of squares and penalty 
       std::vector<float> params = uniform(rng, parts * weights, -0.5, 0.5), grads(params.size(), NAN);
       std::vector<float> y(x.size(), NAN), dy(x.size()), dx(x.size());
       Arena cache = backend->allocate(layer->footprint().cache);
-      Step step;
+      StepContext step;
       step.loss_weight = 0.25F;
       backend->begin(step);
       const LayerBuffers buffers{step, params, grads, {}, cache.span()};

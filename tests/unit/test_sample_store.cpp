@@ -44,7 +44,7 @@ struct Batch {
 
 Batch gather(SampleStore& store, const Extent& resolution, const std::vector<std::int64_t>& ids) {
   const auto rows = static_cast<Index>(ids.size());
-  const Shape shape = store.sample(resolution).rows(rows);
+  const Shape shape = store.sample(resolution).with_rows(rows);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Batch batch{std::vector<float>(static_cast<std::size_t>(shape.count()), nan),
               std::vector<float>(static_cast<std::size_t>(rows * store.target(resolution).per_sample()), nan)};

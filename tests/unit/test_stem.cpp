@@ -77,11 +77,11 @@ struct Handed {
 
   // The largest difference of the outputs, in the largest output of all.
   double difference(bool training) {
-    const Shape fine = sample.rows(6);
+    const Shape fine = sample.with_rows(6);
     const std::vector<float> x = random_values(fine.count(), 7), means = average(x, fine, ratio);
     const Batch batch(finer.model, 6, 7);
     const auto output = [&](Model& model, const std::vector<float>& values) {
-      const ConstTensor in{model.network().input().rows(6), values};
+      const ConstTensor in{model.network().input().with_rows(6), values};
       return copy(model.forward(batch.step(training), in).data);
     };
     const std::vector<float> expected = output(coarse.model, means), is = output(finer.model, x);

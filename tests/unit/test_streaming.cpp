@@ -58,7 +58,7 @@ std::vector<float> epochs(SampleStore& store, const Extent& resolution) {
     std::rotate(order.ids.begin(), order.ids.begin() + 7 + static_cast<std::ptrdiff_t>(epoch), order.ids.end());
     store.expect(resolution, order);
     for (const Range& step : order.steps) {
-      const Shape shape = store.sample(resolution).rows(step.count);
+      const Shape shape = store.sample(resolution).with_rows(step.count);
       std::vector<float> x(static_cast<std::size_t>(shape.count()), std::numeric_limits<float>::quiet_NaN());
       std::vector<float> y(static_cast<std::size_t>(step.count * 3), std::numeric_limits<float>::quiet_NaN());
       const std::span ids(order.ids.data() + step.first, static_cast<std::size_t>(step.count));

@@ -45,7 +45,7 @@ Update update_of(Backend& backend, const Case& c, const SgdStep& sgd, bool in_pl
   std::vector<float> y(dy.size()), grads(in_place ? 0 : result.params.size());
   result.dx.resize(x.size());
   Arena cache = backend.allocate(footprint.cache);
-  Step step{.training = true, .sgd = sgd};
+  StepContext step{.training = true, .sgd = sgd};
   backend.begin(step);
   LayerBuffers buffers{step, result.params, grads, {}, cache.span()};
   if (in_place) buffers.updated = result.params, buffers.velocity = result.velocity;
@@ -103,10 +103,10 @@ std::vector<float> trained(Backend& backend, bool in_place, double momentum) {
   optimizer.name = OptimizerKind::sgd;
   optimizer.momentum = momentum;
   ModelState state(backend, mixed(in_place), optimizer, {1, 1, 1});
-  const Shape in = state.model.input().rows(6), out = state.model.output().rows(6);
+  const Shape in = state.model.input().with_rows(6), out = state.model.output().with_rows(6);
   for (int number = 0; number < 4; ++number) {
     const std::vector<float> x = random_values(in.count(), static_cast<std::uint64_t>(number) + 1);
-    Step step{.training = true, .number = static_cast<std::uint64_t>(number)};
+    StepContext step{.training = true, .number = static_cast<std::uint64_t>(number)};
     state.optimizer.advance(0.05, step);
     backend.begin(step);
     state.model.forward(step, {in, x});

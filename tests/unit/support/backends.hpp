@@ -32,7 +32,7 @@ std::vector<float> uniform(Rng& rng, std::size_t count, double low = -1.0, doubl
 inline double loss_of(Backend& backend, const LossSettings& settings, ConstTensor y, ConstTensor target, float weight,
                       Span dy) {
   float sum = NAN;
-  Step step;
+  StepContext step;
   step.loss_weight = weight;
   backend.begin(step);
   backend.loss(settings, y.shape, target.shape.channels)->run(step, y, target, dy, {&sum, 1});

@@ -156,13 +156,13 @@ ModelSettings branch_model(const std::vector<LayerSpec>& layers, int axes, bool 
   return settings;
 }
 
-StepByStep step_by_step(Backend& backend, Model& model, const Step& step, ConstTensor x, ConstSpan dy) {
+StepByStep step_by_step(Backend& backend, Model& model, const StepContext& step, ConstTensor x, ConstSpan dy) {
   const Network& network = model.network();
   const Index rows = x.shape.n;
   std::vector<Arena> memory;
   const auto tensor = [&](const Shape& shape) -> Tensor {
-    memory.push_back(backend.allocate(shape.rows(rows).count()));
-    return {shape.rows(rows), memory.back().span()};
+    memory.push_back(backend.allocate(shape.with_rows(rows).count()));
+    return {shape.with_rows(rows), memory.back().span()};
   };
   std::vector<Tensor> y{tensor(network.input())};
   std::ranges::copy(x.data, y[0].data.begin());

@@ -28,6 +28,6 @@ ModelSettings branch_model(const std::vector<LayerSpec>& layers, int axes, bool 
 struct StepByStep {
   std::vector<float> y, grads;
 };
-StepByStep step_by_step(Backend& backend, Model& model, const Step& step, ConstTensor x, ConstSpan dy);
+StepByStep step_by_step(Backend& backend, Model& model, const StepContext& step, ConstTensor x, ConstSpan dy);
 
 }  // namespace mrmf::test

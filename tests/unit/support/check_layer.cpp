@@ -21,7 +21,7 @@ struct Subject {
   const LayerCheck& check;
   std::unique_ptr<Layer> layer;
   std::vector<std::int64_t> ids;
-  Step step;
+  StepContext step;
 
   Subject(Backend& b, const LayerCase& c, const LayerCheck& how)
       : backend(b), layer_case(c), check(how), layer(make_case(b, c)) {
@@ -105,7 +105,7 @@ void check_evaluation(Subject& subject, Subject& oracle) {
   fill(oracle, want, kSeed + 1);
   got.copy_inputs(want);
   const auto state = got.state.values();
-  Step step = subject.step;
+  StepContext step = subject.step;
   step.training = false;
   want.forward(*oracle.layer, step);
   got.forward(*subject.layer, step);

@@ -12,7 +12,7 @@ Curvature curvature_of(LayerKind kind);
 
 struct SlopeCheck {
   Layer& layer;
-  const Step& step;
+  const StepContext& step;
   Curvature curvature;
 };
 

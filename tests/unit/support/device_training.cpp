@@ -51,7 +51,7 @@ void DeviceTraining::train(Index rows, std::uint64_t number, Index index) {
   Batch batch(model, rows, number);
   for (std::int64_t& id : batch.ids) id += static_cast<std::int64_t>(number) * 100;
   const Feed::Batch loaded = load(batch, number);
-  Step now = batch.step(true, model_state.optimizer.steps());
+  StepContext now = batch.step(true, model_state.optimizer.steps());
   now.index = index;
   now.loss_weight = 1.0F / static_cast<float>(rows + static_cast<Index>(number % 3));
   model_state.optimizer.advance(1e-2 / static_cast<double>(1 + number % 4), now);
@@ -69,7 +69,7 @@ void DeviceTraining::train(Index rows, std::uint64_t number, Index index) {
 void DeviceTraining::evaluate(Index rows, std::uint64_t number, Index index) {
   Model& model = model_state.model;
   const Feed::Batch loaded = load(Batch(model, rows, number), number);
-  const Step now{.training = false, .index = index};
+  const StepContext now{.training = false, .index = index};
   backend_.begin(now);
   backend_.run((key_ << 32) + static_cast<std::uint64_t>(rows) * 2, [&] {
     ++calls_;

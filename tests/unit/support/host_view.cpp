@@ -86,7 +86,7 @@ class HostLocal final : public LocalOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     fetch_gradients(device_, *op_, x, dy, dw, db);
   }
-  void update(const Step& step, const UntiedProduct& first, const UntiedProduct* second,
+  void update(const StepContext& step, const UntiedProduct& first, const UntiedProduct* second,
               const UntiedWeights& weights) override {
     device_.begin(step);
     DeviceTensor x(device_, first.x), dy(device_, first.dy);
@@ -118,14 +118,14 @@ class HostPool final : public PoolOp {
   void forward(ConstTensor x, Tensor y, std::span<std::uint8_t> winner) override {
     DeviceTensor input(device_, x);
     Result result(device_, y);
-    DeviceWinners winners(device_, winner.empty() ? y.shape.rows(0) : y.shape);
+    DeviceWinners winners(device_, winner.empty() ? y.shape.with_rows(0) : y.shape);
     op_->forward(input.tensor(), result.tensor(), winners.bytes());
     result.fetch();
     winners.to_host(winner);
   }
   void backward(ConstTensor dy, std::span<const std::uint8_t> winner, Tensor dx) override {
     DeviceTensor gradient(device_, dy);
-    DeviceWinners winners(device_, winner.empty() ? dy.shape.rows(0) : dy.shape);
+    DeviceWinners winners(device_, winner.empty() ? dy.shape.with_rows(0) : dy.shape);
     winners.from_host(winner);
     Result result(device_, dx);
     op_->backward(gradient.tensor(), winners.bytes(), result.tensor());
@@ -186,21 +186,22 @@ class HostSum final : public AllReduce {
 class HostNorm final : public NormOp {
  public:
   HostNorm(Backend& device, std::unique_ptr<NormOp> op) : device_(device), op_(std::move(op)) {}
-  void forward(const Step& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     DeviceTensor input(device_, x);
     Memory copies(device_, memory);
     Result result(device_, y);
-    with_ranks(step, [&](const Step& now) { op_->forward(now, input.tensor(), copies.spans(), result.tensor()); });
+    with_ranks(step,
+               [&](const StepContext& now) { op_->forward(now, input.tensor(), copies.spans(), result.tensor()); });
     result.fetch();
     copies.fetch(memory);
   }
-  void backward(const Step& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma, Span dbeta,
-                Tensor dx) override {
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
     DeviceTensor input(device_, x), gradient(device_, dy);
     Memory copies(device_, memory);
     DeviceFloats gamma(device_, dgamma), beta(device_, dbeta);
     Result result(device_, dx, dx.data.data() == dy.data.data() ? &gradient : nullptr);
-    with_ranks(step, [&](const Step& now) {
+    with_ranks(step, [&](const StepContext& now) {
       op_->backward(now, input.tensor(), gradient.tensor(), copies.spans(), gamma.span(), beta.span(), result.tensor());
     });
     result.fetch();
@@ -233,7 +234,7 @@ class HostNorm final : public NormOp {
     }
   };
   template <class Use>
-  void with_ranks(Step step, Use use) {
+  void with_ranks(StepContext step, Use use) {
     std::optional<HostSum> sum;
     if (step.team_sum != nullptr) step.team_sum = &sum.emplace(device_, *step.team_sum);
     device_.begin(step);
@@ -261,7 +262,7 @@ class HostClip final : public ClipOp {
 class HostLoss final : public LossOp {
  public:
   HostLoss(Backend& device, std::unique_ptr<LossOp> op) : device_(device), op_(std::move(op)) {}
-  void run(const Step& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
+  void run(const StepContext& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     device_.begin(step);
     DeviceTensor output(device_, y);
     DeviceFloats targets(device_, target.data), total(device_, sum);
@@ -386,7 +387,7 @@ class HostView final : public Backend {
     device_->activate_backward(kind, slope, output.tensor(), gradient.tensor(), result.tensor());
     result.fetch();
   }
-  void dropout(const Step& step, const DropoutSettings& settings, ConstTensor x, Tensor y) override {
+  void dropout(const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y) override {
     device_->begin(step);
     DeviceTensor input(*device_, x);
     Result result(*device_, y, x.data.data() == y.data.data() ? &input : nullptr);
@@ -414,13 +415,13 @@ class HostView final : public Backend {
   std::unique_ptr<LossOp> loss(const LossSettings& settings, const Shape& output, Index target_channels) override {
     return std::make_unique<HostLoss>(*device_, device_->loss(settings, output, target_channels));
   }
-  void keep(const Step& step, ConstSpan value, Span history) override {
+  void keep(const StepContext& step, ConstSpan value, Span history) override {
     device_->begin(step);
     DeviceFloats from(*device_, value), to(*device_, history);
     device_->keep(step, from.span(), to.span());
     to.to_host(history);
   }
-  void add_sparsity(const Step& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) override {
+  void add_sparsity(const StepContext& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) override {
     device_->begin(step);
     DeviceTensor of(*device_, x), to(*device_, ConstTensor(dx));
     device_->add_sparsity(step, settings, of.tensor(), to.tensor());
@@ -439,34 +440,34 @@ class HostView final : public Backend {
   std::unique_ptr<ClipOp> clip(Index count) override {
     return std::make_unique<HostClip>(*device_, device_->clip(count));
   }
-  void sgd(const Step& step, Span w, ConstSpan dw, Span velocity) override {
+  void sgd(const StepContext& step, Span w, ConstSpan dw, Span velocity) override {
     device_->begin(step);
     DeviceFloats weights(*device_, w), gradient(*device_, dw), v(*device_, velocity);
     device_->sgd(step, weights.span(), gradient.span(), v.span());
     weights.to_host(w);
     v.to_host(velocity);
   }
-  void lion(const Step& step, Span w, ConstSpan dw, Span m) override {
+  void lion(const StepContext& step, Span w, ConstSpan dw, Span m) override {
     device_->begin(step);
     DeviceFloats weights(*device_, w), gradient(*device_, dw), momentum(*device_, m);
     device_->lion(step, weights.span(), gradient.span(), momentum.span());
     weights.to_host(w);
     momentum.to_host(m);
   }
-  void lion_directions(const Step& step, Span dw, Span m) override {
+  void lion_directions(const StepContext& step, Span dw, Span m) override {
     device_->begin(step);
     DeviceFloats gradient(*device_, dw), momentum(*device_, m);
     device_->lion_directions(step, gradient.span(), momentum.span());
     gradient.to_host(dw);
     momentum.to_host(m);
   }
-  void lion_move(const Step& step, Span w, ConstSpan directions) override {
+  void lion_move(const StepContext& step, Span w, ConstSpan directions) override {
     device_->begin(step);
     DeviceFloats weights(*device_, w), from(*device_, directions);
     device_->lion_move(step, weights.span(), from.span());
     weights.to_host(w);
   }
-  void adam(const Step& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) override {
+  void adam(const StepContext& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) override {
     device_->begin(step);
     DeviceFloats weights(*device_, w), gradient(*device_, dw), first(*device_, m), second(*device_, v);
     device_->adam(step, group, weights.span(), gradient.span(), first.span(), second.span());

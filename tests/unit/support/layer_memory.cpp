@@ -79,8 +79,8 @@ bool SliceMemory::intact() const {
 }
 
 LayerMemory::LayerMemory(const Layer& layer, const Shape& input, Index rows)
-    : in(input.rows(rows)),
-      out(layer.output().rows(rows)),
+    : in(input.with_rows(rows)),
+      out(layer.output().with_rows(rows)),
       x(in.count()),
       y(out.count()),
       dy(out.count()),

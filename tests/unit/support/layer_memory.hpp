@@ -65,9 +65,13 @@ class LayerMemory {
   void fill(const Layer& layer, std::uint64_t seed);
   void copy_inputs(const LayerMemory& from);
 
-  LayerBuffers buffers_of(const Step& step) { return {step, params.span(), grads.span(), state.span(), cache.span()}; }
-  void forward(Layer& layer, const Step& step) { layer.forward(buffers_of(step), {in, x.span()}, {out, y.span()}); }
-  void backward(Layer& layer, const Step& step) {
+  LayerBuffers buffers_of(const StepContext& step) {
+    return {step, params.span(), grads.span(), state.span(), cache.span()};
+  }
+  void forward(Layer& layer, const StepContext& step) {
+    layer.forward(buffers_of(step), {in, x.span()}, {out, y.span()});
+  }
+  void backward(Layer& layer, const StepContext& step) {
     layer.backward(buffers_of(step), {in, x.span()}, {out, y.span()}, {out, dy.span()}, {in, dx.span()});
   }
   bool guards_intact() const;

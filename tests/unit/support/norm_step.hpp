@@ -49,7 +49,7 @@ struct NormLayer {
     if (fused) return backend.norm_relu_pool(*fused, in.n);
     return backend.norm({.channels = in.channels, .momentum = 0.1F, .epsilon = 1e-5F}, in.n);
   }
-  NormLayer rows(Index n) const { return {in.rows(n), fused}; }
+  NormLayer rows(Index n) const { return {in.with_rows(n), fused}; }
 };
 
 struct NormStep {
@@ -74,7 +74,7 @@ struct NormStep {
 
   void run(Backend& backend, AllReduce* ranks) {
     const auto op = layer.make(backend);
-    Step step;
+    StepContext step;
     step.team_sum = ranks;
     const NormMemory memory{gamma, beta, running_mean, running_variance, mean, inverse};
     const Shape in = layer.in, out = layer.out();

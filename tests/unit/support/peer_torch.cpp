@@ -70,7 +70,7 @@ class Comparison {
       : with_(peer.with),
         backend_(backend),
         rows_(peer.with.at("rows").get<Index>()),
-        sample_(peer.sample.rows(rows_)),
+        sample_(peer.sample.with_rows(rows_)),
         multiple_(peer.multiple),
         settings_(optimizer_settings(peer.with.at("optimizer"))),
         model_(backend, {{sample_, rows_, peer.layers, ""}, 1, fuse}),
@@ -101,7 +101,7 @@ class Comparison {
 
  private:
   double train(std::uint64_t number) {
-    Step step;
+    StepContext step;
     step.number = number;
     const std::vector<std::int64_t> ids(static_cast<std::size_t>(rows_), 0);
     step.ids = ids;
@@ -148,7 +148,7 @@ class Comparison {
       check(prefix + entry.name + " running mean", {state.begin(), state.begin() + half});
       check(prefix + entry.name + " running variance", {state.begin() + half, state.end()});
     }
-    Step step;
+    StepContext step;
     step.training = false;
     const ConstTensor y = model_.forward(step, {sample_, x_});
     check(prefix + "evaluation output", {y.data.begin(), y.data.end()});

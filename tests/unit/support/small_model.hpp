@@ -71,13 +71,13 @@ struct Batch {
   std::vector<std::int64_t> ids;
 
   Batch(const Model& model, Index rows, std::uint64_t key)
-      : shape(model.network().input().rows(rows)),
+      : shape(model.network().input().with_rows(rows)),
         values(random_values(shape.count(), key)),
         ids(static_cast<std::size_t>(rows)) {
     std::iota(ids.begin(), ids.end(), 0);
   }
   ConstTensor x() const { return {shape, values}; }
-  Step step(bool training, std::uint64_t number = 0) const {
+  StepContext step(bool training, std::uint64_t number = 0) const {
     return {.training = training, .seed = 1, .number = number, .ids = ids};
   }
 };
@@ -85,12 +85,12 @@ struct Batch {
 /// A few steps of plain gradient descent towards random targets, so that parameters and running statistics move.
 inline void train_a_little(Backend& backend, Model& model, std::uint64_t key, int steps = 3) {
   const Index rows = model.max_rows();
-  const Shape labels = model.network().output().rows(rows);
+  const Shape labels = model.network().output().with_rows(rows);
   const std::vector<float> target = random_values(labels.count(), key + 1);
   Arena velocity = backend.allocate(model.network().params_size());
   for (int i = 0; i < steps; ++i) {
     const Batch batch(model, rows, key + 2 + static_cast<std::uint64_t>(i));
-    Step step = batch.step(true);
+    StepContext step = batch.step(true);
     step.loss_weight = 1.0F / static_cast<float>(rows);
     step.sgd = {0.05F, 0.9F, 0.0F};
     backend.begin(step);
@@ -104,7 +104,7 @@ inline void train_a_little(Backend& backend, Model& model, std::uint64_t key, in
 
 /// One update of all parameters outside of a training loop.
 inline void update(Optimizer& optimizer, double learning_rate, Model& model) {
-  Step step;
+  StepContext step;
   optimizer.advance(learning_rate, step);
   optimizer.update(step, model.params(), model.grads());
 }
