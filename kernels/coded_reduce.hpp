@@ -3,7 +3,7 @@
 // gives the result to the others as codes, so all ranks get the same bits.
 #pragma once
 
-#include "kernels/step.hpp"
+#include "kernels/collectives.hpp"
 
 namespace mrmf {
 

@@ -1,86 +1,16 @@
-// The state of a call within a run, and its connection to the ranks that train one model together.
+// What a call knows of the step that it is part of: every number that changes from step to step, and the sums and
+// messages of the ranks.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <vector>
 
+#include "kernels/collectives.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
-
-/// Time taken by sums over the ranks, in seconds.
-struct SumTime {
-  double waited = 0;  ///< computation stood still for the sums
-  double hidden = 0;  ///< the sums ran beside computation (0 where that is unknown)
-};
-
-/// Updates parameters by the complete sum of their gradients, so many from `first` on.
-using SummedUpdate = std::function<void(Index first, Index count)>;
-
-/// A rank's memory, and the open file that holds it from its beginning; -1: none does.
-struct SharedBlock {
-  Span values;
-  int file = -1;
-};
-
-/// In-place sums, over the ranks that train one model together, of values in the backend's memory. Every rank gets the
-/// same result: the sums, or what was updated by them.
-class AllReduce {
- public:
-  virtual ~AllReduce() = default;
-  virtual void sum(std::span<double> values) = 0;
-  /// Begins the sum of these gradients; it may run beside the calls that follow...
-  virtual void start(Span part) = 0;
-  /// ...until here: later calls see all sums that were started.
-  virtual void finish() = 0;
-  /// Whether start_update() may be called.
-  virtual bool updates() const { return false; }
-  /// As start(), but what every rank has in the end are the updated `values`, which lie as `part` does. `update` is
-  /// called once before finish() returns, on all of the part or, of a long one, on the piece that this rank adds; the
-  /// others get that piece from here. Gradients of other pieces are undefined then.
-  virtual void start_update(Span part, Span values, const SummedUpdate& update);
-  /// From now on the parts and values of start_update() lie in these blocks, and the ranks may read them in each
-  /// other's memory. Before a rank writes to the values by other means than updates, it makes a call that ends only
-  /// when all ranks have begun it, such as a sum: others may still be reading. Collective; false on every rank where
-  /// they cannot.
-  virtual bool share_memory(std::span<const SharedBlock> blocks) { return (void)blocks, false; }
-  virtual void stop_sharing() {}  ///< not collective
-  /// Time of the sums since the last call.
-  virtual SumTime take_time() = 0;
-  /// Bytes that this rank has sent for started sums since the last call; 0 where nobody counts them.
-  virtual double take_sent() { return 0; }
-};
-
-/// The ranks that train one model together, or share a sample; a backend makes its own communicator from this.
-struct Peers {
-  int rank = 0, size = 1;
-  std::vector<int> ranks{};                             ///< which of the world they are, in their order
-  std::function<void(std::span<std::byte>)> broadcast;  ///< from rank 0, collective
-};
-
-/// Values for another rank, or from one, in the backend's memory.
-struct Message {
-  int rank = 0;
-  Span values;
-};
-
-/// Messages between the ranks that hold a sample together, each some of its positions (layers/partition.hpp).
-class Messages {
- public:
-  virtual ~Messages() = default;
-  virtual int rank() const = 0;
-  /// Begins to send and to receive. Between two ranks there is at most one message either way, of the same length on
-  /// both. What is sent must stay as it is...
-  virtual void start(std::span<const Message> sent, std::span<const Message> received) = 0;
-  /// ...until here: later calls see what was received.
-  virtual void finish() = 0;
-  /// Time of the messages since the last call.
-  virtual SumTime take_time() = 0;
-};
 
 /// One update of a span of parameters: the learning rate of the step, and the optimizer's other numbers as in PyTorch.
 struct SgdStep {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "kernels/step.hpp"
+#include "kernels/collectives.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

@@ -17,7 +17,7 @@
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/patience.hpp"
-#include "kernels/step.hpp"
+#include "kernels/collectives.hpp"
 
 namespace mrmf::cuda {
 

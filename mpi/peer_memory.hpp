@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/step.hpp"
+#include "kernels/collectives.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

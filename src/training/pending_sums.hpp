@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/step.hpp"
+#include "kernels/collectives.hpp"
 #include "mpi/comm.hpp"
 #include "src/system/timer.hpp"
 
