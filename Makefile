@@ -28,8 +28,8 @@ program: configure ## build the program alone
 demo: program ## simulate cubes and neurons, train each in three ways, print what is saved (DEMO=cubes|neuron)
 	@jobs/experiments/demo/run.sh $(BUILD)
 
-bench: program ## training speed beside PyTorch (PRESET=cosmoflow: on cubes; installs PyTorch in .venv-peers)
-	@tests/peers/bench.sh $(BUILD) $(PRESET)
+bench: program ## training speed beside PyTorch and JAX, one table (NETWORK=cosmoflow: of one; installs both in .venv-peers)
+	@tests/peers/bench.sh $(BUILD) $(NETWORK)
 
 faults: all ## 1,000 faults of all kinds: failing writes, kills, full disks, hostile files; then fuzzing (35 minutes; COUNT=, SEED=)
 	@tests/faults/run.sh $(BUILD)

@@ -4,6 +4,7 @@
 //   direct      convolution (direct_conv.cpp); kernels for AVX2 and AVX-512 from direct_conv.inl and winograd.inl
 //   norm_loops  batch norm (norm.cpp); loops for every set from norm_loops.inl
 //   local       locally connected layers (locally_connected.cpp); products for every set from local_products.inl
+//   fma         how fast a core multiplies and adds (fma_peak.cpp); a loop for every set from fma_loop.inl
 //
 // Only plain data and function pointers, no functions and no library headers: the linker might keep, for everybody, the
 // copy of an inline function that was compiled for AVX-512.
@@ -225,3 +226,17 @@ const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 
 }  // namespace mrmf::cpu::local
+
+namespace mrmf::cpu::fma {
+
+struct Loop {
+  long values;  ///< floats that run() needs: where the sums begin, a factor and a term
+  long flop;    ///< operations of a round
+  void (*run)(long rounds, float* values);
+};
+
+const Loop* generic_loop();
+const Loop* avx2_loop();
+const Loop* avx512_loop();
+
+}  // namespace mrmf::cpu::fma

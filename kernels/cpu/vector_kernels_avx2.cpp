@@ -89,3 +89,9 @@ inline __m128 sums_of_four(__m256 a, __m256 b, __m256 c, __m256 d) {
 namespace mrmf::cpu::local {
 const Kernels* avx2_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::local
+
+#include "kernels/cpu/fma_loop.inl"
+
+namespace mrmf::cpu::fma {
+const Loop* avx2_loop() { return &loop; }
+}  // namespace mrmf::cpu::fma

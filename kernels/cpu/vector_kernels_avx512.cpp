@@ -87,3 +87,9 @@ inline __m128 sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
 namespace mrmf::cpu::local {
 const Kernels* avx512_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::local
+
+#include "kernels/cpu/fma_loop.inl"
+
+namespace mrmf::cpu::fma {
+const Loop* avx512_loop() { return &loop; }
+}  // namespace mrmf::cpu::fma

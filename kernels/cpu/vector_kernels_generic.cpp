@@ -67,3 +67,9 @@ inline FloatLanes sums_of_four(FloatLanes a, FloatLanes b, FloatLanes c, FloatLa
 namespace mrmf::cpu::local {
 const Kernels* generic_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::local
+
+#include "kernels/cpu/fma_loop.inl"
+
+namespace mrmf::cpu::fma {
+const Loop* generic_loop() { return &loop; }
+}  // namespace mrmf::cpu::fma

@@ -27,6 +27,10 @@ double median(std::vector<double> values);
 /// Standard normal values, the same for the same seed. They repeat after a million.
 void fill_normal(Span values, std::uint64_t seed);
 
+/// The shape of a loss's targets for such outputs, and made-up targets: class numbers, or standard normal numbers.
+Shape target_shape(const LossSettings& loss, const Shape& output);
+void fill_targets(Span targets, const LossSettings& loss, Index classes);
+
 /// `mrmf bench network`: sums over ranks by scheme and length.
 struct SumBenchSettings {
   std::vector<Index> values{1 << 12, 1 << 16, 1 << 20, 9'440'000};  ///< the last: a CosmoFlow network's
@@ -39,15 +43,19 @@ void bench_network(const SumBenchSettings& settings, Comm& world, std::ostream& 
 
 /// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
 struct BenchSettings {
-  std::string preset = "neuron_inverter";
-  Shape sample;          ///< shape of one sample; n is ignored
-  int batch = 0;         ///< 0: Preset::batch
+  std::string name;         ///< the network's, for people: a preset's, or the file that configures it
+  NetworkSettings network;  ///< with the rows of a step
+  LossSettings loss = LossSettings::of(LossKind::mse);
   int steps = 10;        ///< timed, after some that are not
   int first = 0;         ///< training: steps before all others whose losses are written
   bool profile = false;  ///< training: one more step at the end, which a profiler sees
   bool fuse = true;      ///< layers are fused where the backend offers it
   OptimizerSettings optimizer{};
   OutputOption json;  ///< for the figures
+
+  int batch() const { return static_cast<int>(network.max_rows); }
+  /// "resnet, sample 64x64x3, batch 32"
+  std::string title() const;
 };
 
 /// A model in training on one batch of normal random samples and labels.
@@ -98,7 +106,7 @@ struct Parity {
 void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostream& out);
 
 /// `mrmf bench layers`: where a training step's time goes, beside the times of oneDNN's own primitives in the same run.
-/// Times the layers of neuron_inverter one by one for settings.sample and settings.batch. For conv2, conv3 and the
+/// Times the layers one by one. For the convolutions but the first and the
 /// dense layers, measures oneDNN's best alone (the best of channels-last, plain and its own layouts, reorders not
 /// counted). Prints both times per layer, ours / oneDNN's and GFLOP/s, then the sums and the ratio of a whole step.
 void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out);

@@ -119,9 +119,8 @@ void bench_gradients(const GradientCheck& check, const BenchSettings& settings, 
     keep_worst(worst, gradient_errors(host.model_state().model.network(), gradients(check.device, device),
                                       gradients(check.host, host)));
   }
-  out << fmt::format("{}, sample {}, batch {}: gradients of {} beside {}\n{:<24} {:>10} {:>10}\n", settings.preset,
-                     to_string(settings.sample), settings.batch, check.device.name(), check.host.name(), "", "distance",
-                     "along");
+  out << fmt::format("{}: gradients of {} beside {}\n{:<24} {:>10} {:>10}\n", settings.title(), check.device.name(),
+                     check.host.name(), "", "distance", "along");
   for (const GradientError& error : worst)
     out << fmt::format("{:<24} {:>10.2e} {:>10}\n", error.name, error.distance,
                        error.counts ? fmt::format("{:.5f}", error.along) : "-");

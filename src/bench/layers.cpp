@@ -15,7 +15,6 @@
 #include "layers/geometry.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/timed_steps.hpp"
-#include "src/config/presets.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/model_state.hpp"
 
@@ -106,7 +105,7 @@ struct Times {
 class TimedUnits {
  public:
   TimedUnits(Backend& backend, BenchSteps& steps, const BenchSettings& settings)
-      : backend_(backend), model_(steps.model_state().model), ids_(static_cast<std::size_t>(settings.batch)) {
+      : backend_(backend), model_(steps.model_state().model), ids_(static_cast<std::size_t>(settings.batch())) {
     std::iota(ids_.begin(), ids_.end(), 0);
     step_ = {.training = true, .seed = 1, .ids = ids_};
     place(model_.network().input(), false, 0);
@@ -179,31 +178,30 @@ std::string name_of(const Network& network, const Unit& unit) {
 }  // namespace
 
 void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out) {
-  TimedSteps steps(backend, {.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""}},
-                   OptimizerSettings{}, LossSettings::of(LossKind::mse));
+  TimedSteps steps(backend, {.network = settings.network}, settings.optimizer, settings.loss);
   constexpr int warm_up = 2;
   for (int i = 0; i < settings.steps + warm_up; ++i) steps.run(i >= warm_up);
 
-  out << fmt::format("{}, sample {}, batch {}: {}\n", settings.preset, to_string(settings.sample), settings.batch,
-                     backend.description());
+  out << fmt::format("{}: {}\n", settings.title(), backend.description());
   out << "milliseconds; oneDNN: least time of its primitives alone (backward: data + weights), ours: median in a "
          "step\n";
   out << fmt::format("{:<20}{:>9}{:>15}{:>10}{:>10}{:>9}{:>9}\n", "layer", "oneDNN fw", "oneDNN bw", "ours fw",
                      "ours bw", "share", "GFLOP/s");
-  std::vector<LayerSpec> specs = preset_layers(settings.preset);
-  resolve_axes(specs, settings.sample.axes);
+  std::vector<LayerSpec> specs = settings.network.layers;
+  resolve_axes(specs, settings.network.sample.axes);
   Sums sums;
   for (std::size_t u = 0; u < steps.units.size(); ++u)
     out << unit_line(steps.model().network(), specs, steps.model().units()[u], steps.units[u], settings.steps, sums);
   const double loss = median(steps.loss), update = median(steps.update);
   sums.ours += loss + update;
-  out << fmt::format("{:<44}{:>10.2f}\n{:<44}{:>10.2f}\n", "loss", 1e3 * loss, "update (Adam)", 1e3 * update);
+  out << fmt::format("{:<44}{:>10.2f}\n{:<44}{:>10.2f}\n", "loss", 1e3 * loss,
+                     fmt::format("update ({})", to_string(settings.optimizer.name)), 1e3 * update);
   out << "share: oneDNN's time / ours; above 100 % ours is faster. GFLOP/s count the dense convolution's operations,\n"
          "of which the fused kernels skip those with a zero gradient.\n";
   out << fmt::format("sum, oneDNN's best of conv2.. and dense  {:8.1f} ms\n", 1e3 * sums.best);
   out << fmt::format("sum, ours of the same layers             {:8.1f} ms\n", 1e3 * sums.ours_of_best);
   out << fmt::format("sum, ours of the whole step              {:8.1f} ms  ({:.0f} samples/s)\n", 1e3 * sums.ours,
-                     settings.batch / sums.ours);
+                     settings.batch() / sums.ours);
   out << fmt::format("whole step / oneDNN's sum                {:8.2f}\n", sums.ours / sums.best);
   out << choice_lines(backend);
   const nlohmann::ordered_json json{{"layers", sums.layers},
@@ -271,9 +269,8 @@ void bench_device_layers(Backend& backend, const BenchSettings& settings, Precis
   const Network& network = model.network();
   const auto peak = device_peak(backend.description(), precision);
   const double element_bytes = precision == Precision::bf16 ? 2 : 4;
-  out << fmt::format("{}, sample {}, batch {}: {}\n{:<34}{:>12}{:>12}{:>12}{:>8}\n", settings.preset,
-                     to_string(settings.sample), settings.batch, backend.description(), "microseconds", "forward",
-                     "backward", "roofline", "of it");
+  out << fmt::format("{}: {}\n{:<34}{:>12}{:>12}{:>12}{:>8}\n", settings.title(), backend.description(), "microseconds",
+                     "forward", "backward", "roofline", "of it");
   std::vector<std::string> lines;
   double floor_sum = 0;
   for (std::size_t u = 0; u < model.units().size(); ++u) {

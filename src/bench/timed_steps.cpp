@@ -29,16 +29,6 @@ class OwnSum final : public AllReduce {
   SumTime take_time() override { return {}; }
 };
 
-// Class numbers for every position, or standard normal numbers.
-void fill_targets(Span targets, const LossSettings& loss, Index classes) {
-  fill_normal(targets, 2);
-  if (loss.task() == Task::regression) return;
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const auto number = static_cast<Index>(i);
-    targets[i] = static_cast<float>(loss.task() == Task::classes ? number % classes : number % 2);
-  }
-}
-
 }  // namespace
 
 TimedSteps::TimedSteps(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer,
@@ -48,9 +38,7 @@ TimedSteps::TimedSteps(Backend& backend, const ModelSettings& settings, const Op
   if (settings.grid.ranks() > 1) silence_ = std::make_unique<Silence>(), own_sum_ = std::make_unique<OwnSum>();
   input_ = backend.allocate(model.input().count());
   fill_normal(input_.span(), 1);
-  const bool classes = loss_settings.task() == Task::classes;
-  target_shape_ = model.output();
-  if (classes) target_shape_.channels = 1;
+  target_shape_ = target_shape(loss_settings, model.output());
   target_ = backend.allocate(target_shape_.count());
   fill_targets(target_.span(), loss_settings, model.output().channels);
   loss_op_ = backend.loss(loss_settings, model.output(), target_shape_.channels);

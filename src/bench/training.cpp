@@ -1,15 +1,16 @@
 // `mrmf bench training` and `mrmf bench parity`, and the steps that they time.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <ostream>
 
+#include "kernels/cpu/fma_peak.hpp"
 #include "kernels/random.hpp"
 #include "src/bench/bench.hpp"
-#include "src/config/presets.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/timer.hpp"
 
@@ -32,13 +33,32 @@ void fill_normal(Span values, std::uint64_t seed) {
   for (std::size_t i = drawn; i < values.size(); ++i) values[i] = values[i - period];
 }
 
+Shape target_shape(const LossSettings& loss, const Shape& output) {
+  Shape shape = output;
+  if (loss.task() == Task::classes) shape.channels = 1;
+  return shape;
+}
+
+void fill_targets(Span targets, const LossSettings& loss, Index classes) {
+  fill_normal(targets, 2);
+  if (loss.task() == Task::regression) return;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto number = static_cast<Index>(i);
+    targets[i] = static_cast<float>(loss.task() == Task::classes ? number % classes : number % 2);
+  }
+}
+
+std::string BenchSettings::title() const {
+  return fmt::format("{}, sample {}, batch {}", name, to_string(network.sample), batch());
+}
+
 namespace {
 
 constexpr Index kMostSteps = 100000;
 
 ModelSettings model_settings(const BenchSettings& settings) {
   ModelSettings result;
-  result.network = {settings.sample, settings.batch, preset_layers(settings.preset), ""};
+  result.network = settings.network;
   result.fuse = settings.fuse;
   return result;
 }
@@ -84,17 +104,18 @@ std::string exact(const std::vector<float>& values) {
 BenchSteps::BenchSteps(Backend& backend, const BenchSettings& settings)
     : backend_(backend),
       model_state_(backend, model_settings(settings), settings.optimizer, {1, 1, 1}),
-      batch_(settings.batch),
-      ids_(static_cast<std::size_t>(settings.batch)),
+      batch_(settings.batch()),
+      ids_(static_cast<std::size_t>(settings.batch())),
       losses_(backend.allocate(kMostSteps)) {
   const Network& network = model_state_.model.network();
   x_.resize(static_cast<std::size_t>(network.input().count()));
-  targets_.resize(static_cast<std::size_t>(network.output().count()));
+  const Shape targets = target_shape(settings.loss, network.output());
+  targets_.resize(static_cast<std::size_t>(targets.count()));
   fill_normal(x_, 1);
-  fill_normal(targets_, 2);
+  fill_targets(targets_, settings.loss, network.output().channels);
   std::iota(ids_.begin(), ids_.end(), 0);
-  feed_ = backend.feed(network.input(), network.output().per_sample());
-  loss_ = backend.loss(LossSettings::of(LossKind::mse), network.output(), network.output().channels);
+  feed_ = backend.feed(network.input(), targets.per_sample());
+  loss_ = backend.loss(settings.loss, network.output(), targets.channels);
   load();
 }
 
@@ -161,6 +182,17 @@ double step_seconds(Backend& backend, BenchSteps& steps, int timed, bool load) {
   return median(step_times(backend, steps, timed, load));
 }
 
+namespace {
+
+// Operations of a step's convolutions and dense layers, without those of gradients that nobody needs.
+double step_flop(const Model& model) {
+  double flop = 0;
+  for (const Unit& unit : model.units()) flop += unit_work(model.network(), unit, sizeof(float)).flop;
+  return flop;
+}
+
+}  // namespace
+
 void bench_training(Backend& backend, const BenchSettings& settings, std::ostream& out) {
   BenchSteps steps(backend, settings);
   const Outcome first = run(backend, steps, settings.first);
@@ -168,16 +200,21 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
   const std::vector<double> times = step_times(backend, steps, settings.steps, false);
   const double step = median(times), mean = std::reduce(times.begin(), times.end()) / static_cast<double>(times.size());
   const double loaded = backend.immediate() ? step : step_seconds(backend, steps, settings.steps, true);
-  out << fmt::format("{}, sample {}, batch {}: {}\n", settings.preset, to_string(settings.sample), settings.batch,
-                     backend.description());
+  out << fmt::format("{}: {}\n", settings.title(), backend.description());
   out << fmt::format("forward, loss, backward and update: {:.3f} ms (median over {} steps)", 1e3 * step,
                      settings.steps);
   if (!backend.immediate()) out << fmt::format("; with each batch copied to the device: {:.3f} ms", 1e3 * loaded);
+  const double rate = step_flop(steps.model_state().model) / step;
+  const double peak = backend.immediate() ? cpu::fma_peak(omp_get_max_threads()) : 0;
+  if (peak > 0)
+    out << fmt::format("\nproducts: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} that multiply-adds in registers reach",
+                       1e-9 * rate, 100 * rate / peak, 1e-9 * peak);
   const std::string json = fmt::format(
       "{{\"samples_per_second\": {:.6g}, \"step_seconds\": {:.7f}, \"mean_step_seconds\": {:.7f}, "
       "\"loader_samples_per_second\": {:.6g}, "
-      "\"batch\": {}, \"steps\": {}{}}}\n",
-      settings.batch / step, step, mean, settings.batch / loaded, settings.batch, settings.steps,
+      "\"batch\": {}, \"steps\": {}, \"gflops\": {:.6g}, \"peak_gflops\": {}{}}}\n",
+      settings.batch() / step, step, mean, settings.batch() / loaded, settings.batch(), settings.steps, 1e-9 * rate,
+      peak > 0 ? fmt::format("{:.6g}", 1e-9 * peak) : "null",
       settings.first > 0
           ? fmt::format(", \"losses\": {}, \"parameters_hash\": \"{:016x}\"", exact(first.losses), first.parameters)
           : "");
@@ -196,8 +233,8 @@ void bench_parity(const Parity& parity, const BenchSettings& settings, std::ostr
   BenchSteps device_steps(parity.device, settings), host_steps(parity.host, settings);
   const Outcome device = run(parity.device, device_steps, settings.steps);
   const Outcome host = run(parity.host, host_steps, settings.steps);
-  out << fmt::format("{}, sample {}, batch {}, SGD: loss per sample\n{:>5} {:>14} {:>14}\n", settings.preset,
-                     to_string(settings.sample), settings.batch, "step", parity.device.name(), parity.host.name());
+  out << fmt::format("{}, SGD: loss per sample\n{:>5} {:>14} {:>14}\n", settings.title(), "step", parity.device.name(),
+                     parity.host.name());
   for (std::size_t i = 0; i < host.losses.size(); ++i)
     out << fmt::format("{:>5} {:>14.7f} {:>14.7f}\n", i + 1, device.losses[i], host.losses[i]);
   const double worst = worst_difference(device.losses, host.losses);

@@ -48,6 +48,7 @@ void add_predict(Subcommands& commands);
 void add_export(Subcommands& commands);
 void add_import(Subcommands& commands);
 void add_bench(Subcommands& commands);
+void add_bench_steps(CLI::App& bench, Subcommands& commands);  // part of add_bench()
 void add_presets(Subcommands& commands);
 void add_doctor(Subcommands& commands);
 void add_completion(Subcommands& commands);

@@ -1,29 +1,31 @@
 #!/usr/bin/env bash
-# Training speed of mrmf beside the newest PyTorch, measured in one run on this machine, then our layers beside
-# oneDNN's own times. Usage: tests/peers/bench.sh [BUILD] [PRESET]: neuron_inverter, cosmoflow on cubes of 64^3 and
-# 128^3, or unet3d on volumes of 64^3. Environment: LENGTH, BATCH (for one size alone), THREADS, STEPS, VARIANTS (of PyTorch).
-# Ours runs before and after PyTorch: the spread of the two says how quiet the machine was.
+# Training speed of mrmf beside the newest PyTorch and JAX, measured in one run on this machine, then our layers beside
+# oneDNN's own times, and one table of all. Usage: tests/peers/bench.sh [BUILD] [NETWORK]: neuron_inverter, cosmoflow
+# (cubes of 64^3 and 128^3), plane (48x64 and 28x28), resnet or unet3d; all of them unless given. Environment: SAMPLE and
+# BATCH (of one network), THREADS, STEPS, VARIANTS (of PyTorch), JAX=off.
+# Ours runs before and after the others: the spread of the two says how quiet the machine was.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-build=${1:-build} preset=${2:-neuron_inverter} threads=${THREADS:-2}
-case $preset in
-  neuron_inverter) sizes=("${LENGTH:-1600} ${BATCH:-512}") steps=${STEPS:-9} ;;
-  cosmoflow) sizes=("64 ${BATCH:-8}" "128 ${BATCH:-2}") steps=${STEPS:-5}
-             if [ -n "${LENGTH:-}" ]; then sizes=("$LENGTH ${BATCH:-8}"); fi ;;
-  unet3d) sizes=("${LENGTH:-64} ${BATCH:-2}") steps=${STEPS:-5} ;;
-  *) echo "bench: no preset '$preset'; give neuron_inverter, cosmoflow or unet3d" >&2; exit 2 ;;
-esac
+build=${1:-build} network=${2:-all} threads=${THREADS:-2}
+rows=(
+  "neuron_inverter 1600x3 512 9"
+  "cosmoflow 64x64x64x4 8 7"
+  "cosmoflow 128x128x128x4 2 5"
+  "plane 64x48x1 64 99"
+  "plane 28x28x1 64 199"
+  "resnet 64x64x3 32 19"
+  "unet3d 64x64x64x1 2 7"
+)
 venv=.venv-peers
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 fail() { echo "bench: $*" >&2; exit 1; }
 
-have_torch() { [ -x $venv/bin/python ] && $venv/bin/python -c 'import torch, numpy, h5py' 2>/dev/null; }
+have() { [ -x $venv/bin/python ] && $venv/bin/python -c "import $1" 2>/dev/null; }
 
-install_torch() {
+make_venv() {
   local python attempt
-  echo "bench: installing PyTorch in $venv (about 5.5 GB, some minutes)"
   for attempt in present installed; do  # Debian's own python3 lacks venv unless python3-venv is installed
     for python in python3 /usr/bin/python3; do
       [ -x $venv/bin/pip ] || "$python" -m venv $venv >"$work/venv.log" 2>&1 || true
@@ -35,41 +37,59 @@ install_torch() {
     cat "$work/venv.log" >&2
     fail "cannot make $venv; install the Debian package python3-venv"
   }
-  $venv/bin/pip install --quiet torch numpy h5py >"$work/pip.log" 2>&1 ||
-    { tail -n 5 "$work/pip.log" >&2; fail "cannot install PyTorch with pip (network? disk? 5.5 GB are needed)"; }
-  have_torch || fail "PyTorch is installed in $venv but cannot be imported; remove $venv and try again"
 }
 
-ours() {  # what to measure; --threads and the sample
-  OMP_NUM_THREADS=$threads "$build/mrmf" bench "$1" --preset $preset --sample "$sample" --batch "$batch" \
+install() {  # what for people, what to import, packages
+  local name=$1 modules=$2
+  shift 2
+  have "$modules" && return
+  echo "bench: installing $name in $venv (some minutes)"
+  make_venv
+  $venv/bin/pip install --quiet "$@" >"$work/pip.log" 2>&1 ||
+    { tail -n 5 "$work/pip.log" >&2; fail "cannot install $name with pip (network? disk? 5.5 GB are needed)"; }
+  have "$modules" || fail "$name is installed in $venv but cannot be imported; remove $venv and try again"
+}
+
+ours() {  # what to measure
+  local source=(--preset "$network")
+  [ "$network" != plane ] || source=(tests/peers/plane.toml)
+  OMP_NUM_THREADS=$threads "$build/mrmf" bench "$1" "${source[@]}" --sample "$sample" --batch "$batch" \
     --threads "$threads" --steps "$steps"
 }
 
-compare() {  # length, batch
-  local length=$1 batch=$2 sample=$1x3
-  case $preset in
-    cosmoflow) sample=$1x$1x$1x4 ;;
-    unet3d) sample=$1x$1x$1x1 ;;
-  esac
-  echo "== mrmf, first run";  ours training | tee "$work/first.log"
+compare() {  # network, sample, batch, steps
+  local network=$1 sample=$2 batch=$3 steps=$4 log=$work/$1-$2
+  echo; echo "== $network, $sample, batch $batch: mrmf, first run"
+  ours training | tee "$log.first"
   echo "== PyTorch"
   # shellcheck disable=SC2086  # VARIANTS is a list of words
-  $venv/bin/python tests/peers/torch/bench_torch.py --network $preset --length "$length" --batch "$batch" \
-    --threads "$threads" --steps "$steps" ${VARIANTS:+--variants $VARIANTS} | tee "$work/torch.log"
-  echo "== mrmf, second run"; ours training | tee "$work/second.log"
-  echo "== side by side"
-  "$build/mrmf" --version || true
-  $venv/bin/python tests/peers/side_by_side.py "$work/first.log" "$work/torch.log" "$work/second.log"
-  echo "== layers beside oneDNN's own times"
-  ours layers
+  $venv/bin/python tests/peers/torch/bench_torch.py --network "$network" --sample "$sample" --batch "$batch" \
+    --threads "$threads" --steps "$steps" ${VARIANTS:+--variants $VARIANTS} | tee "$log.torch"
+  if [ "${JAX:-on}" = on ]; then
+    echo "== JAX"
+    taskset -c "0-$((threads - 1))" $venv/bin/python tests/peers/jax/bench_jax.py --network "$network" \
+      --sample "$sample" --batch "$batch" --steps "$steps" | tee "$log.jax"
+  fi
+  echo "== mrmf, second run"; ours training | tee "$log.second"
+  echo "== layers beside oneDNN's own times"; ours layers | tee "$log.layers"
 }
 
 [ -x "$build/mrmf" ] || fail "$build/mrmf is missing; run make first"
-have_torch || install_torch
+install PyTorch "torch, numpy, h5py" torch numpy h5py
+[ "${JAX:-on}" = off ] || install JAX "jax, flax, optax" jax flax optax
 
-for size in "${sizes[@]}"; do
-  read -r length batch <<<"$size"
-  compare "$length" "$batch"
+measured=()
+for row in "${rows[@]}"; do
+  read -r name sample batch steps <<<"$row"
+  [ "$network" = all ] || [ "$network" = "$name" ] || continue
+  if [ -n "${SAMPLE:-}" ] && [ ${#measured[@]} -gt 0 ]; then continue; fi
+  compare "$name" "${SAMPLE:-$sample}" "${BATCH:-$batch}" "${STEPS:-$steps}"
+  measured+=("$work/$name-${SAMPLE:-$sample}")
 done
-echo "== exported networks in PyTorch beside mrmf predict: relative deviations"
+[ ${#measured[@]} -gt 0 ] ||
+  { echo "bench: no network '$network'; give neuron_inverter, cosmoflow, plane, resnet or unet3d" >&2; exit 2; }
+echo; echo "== exported networks in PyTorch beside mrmf predict: relative deviations"
 $venv/bin/python -B tests/peers/torch/exported.py --build "$build"
+echo; echo "== side by side"
+"$build/mrmf" --version || true
+$venv/bin/python tests/peers/side_by_side.py "${measured[@]}"

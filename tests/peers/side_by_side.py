@@ -1,7 +1,8 @@
-"""Prints the logs of tests/peers/bench.sh side by side: ours (first run), PyTorch, ours (second run).
-The last line of each log is JSON with samples_per_second."""
+"""Prints what tests/peers/bench.sh measured as one table, a row a network: its logs are NAME.first, .torch, .jax (perhaps),
+.second and .layers. The last line of each but the layers' is JSON with samples_per_second; so is the last line here."""
 import json
 import pathlib
+import re
 import sys
 
 
@@ -15,22 +16,36 @@ def last_json(path):
         sys.exit(f"bench: the last line of {path} is no JSON with samples_per_second")
 
 
-first, torch, second = (last_json(path) for path in sys.argv[1:4])
-ours = (first["samples_per_second"] + second["samples_per_second"]) / 2
-best = torch["samples_per_second"]
-spread = abs(first["samples_per_second"] - second["samples_per_second"]) / ours
+def row(name):
+    first, torch, second = (last_json(f"{name}.{end}") for end in ("first", "torch", "second"))
+    jax = last_json(f"{name}.jax") if pathlib.Path(f"{name}.jax").exists() else {}
+    layers = re.search(r"whole step / oneDNN's sum +([0-9.]+)", pathlib.Path(f"{name}.layers").read_text())
+    rates = [first["samples_per_second"], second["samples_per_second"]]
+    ours, best = sum(rates) / 2, torch["samples_per_second"]
+    share = (first["gflops"] + second["gflops"]) / (first["peak_gflops"] + second["peak_gflops"])
+    return {"network": torch["network"], "sample": torch["sample"], "batch": torch["batch"], "ours": ours,
+            "spread": round(abs(rates[0] - rates[1]) / ours, 4), "torch": best, "torch_best": torch["best"],
+            "torch_bf16": torch["bf16_samples_per_second"], "jax": jax.get("samples_per_second"),
+            "ratio": round(ours / best, 3), "share_of_peak": round(share, 3),
+            "step_over_onednn": float(layers[1]) if layers else None,
+            "torch_version": torch["version"], "jax_version": jax.get("version")}
 
-print(f"machine: {torch['cpu']}, {torch['threads']} threads; {torch['network']}, length {torch['length']}, batch {torch['batch']}, "
-      "float32, Adam")
-print(f"{'':44}{'samples/s':>10}{'ours is faster by':>20}")
-for name, result in torch["variants"].items():
-    label = f"PyTorch {torch['version']} {name}"
-    if "error" in result:
-        print(f"{label:44}not run: {result['error']}")
-    else:
-        rate = result["samples_per_second"]
-        print(f"{label:44}{rate:10.2f}{ours / rate:9.2f} x{'   (best)' if name == torch['best'] else ''}")
-print(f"{'mrmf, mean of two runs':44}{ours:10.2f}    runs differ by {100 * spread:.1f} %")
-print(f"ratio to PyTorch's best: {ours / best:.2f}")
-print(json.dumps({"ours": ours, "torch": best, "torch_version": torch["version"], "torch_best": torch["best"],
-                  "ratio": round(ours / best, 3), "spread": round(spread, 4)}))
+
+def text(number):
+    return "-" if number is None else f"{number:.4g}" if number < 1000 else f"{number:,.0f}"
+
+
+rows = [row(name) for name in sys.argv[1:]]
+machine = last_json(f"{sys.argv[1]}.torch")
+jax = f", JAX {rows[0]['jax_version']}" if rows[0]["jax_version"] else ""
+print(f"{machine['cpu']}, {machine['threads']} threads; PyTorch {machine['version']} in its best way{jax}; samples per second of "
+      "training in float32 with Adam, unless bf16 is said")
+print("mrmf: mean of two runs, before and after the others; of peak: its products, as share of what multiply-adds in "
+      "registers reach")
+print("| network | batch | PyTorch | PyTorch bf16 | JAX | mrmf | runs differ by | mrmf / PyTorch | of peak | step / oneDNN |")
+print("|---|---|---|---|---|---|---|---|---|---|")
+for r in rows:
+    print(f"| {r['network']} {r['sample']} | {r['batch']} | {text(r['torch'])} ({r['torch_best']}) | {text(r['torch_bf16'])} "
+          f"| {text(r['jax'])} | {text(r['ours'])} | {100 * r['spread']:.1f} % | **{r['ratio']:.2f}** "
+          f"| {100 * r['share_of_peak']:.0f} % | {text(r['step_over_onednn'])} |")
+print(json.dumps(rows))

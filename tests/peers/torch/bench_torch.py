@@ -1,9 +1,10 @@
-"""Training throughput of a preset network in PyTorch on the CPU.
+"""Training throughput of a network in PyTorch on the CPU.
 
-    .venv-peers/bin/python tests/peers/torch/bench_torch.py [--length 1600] [--batch 512] [--threads 2] [--steps 9]
-    .venv-peers/bin/python tests/peers/torch/bench_torch.py --network cosmoflow --length 64 --batch 8
+    .venv-peers/bin/python tests/peers/torch/bench_torch.py [--sample 1600x3] [--batch 512] [--threads 2] [--steps 9]
+    .venv-peers/bin/python tests/peers/torch/bench_torch.py --network cosmoflow --sample 64x64x64x4 --batch 8
 
-float32, Adam, dropout 0.05, MSE, synthetic data already in the layout a variant likes. A step is zero_grad, forward,
+float32, or bf16 by autocast; Adam, dropout 0.05, MSE, synthetic data already in the layout a variant likes. Denormal
+numbers are flushed to zero, as PyTorch's tuning guide advises. A step is zero_grad, forward,
 loss, backward, Adam. All variants are warmed up first, then take turns step by step, so that a busy moment
 hits all of them; the median of a variant's steps counts. The last line is JSON.
 """
@@ -17,16 +18,21 @@ import time
 
 import torch
 
-from branched import UNet
+from branched import ResNet, UNet
 from cosmoflow import CosmoFlow
 from network import FULL, NeuronInverter
 
-VARIANTS = {  # name: (channels-last: as 2-D for the 1-D network, torch.compile)
-    "eager_channels_first": (False, False),
-    "eager_channels_last": (True, False),
-    "compile_channels_first": (False, True),
-    "compile_channels_last": (True, True),
+VARIANTS = {  # name: (channels-last: as 2-D for the 1-D network, torch.compile, bf16)
+    "eager_channels_first": (False, False, False),
+    "eager_channels_last": (True, False, False),
+    "compile_channels_first": (False, True, False),
+    "compile_channels_last": (True, True, False),
+    "eager_channels_last_bf16": (True, False, True),
+    "compile_channels_last_bf16": (True, True, True),
 }
+
+
+HOPELESS = 4  # so many times slower than another variant in its warm-up, a variant is not timed in turns
 
 
 def cpu_model():
@@ -36,92 +42,115 @@ def cpu_model():
     return "unknown"
 
 
-def neuron_inverter(options, channels_last):
-    """The network, an input in its layout, and the number of outputs."""
-    model = NeuronInverter(options.length, FULL["channels"], FULL["dense"], dropout=0.05, two_d=channels_last)
-    x = torch.randn(options.batch, 3, options.length)
-    if channels_last:
-        model = model.to(memory_format=torch.channels_last)
-        x = x.unsqueeze(2).contiguous(memory_format=torch.channels_last)
-    return model, x, FULL["dense"][-1]
+class Plane(torch.nn.Module):
+    """The network of ../plane.toml."""
+
+    def __init__(self, height, width, channels):
+        super().__init__()
+        self.convs = torch.nn.ModuleList([torch.nn.Conv2d(channels, 16, 3), torch.nn.Conv2d(16, 32, 3)])
+        for _ in self.convs:
+            height, width = (height - 2) // 2, (width - 2) // 2
+        self.hidden, self.output = torch.nn.Linear(32 * height * width, 64), torch.nn.Linear(64, 5)
+
+    def forward(self, x):
+        for conv in self.convs:
+            x = torch.nn.functional.max_pool2d(torch.relu(conv(x)), 2)
+        x = x.permute(0, 2, 3, 1).flatten(1)  # a view of channels-last memory
+        return self.output(torch.relu(self.hidden(x)))
 
 
-def cosmoflow(options, channels_last):
-    model = CosmoFlow([options.length] * 3)
-    x = torch.randn(options.batch, 4, *[options.length] * 3)
-    if channels_last:
-        model = model.to(memory_format=torch.channels_last_3d)
-        x = x.contiguous(memory_format=torch.channels_last_3d)
-    return model, x, 4
+NETWORKS = {
+    "neuron_inverter": lambda axes, channels, flat: NeuronInverter(*axes, FULL["channels"], FULL["dense"], dropout=0.05,
+                                                                   two_d=flat),
+    "cosmoflow": lambda axes, channels, flat: CosmoFlow(axes),
+    "unet3d": lambda axes, channels, flat: UNet(3, channels, 1),
+    "resnet": lambda axes, channels, flat: ResNet(len(axes), channels, 1),
+    "plane": lambda axes, channels, flat: Plane(*axes, channels),
+}
 
 
-def unet3d(options, channels_last):
-    model = UNet(3, 1, 1)
-    x = torch.randn(options.batch, 1, *[options.length] * 3)
-    if channels_last:
-        model = model.to(memory_format=torch.channels_last_3d)
-        x = x.contiguous(memory_format=torch.channels_last_3d)
-    return model, x, 1
+def in_layout(tensor, channels_last):
+    if not channels_last or tensor.ndim < 4:
+        return tensor
+    return tensor.contiguous(memory_format=torch.channels_last if tensor.ndim == 4 else torch.channels_last_3d)
 
 
-NETWORKS = {"neuron_inverter": neuron_inverter, "cosmoflow": cosmoflow, "unet3d": unet3d}
-
-
-def make_step(options, channels_last, compiled):
+def make_step(options, channels_last, compiled, bf16):
     """A function that does one training step."""
     torch.manual_seed(1)
-    model, x, outputs = NETWORKS[options.network](options, channels_last)
-    positions = x.shape[2:] if options.network == "unet3d" else ()
-    target = torch.rand(options.batch, outputs, *positions) * 2 - 1
-    if channels_last and positions:
-        target = target.contiguous(memory_format=torch.channels_last_3d)
+    *axes, channels = [int(size) for size in options.sample.split("x")]
+    flat = channels_last and len(axes) == 1  # the 1-D network as a 2-D one of height 1
+    model = NETWORKS[options.network](axes, channels, flat)
+    x = torch.randn(options.batch, channels, *([1] if flat else []), *axes)
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last_3d if x.ndim == 5 else torch.channels_last)
+    x = in_layout(x, channels_last)
+    with torch.no_grad():
+        target = in_layout(torch.rand_like(model(x)) * 2 - 1, channels_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)  # PyTorch's fastest Adam
     loss_of = torch.nn.MSELoss()
     forward = torch.compile(model) if compiled else model
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss_of(forward(x), target).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            y = forward(x)
+        loss_of(y.float(), target).backward()
         optimizer.step()
 
     return step
 
 
 def ready_steps(options):
-    """(steps of the variants that run here, reasons of those that do not), compiled and warmed up."""
-    steps, reasons = {}, {}
+    """(steps of the variants that run here, seconds of their last warm-up step, reasons of those that do not run)."""
+    steps, seconds, reasons = {}, {}, {}
     for name in options.variants:
         try:
             step = make_step(options, *VARIANTS[name])
-            for _ in range(options.warmup):
+            for done in range(options.warmup):
+                begin = time.perf_counter()
                 step()
+                seconds[name] = time.perf_counter() - begin
+                if done and seconds[name] > HOPELESS * min(seconds.values()):
+                    break
             steps[name] = step
-        except Exception as error:  # torch.compile needs a compiler: say what is missing and go on with the others
+        except Exception as error:  # torch.compile needs a compiler: say what is missing and continue with the others
             if not VARIANTS[name][1]:
                 raise
+            seconds.pop(name, None)
             reasons[name] = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return steps, reasons
+    return steps, seconds, reasons
 
 
 def measure(options):
-    """{variant: result} of all variants."""
-    steps, reasons = ready_steps(options)
+    """{variant: result} of all variants. A hopeless one has its last warm-up step alone."""
+    steps, warm, reasons = ready_steps(options)
     seconds = {name: [] for name in steps}
+    takes_turns = [name for name in steps if warm[name] <= HOPELESS * min(warm.values())]
     for _ in range(options.steps):
-        for name, step in steps.items():
+        for name in takes_turns:
             begin = time.perf_counter()
-            step()
+            steps[name]()
             seconds[name].append(time.perf_counter() - begin)
-    results = {name: {"samples_per_second": round(options.batch / statistics.median(s), 3),
-                      "fastest_step": round(options.batch / min(s), 3),
-                      "milliseconds": [round(1e3 * t, 1) for t in s]} for name, s in seconds.items()}
+    results = {}
+    for name, measured in seconds.items():
+        measured = measured or [warm[name]]
+        results[name] = {"samples_per_second": round(options.batch / statistics.median(measured), 3),
+                         "fastest_step": round(options.batch / min(measured), 3),
+                         "milliseconds": [round(1e3 * t, 1) for t in measured]}
     return results | {name: {"error": reason} for name, reason in reasons.items()}
+
+
+def best_of(variants, bf16):
+    """The fastest variant of a precision, or None."""
+    ran = [name for name in variants if "error" not in variants[name] and VARIANTS[name][2] == bf16]
+    return max(ran, key=lambda name: variants[name]["samples_per_second"], default=None)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--network", choices=NETWORKS, default="neuron_inverter")
-    parser.add_argument("--length", type=int, default=FULL["length"], help="or the edge of a cube")
+    parser.add_argument("--sample", default="1600x3", help="positions per axis, then channels: 64x64x64x4")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=9, help="timed steps per variant")
@@ -129,10 +158,11 @@ def main():
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
 
     print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {options.threads} threads, "
           f"{cpu_model()}, load {os.getloadavg()[0]:.2f}")
-    print(f"{options.network}, length {options.length}, batch {options.batch}, float32, median of {options.steps} steps",
+    print(f"{options.network}, sample {options.sample}, batch {options.batch}, median of {options.steps} steps",
           flush=True)
     variants = measure(options)
     for name, result in variants.items():
@@ -141,13 +171,13 @@ def main():
         else:
             print(f"  {name:24} {result['samples_per_second']:8.2f} samples/s  "
                   f"(fastest step {result['fastest_step']:.2f})")
-    best = max((name for name in variants if "error" not in variants[name]),
-               key=lambda name: variants[name]["samples_per_second"])
+    best, best_bf16 = best_of(variants, False), best_of(variants, True)
     print(json.dumps({
         "peer": "PyTorch", "version": torch.__version__, "threads": options.threads, "cpu": cpu_model(),
         "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 3),
-        "network": options.network, "length": options.length, "batch": options.batch, "variants": variants, "best": best,
-        "samples_per_second": variants[best]["samples_per_second"]}))
+        "network": options.network, "sample": options.sample, "batch": options.batch, "variants": variants, "best": best,
+        "samples_per_second": best and variants[best]["samples_per_second"], "best_bf16": best_bf16,
+        "bf16_samples_per_second": best_bf16 and variants[best_bf16]["samples_per_second"]}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+#include "kernels/cpu/fma_peak.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/threads.hpp"
+#include "kernels/cpu/vector_kernels.hpp"
+
+namespace mrmf::cpu {
+namespace {
+
+const fma::Loop& loop_in_use() {
+  switch (instruction_set()) {
+    case InstructionSet::avx512: return *fma::avx512_loop();
+    case InstructionSet::avx2: return *fma::avx2_loop();
+    case InstructionSet::generic: break;
+  }
+  return *fma::generic_loop();
+}
+
+}  // namespace
+
+double fma_peak(int threads) {
+  constexpr long rounds = 2'000'000;
+  constexpr int tries = 5;
+  const fma::Loop& loop = loop_in_use();
+  const ThreadScope scope(threads);
+  double best = 0;
+  for (int i = 0; i < tries; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+#pragma omp parallel
+    {
+      std::vector<float> values(static_cast<std::size_t>(loop.values), 0.5F);  // sums stay at 1: no denormals
+      loop.run(rounds, values.data());
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, static_cast<double>(scope.count() * rounds * loop.flop) / seconds.count());
+  }
+  return best;
+}
+
+}  // namespace mrmf::cpu
