@@ -118,12 +118,12 @@ struct RowGroups {
   }
 };
 
-class RowMemory;
+class RowHeaderCache;
 
-/// What this rank remembers of files that it has opened (io/row_memory.hpp). It is no part of what a data set is: all
-/// are equal.
+/// What this rank remembers of files that it has opened (io/row_header_cache.hpp). It is no part of what a data set is:
+/// all are equal.
 struct RememberedRows {
-  std::shared_ptr<RowMemory> memory;
+  std::shared_ptr<RowHeaderCache> memory;
   bool operator==(const RememberedRows&) const { return true; }
 };
 

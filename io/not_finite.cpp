@@ -92,7 +92,7 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());
-  const std::vector<double> counts = comm.gather(static_cast<double>(bad.size()));
+  const std::vector<double> counts = comm.all_gather(static_cast<double>(bad.size()));
   const auto before = static_cast<std::ptrdiff_t>(std::accumulate(counts.begin(), counts.begin() + comm.rank(), 0.0));
   std::vector<std::int64_t> all(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0.0)));
   std::ranges::copy(bad, all.begin() + before);

@@ -16,7 +16,7 @@
 
 namespace mrmf {
 
-RowName RowName::of(const std::string& name) {
+RowName RowName::parse(const std::string& name) {
   const std::size_t at = name.rfind('@');
   if (at == std::string::npos) return {name, ""};
   return {name.substr(0, at), name.substr(at + 1)};
@@ -27,7 +27,7 @@ RowName name_in(const DataFile& file, const std::string& group, const std::strin
   if (name.find('@') == std::string::npos) return {path, ""};
   const h5::Lock lock;
   if (h5::is_dataset(h5::follow(file.id(), path))) return {path, ""};
-  return RowName::of(name.starts_with("/@") ? name.substr(1) : path);
+  return RowName::parse(name.starts_with("/@") ? name.substr(1) : path);
 }
 
 std::string owner_text(const RowName& name) { return name.object.empty() ? "of the file" : "of '" + name.object + "'"; }

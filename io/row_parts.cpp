@@ -75,7 +75,7 @@ Groups make_groups(const RowChoice& choice, Index rows, const SplitColumn& colum
                           : mix(mix(choice.seed, kSplit), static_cast<std::uint64_t>(row));
     if (!strata.empty()) of[g][strata[r]] += 1;
   }
-  for (std::size_t g = 0; g < of.size(); ++g) all.groups[g].of.assign(of[g].begin(), of[g].end());
+  for (std::size_t g = 0; g < of.size(); ++g) all.groups[g].class_rows.assign(of[g].begin(), of[g].end());
   return all;
 }
 

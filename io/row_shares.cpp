@@ -13,7 +13,7 @@ class Balance {
  public:
   Balance(const std::vector<RowGroup>& groups, const std::vector<double>& shares) : shares_(shares) {
     for (const RowGroup& group : groups)
-      for (const auto& [c, rows] : group.of) classes_ = std::max(classes_, static_cast<std::size_t>(c) + 1);
+      for (const auto& [c, rows] : group.class_rows) classes_ = std::max(classes_, static_cast<std::size_t>(c) + 1);
     totals_.resize(classes_ + 1);
     has_.resize((classes_ + 1) * shares.size());
     for (const RowGroup& group : groups) each(group, [&](std::size_t c, double rows) { totals_[c] += rows; });
@@ -36,7 +36,7 @@ class Balance {
   // All rows are one more class, the last.
   template <class Visit>
   void each(const RowGroup& group, const Visit& visit) const {
-    for (const auto& [c, rows] : group.of) visit(static_cast<std::size_t>(c), static_cast<double>(rows));
+    for (const auto& [c, rows] : group.class_rows) visit(static_cast<std::size_t>(c), static_cast<double>(rows));
     visit(classes_, static_cast<double>(group.rows));
   }
 

@@ -11,9 +11,10 @@ namespace mrmf {
 
 /// Rows that stay together: those of one subject, or a single one.
 struct RowGroup {
-  std::uint64_t place = 0;                           ///< its place in the random order
-  Index rows = 0;                                    ///< of all classes
-  std::vector<std::pair<std::int32_t, Index>> of{};  ///< classes and their rows; empty where there are no classes
+  std::uint64_t place = 0;  ///< its place in the random order
+  Index rows = 0;           ///< of all classes
+  std::vector<std::pair<std::int32_t, Index>>
+      class_rows{};  ///< classes and their rows; empty where there are no classes
 };
 
 /// Which part each group goes to. Shares (above 0, with a sum of 1) are of rows, and of the rows of every class, as

@@ -16,7 +16,7 @@
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
-#include "io/row_memory.hpp"
+#include "io/row_header_cache.hpp"
 #include "io/row_names.hpp"
 #include "io/row_origins.hpp"
 #include "io/same_rows.hpp"
@@ -272,8 +272,8 @@ RowSources::RowSources(const DatasetSpec& spec, const DatasetShape* shape, std::
                        Limits limits)
     : spec_(spec), names_(std::move(names)), limits_(limits) {
   if (shape != nullptr) groups_ = shape->groups, memory_ = shape->remembered.memory;
-  if (memory_ == nullptr) memory_ = std::make_shared<RowMemory>();
-  recent_ = std::make_unique<Recent<OpenRows>>(limits.files, [this](std::size_t file) { return open(file); });
+  if (memory_ == nullptr) memory_ = std::make_shared<RowHeaderCache>();
+  recent_ = std::make_unique<LruCache<OpenRows>>(limits.files, [this](std::size_t file) { return open(file); });
 }
 
 std::shared_ptr<const OpenRows> RowSources::at(std::size_t file) const { return recent_->at(file); }
@@ -283,7 +283,7 @@ std::shared_ptr<const OpenRows> RowSources::open(std::size_t file) const {
   return open(file, groups);
 }
 
-RowMemory::Name RowSources::in_memory(std::size_t file, const std::string& name) const {
+RowHeaderCache::Name RowSources::in_memory(std::size_t file, const std::string& name) const {
   return {path(file), name, spec_.rows != RowForm::axis, spec_.packing};
 }
 
@@ -292,7 +292,8 @@ namespace {
 /// Rows that were found before; null where their file is not what it was.
 std::unique_ptr<const RowSource> found_again(const std::string& path, const std::string& name, const PlainRows& known) {
   if (!known.values.empty())
-    return file_state(path) == known.state ? std::make_unique<AttributeRows>(path, RowName::of(name), known) : nullptr;
+    return file_state(path) == known.state ? std::make_unique<AttributeRows>(path, RowName::parse(name), known)
+                                           : nullptr;
   std::optional<RowReader> reader = RowReader::again(path, name, known);
   return reader ? std::make_unique<ArrayRows>(path, name, known.form->whole, std::move(*reader)) : nullptr;
 }

@@ -11,7 +11,8 @@
 
 #include "io/dataset.hpp"
 #include "io/element.hpp"
-#include "io/row_memory.hpp"
+#include "io/lru_cache.hpp"
+#include "io/row_header_cache.hpp"
 #include "io/row_reader.hpp"
 #include "io/same_rows.hpp"
 #include "kernels/tensor.hpp"
@@ -96,8 +97,8 @@ class RowSource {
 /// What the names of a data set stand for in one file, in the names' order.
 using OpenRows = std::vector<std::unique_ptr<const RowSource>>;
 
-/// The rows under some names of a data set, in all of its files. Remembers where they lie (RowMemory), together with
-/// all others of the same shape.
+/// The rows under some names of a data set, in all of its files. Remembers where they lie (RowHeaderCache), together
+/// with all others of the same shape.
 class RowSources {
  public:
   struct Limits {
@@ -117,9 +118,9 @@ class RowSources {
   /// The rows of a file, by its place in the data set's list; none of them is read. On any thread. DataError when the
   /// file or one of the names is not there, or holds no numbers.
   std::shared_ptr<const OpenRows> at(std::size_t file) const;
-  /// The same, opened anew, whatever is still open.
+  /// Opens a file's rows anew, even if they are still open.
   std::shared_ptr<const OpenRows> open(std::size_t file) const;
-  /// The same, and the groups that are the file's rows.
+  /// Opens a file's rows anew, and finds the groups that are its rows.
   std::shared_ptr<const OpenRows> open(std::size_t file, RowGroups& groups) const;
   /// What is remembered of these files, for a shape that others will use.
   RememberedRows remembered() const { return {memory_}; }
@@ -129,14 +130,14 @@ class RowSources {
 
  private:
   std::shared_ptr<const OpenRows> open_again(std::size_t file) const;
-  RowMemory::Name in_memory(std::size_t file, const std::string& name) const;
+  RowHeaderCache::Name in_memory(std::size_t file, const std::string& name) const;
 
   DatasetSpec spec_;
   std::vector<RowGroups> groups_;
   std::vector<std::string> names_;
   Limits limits_;
-  std::shared_ptr<RowMemory> memory_;
-  std::unique_ptr<Recent<OpenRows>> recent_;
+  std::shared_ptr<RowHeaderCache> memory_;
+  std::unique_ptr<LruCache<OpenRows>> recent_;
 };
 
 /// How many files a data set may keep open, of those that a process may have (`ulimit -n`).

@@ -30,7 +30,7 @@ ReaderPool::~ReaderPool() {
   work_there_.notify_all();
 }
 
-void ReaderPool::submit(Ticket& ticket, const std::vector<ReadTask>& tasks) {
+void ReaderPool::submit(ReadGroup& ticket, const std::vector<ReadTask>& tasks) {
   const std::scoped_lock lock(mutex_);
   ticket = {};
   ticket.left = std::ssize(tasks);
@@ -38,7 +38,7 @@ void ReaderPool::submit(Ticket& ticket, const std::vector<ReadTask>& tasks) {
   work_there_.notify_all();
 }
 
-void ReaderPool::wait(Ticket& ticket) {
+void ReaderPool::wait(ReadGroup& ticket) {
   std::unique_lock lock(mutex_);
   work_done_.wait(lock, [&] { return ticket.left == 0; });
   if (ticket.error) std::rethrow_exception(std::exchange(ticket.error, nullptr));
@@ -110,7 +110,7 @@ std::byte* RowCache::place(Index row) const {
 
 /// A batch being read or in use.
 struct RowStream::Batch {
-  ReaderPool::Ticket ticket;
+  ReaderPool::ReadGroup ticket;
   std::vector<const std::byte*> rows;   // one per id
   std::vector<Index> arriving;          // rows being read into their places
   std::unique_ptr<std::byte[]> memory;  // for rows without a place
@@ -163,7 +163,7 @@ RowStream::RowStream(Range rows, Index row_bytes)
 RowStream::~RowStream() = default;
 
 void RowStream::load_all() {
-  ReaderPool::Ticket ticket;
+  ReaderPool::ReadGroup ticket;
   tasks_.clear();
   const Range all = settings_.rows;
   for (Index row = all.first; row < all.first + all.count; row += settings_.task_rows)

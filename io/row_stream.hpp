@@ -32,7 +32,7 @@ class ReaderPool {
   using Read = std::function<void(const ReadTask&, Scratch&)>;
 
   /// Tasks submitted together. Must live until they are waited for or cancelled.
-  struct Ticket {
+  struct ReadGroup {
     Index left = 0;
     Index failed_row = std::numeric_limits<Index>::max();
     std::exception_ptr error;  // error of the first row that failed, whichever thread was first
@@ -43,16 +43,16 @@ class ReaderPool {
   ReaderPool& operator=(const ReaderPool&) = delete;
   ~ReaderPool();
 
-  void submit(Ticket& ticket, const std::vector<ReadTask>& tasks);
+  void submit(ReadGroup& ticket, const std::vector<ReadTask>& tasks);
   /// Waits for all of the ticket's tasks; throws the error of the first row that failed.
-  void wait(Ticket& ticket);
+  void wait(ReadGroup& ticket);
   /// Drops tasks that have not begun and waits for the rest; drops their errors, too.
   void cancel();
 
  private:
   struct Job {
     ReadTask task;
-    Ticket* ticket;
+    ReadGroup* ticket;
   };
   void work();
 

@@ -79,7 +79,7 @@ class SampleFiles {
   bool mask_;  // is the last channel
   ReadingWay way_;
   RowSources rows_;
-  mutable Recent<File> files_;
+  mutable LruCache<File> files_;
 };
 
 }  // namespace mrmf

@@ -142,7 +142,7 @@ std::string as_utf8(const std::string& text) {
 Names find_names(const DatasetSpec& spec, std::size_t count) {
   const Names labels = spec.label_names();
   if (labels.size() == count && count > 1) return labels;
-  if (labels.size() != 1 || spec.rows != RowForm::axis || !RowName::of(labels.front()).attribute.empty()) return {};
+  if (labels.size() != 1 || spec.rows != RowForm::axis || !RowName::parse(labels.front()).attribute.empty()) return {};
   const h5::Lock lock;
   h5::silence();
   std::string reason;

@@ -9,7 +9,7 @@
 
 namespace mrmf {
 
-void AllReduce::start_update(Span, Span, const SummedUpdate&) { MRMF_CHECK(false, "these sums update nothing"); }
+void AllReduce::start_update(Span, Span, const UpdatePiece&) { MRMF_CHECK(false, "these sums update nothing"); }
 
 Extent ConvGeometry::out() const {
   Extent result{};
@@ -51,7 +51,7 @@ double ContrastGeometry::weight(std::size_t axis, Index distance) const {
   return std::exp(-of_deviation * of_deviation / 2);
 }
 
-LossSettings LossSettings::of(LossKind kind) {
+LossSettings LossSettings::single(LossKind kind) {
   LossSettings settings;
   settings.weights = {};
   settings.weights[static_cast<std::size_t>(kind)] = 1;
@@ -121,8 +121,8 @@ void Backend::add_over(AllReduce& ranks, Tensor x, Span floats) {
   ranks.finish();
 }
 
-void Backend::keep(const StepContext& step, ConstSpan value, Span history) {
-  history[static_cast<std::size_t>(step.index)] = value[0];
+void Backend::append_history(const StepContext& step, ConstSpan value, Span history) {
+  history[static_cast<std::size_t>(step.batch_index)] = value[0];
 }
 
 }  // namespace mrmf

@@ -109,7 +109,7 @@ class Backend {
   virtual void read_activation(ConstTensor x, Span host);
   virtual std::unique_ptr<Feed> feed(const Shape& samples, Index outputs);  ///< for batches of at most samples.n
 
-  /// An offer: a feed whose host memory takes samples of a finer resolution, and averages each block of factors'
+  /// Optional: a feed whose host memory takes samples of a finer resolution, and averages each block of factors'
   /// neighbours on the way into the backend's own. Null where the host does that as well.
   virtual std::unique_ptr<Feed> averaging_feed(const Shape& fine, Index outputs, const Extent& factors) {
     return (void)fine, (void)outputs, (void)factors, nullptr;
@@ -120,14 +120,14 @@ class Backend {
   // Steps.
   /// Makes the numbers of a step known. Before every step's first call.
   virtual void begin(const StepContext& step) { (void)step; }
-  /// Runs the calls of one step. A device backend may record them at first and replay the record for later steps with
-  /// the same key: addresses and shapes must then be the same, and all other numbers come from begin(). forget() drops
-  /// the records.
-  virtual void run(std::uint64_t key, const std::function<void()>& calls) { (void)key, calls(); }
-  virtual void forget() {}
+  /// Runs the calls of one step. A device backend may record them at first, as a CUDA graph, and replay the record for
+  /// later steps with the same key: addresses and shapes must then be the same, and all other numbers come from
+  /// begin().
+  virtual void run_recorded(std::uint64_t key, const std::function<void()>& calls) { (void)key, calls(); }
+  virtual void drop_records() {}
   virtual void finish() {}  ///< waits for all calls; FaultError if one failed
   /// True where a call is done when it returns, so that looking at its results costs nothing.
-  virtual bool immediate() const { return true; }
+  virtual bool synchronous() const { return true; }
   /// The ranks' sums over device memory; null: the host's own (MPI) serve.
   virtual std::unique_ptr<AllReduce> all_reduce(const Peers& peers) { return (void)peers, nullptr; }
   /// Messages from and to device memory between ranks that share samples; null: the host's own (MPI) serve.
@@ -141,8 +141,8 @@ class Backend {
   /// x becomes its sum over the ranks, in float32 whatever the stored form. `floats`: x.shape.count() of them to work
   /// with, where the stored form is another than plain float32.
   virtual void add_over(AllReduce& ranks, Tensor x, Span floats);
-  /// history[step.index] = value[0]
-  virtual void keep(const StepContext& step, ConstSpan value, Span history);
+  /// history[step.batch_index] = value[0]
+  virtual void append_history(const StepContext& step, ConstSpan value, Span history);
 };
 
 std::unique_ptr<Backend> make_reference_backend();

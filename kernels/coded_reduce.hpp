@@ -8,7 +8,7 @@
 namespace mrmf {
 
 /// bf16 and scaled: the sum of values; levels and votes: the sign of the sum, and NaN where a value is not finite.
-enum class SumCode { bf16, scaled, levels8, levels4, votes };
+enum class CodeFormat { bf16, scaled, levels8, levels4, votes };
 
 /// A tensor's place in a part.
 struct CodedTensor {
@@ -19,7 +19,7 @@ struct CodedTensor {
 /// A part of the gradients, or of the directions, and how it travels.
 struct CodedPart {
   Span values{};
-  SumCode code = SumCode::bf16;
+  CodeFormat code = CodeFormat::bf16;
   float weight = 1;                        ///< bf16, scaled: values are multiplied by it
   int most_level = 127;                    ///< levels
   float mean_level = 0;                    ///< levels: what the mean size of a tensor's values becomes

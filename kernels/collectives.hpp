@@ -18,7 +18,7 @@ struct SumTime {
 };
 
 /// Updates parameters by the complete sum of their gradients, so many from `first` on.
-using SummedUpdate = std::function<void(Index first, Index count)>;
+using UpdatePiece = std::function<void(Index first, Index count)>;
 
 /// A rank's memory, and the open file that holds it from its beginning; -1: none does.
 struct SharedBlock {
@@ -41,7 +41,7 @@ class AllReduce {
   /// As start(), but what every rank has in the end are the updated `values`, which lie as `part` does. `update` is
   /// called once before finish() returns, on all of the part or, of a long one, on the piece that this rank adds; the
   /// others get that piece from here. Gradients of other pieces are undefined then.
-  virtual void start_update(Span part, Span values, const SummedUpdate& update);
+  virtual void start_update(Span part, Span values, const UpdatePiece& update);
   /// From now on the parts and values of start_update() lie in these blocks, and the ranks may read them in each
   /// other's memory. Before a rank writes to the values by other means than updates, it makes a call that ends only
   /// when all ranks have begun it, such as a sum: others may still be reading. Collective; false on every rank where

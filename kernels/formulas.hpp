@@ -20,7 +20,7 @@ struct DropoutMask {
   float scale;
 
   DropoutMask(const StepContext& step, std::uint64_t layer, float rate)
-      : DropoutMask(step.seed, step.number, layer, threshold_of(rate)) {}
+      : DropoutMask(step.seed, step.updates_done, layer, threshold_of(rate)) {}
   MRMF_HD DropoutMask(std::uint64_t seed, std::uint64_t number, std::uint64_t layer, std::uint32_t drop_below)
       : key(mix(seed, layer, number >> 32)),
         step_low(static_cast<std::uint32_t>(number)),

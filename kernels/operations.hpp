@@ -71,7 +71,8 @@ struct ContrastGeometry {
   Box out{};
 
   Box middle() const;  ///< the positions of x in windows around those of y
-  /// Of a position so far from the middle of the window: a normal distribution whose deviation is a quarter of it.
+  /// The weight of a position so far from the middle of the window: a normal distribution whose deviation is a quarter
+  /// of it.
   double weight(std::size_t axis, Index distance) const;
 };
 
@@ -101,7 +102,7 @@ class WeightedOp {
 };
 
 /// Tensors whose product, summed over rows, is a gradient of untied weights.
-struct UntiedProduct {
+struct GradientProduct {
   ConstTensor x, dy;
 };
 /// Untied weights and their velocities. b may be empty. Velocities are empty where step.sgd has no momentum.
@@ -111,12 +112,12 @@ struct UntiedWeights {
 
 /// A locally connected layer: as a convolution, but with weights of its own at every output position: w is
 /// (positions..., out, kernel..., in), b (positions..., out). b and db may be empty.
-class LocalOp : public WeightedOp {
+class LocallyConnectedOp : public WeightedOp {
  public:
-  virtual void add_weights(ConstTensor x, ConstTensor dy, Span dw) = 0;  ///< adds the gradient to dw
+  virtual void accumulate_weight_gradient(ConstTensor x, ConstTensor dy, Span dw) = 0;  ///< adds the gradient to dw
   /// Updates weights by step.sgd, as Backend::sgd() does with what backward_weights() makes of `first` and, unless it
-  /// is null, add_weights() adds of `second`; but keeps no gradients. The same numbers, to the last bit.
-  virtual void update(const StepContext& step, const UntiedProduct& first, const UntiedProduct* second,
+  /// is null, accumulate_weight_gradient() adds of `second`; but keeps no gradients. The same numbers, to the last bit.
+  virtual void update(const StepContext& step, const GradientProduct& first, const GradientProduct* second,
                       const UntiedWeights& weights) = 0;
 };
 
@@ -278,7 +279,7 @@ struct LossSettings {
   float gamma = 0;                           ///< cross-entropies: focal above 0, times (1 - p)^gamma of what is right
   std::vector<float> class_weights{};        ///< binary, classes: one per output channel; empty: all 1
 
-  static LossSettings of(LossKind kind);
+  static LossSettings single(LossKind kind);
   float weight(LossKind kind) const { return weights[static_cast<std::size_t>(kind)]; }
   Task task() const;
   bool operator==(const LossSettings&) const = default;
@@ -319,14 +320,14 @@ class ClipOp {
   /* values. x has that one's output's shape, y its input's, and w its form. */                                        \
   OP(std::unique_ptr<WeightedOp>, conv_transpose, (const ConvGeometry& geometry, Index max_rows))                      \
   /* Without padding and dilation. */                                                                                  \
-  OP(std::unique_ptr<LocalOp>, locally_connected, (const ConvGeometry& geometry, Index max_rows))                      \
+  OP(std::unique_ptr<LocallyConnectedOp>, locally_connected, (const ConvGeometry& geometry, Index max_rows))           \
   OP(std::unique_ptr<PoolOp>, pool, (const PoolGeometry& geometry, Index max_rows))                                    \
   OP(std::unique_ptr<PoolOp>, upsample, (const UpsampleGeometry& geometry, Index max_rows))                            \
   OP(std::unique_ptr<ContrastOp>, contrast, (const ContrastGeometry& geometry, Index max_rows))                        \
   OP(std::unique_ptr<NormOp>, norm, (const NormSettings& settings, Index max_rows))                                    \
   OP(std::unique_ptr<NormOp>, group_norm, (const GroupNormSettings& settings, Index max_rows))                         \
   OP(std::unique_ptr<WeightedOp>, dense, (Index in, Index out, Index max_rows))                                        \
-  /* Of outputs of this shape (n: the largest number of rows). */                                                      \
+  /* The loss of outputs of this shape (n: the largest number of rows). */                                             \
   OP(std::unique_ptr<LossOp>, loss, (const LossSettings& settings, const Shape& output, Index target_channels))        \
                                                                                                                        \
   /* Offers: null where this backend has no fused form, or none for these settings. */                                 \
@@ -346,7 +347,8 @@ class ClipOp {
   /* With Backend::slices(), x, y and what backward keeps may be slices. */                                            \
   OP(void, activate, (ActivationKind kind, float slope, ConstTensor x, Tensor y))                                      \
   OP(void, activate_backward, (ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx))         \
-  /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.number, layer, sample id, feature): see */    \
+  /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.updates_done, layer, sample id, feature): see \
+   */                                                                                                                  \
   /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
   OP(void, dropout, (const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y))               \
   /* y = a + b of activations of one shape, pads included; y may be a or b. With Backend::slices(), a and b may be */  \
@@ -355,9 +357,8 @@ class ClipOp {
   /* Channels [to, to + count) of y become channels [from, from + count) of x, at every position; the others stay */   \
   /* what they are. Where those are y's last channels, its pads become zero. With Backend::slices(), x may be one. */  \
   OP(void, copy_channels, (ConstTensor x, Index from, Tensor y, Index to, Index count))                                \
-  /* A box of positions of every row of x becomes one of y, or is added to it; the other positions stay. x and y have  \
-   */                                                                                                                  \
-  /* the same channels. */                                                                                             \
+  /* Copies a box of positions of every row of x into y, or adds it; the other positions stay as they are. */          \
+  /* x and y have the same channels. */                                                                                \
   OP(void, copy_box, (ConstTensor x, Tensor y, const BoxCopy& box))                                                    \
                                                                                                                        \
   /* dx += the gradient of the penalty of x; plain activations. */                                                     \
@@ -367,7 +368,7 @@ class ClipOp {
                                                                                                                        \
   /* y += x, of float32 values in an arena; spans of equal length. The only sum into what is there. */                 \
   OP(void, accumulate, (ConstSpan x, Span y))                                                                          \
-  /* Of spans of `count` values. */                                                                                    \
+  /* Gradient clipping of spans of `count` values. */                                                                  \
   OP(std::unique_ptr<ClipOp>, clip, (Index count))                                                                     \
                                                                                                                        \
   /* The optimizer over an arena, by step.sgd, step.lion or step.adam[group]; spans of equal length. */                \

@@ -32,18 +32,18 @@ struct LionStep {
 /// recorded step takes them from here (Backend::begin).
 struct StepContext {
   bool training = true;
-  std::uint64_t seed = 0;               ///< of the phase: the run's seed, mixed with the phase's key
-  std::uint64_t number = 0;             ///< optimizer steps done so far by this model
+  std::uint64_t seed = 0;               ///< the phase's: the run's seed, mixed with the phase's key
+  std::uint64_t updates_done = 0;       ///< by the optimizer on this model, so far
   std::span<const std::int64_t> ids{};  ///< global index of each row's sample in its data set
   AllReduce* team_sum = nullptr;        ///< over the ranks of the team; null: batch-norm statistics are this rank's own
   AllReduce* same_block_sum =
       nullptr;  ///< over one rank of each sample group, where every rank of a group has all of its samples
   Messages* halo_messages = nullptr;  ///< null: every rank has whole samples
   AllReduce* sample_sum = nullptr;    ///< sums over the ranks of a grid; null: this rank has all of each sample
-  Index index = 0;                    ///< the step's index in its epoch: where keep() puts the loss
+  Index batch_index = 0;              ///< of the batch in its epoch: where append_history() puts the loss
   float loss_weight = 1;              ///< weight of each row's loss in the gradient
   float share = 1;                    ///< share of each row's loss that this rank counts, with its gradient (grids)
-  float dropout = 1;                  ///< so many times their own are the rates of dropout
+  float dropout_factor = 1;           ///< multiplies every dropout layer's own rate (1 outside of tournaments)
   ConstTensor labels{};               ///< of the batch, for layers that read them (layers/parts.hpp); empty: none
   std::size_t turn = 0;               ///< whose turn it is to train (layers/parts.hpp)
   SgdStep sgd{};                      ///< the update that ends the step: one of this, lion and adam

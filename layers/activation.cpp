@@ -1,3 +1,4 @@
+// Activations: a function of each value by itself.
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"

@@ -36,8 +36,8 @@ class LocalContrastNorm final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> make_local_contrast_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                                const LayerPosition& place) {
-  return std::make_unique<LocalContrastNorm>(backend, in, contrast_geometry(in, spec, place));
+                                                const LayerPosition& position) {
+  return std::make_unique<LocalContrastNorm>(backend, in, contrast_geometry(in, spec, position));
 }
 
 }  // namespace mrmf

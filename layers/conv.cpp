@@ -32,7 +32,7 @@ std::string conv_signature(const ConvGeometry& g, int axes, bool same_padding) {
 }
 
 /// weight (out, kernel per used axis, in), bias (out)
-std::vector<NamedTensor> conv_parts(const ConvGeometry& g, int axes) {
+std::vector<NamedTensor> conv_tensors(const ConvGeometry& g, int axes) {
   std::vector<Index> shape{g.out_channels};
   shape.insert(shape.end(), g.kernel.end() - axes, g.kernel.end());
   shape.push_back(g.in_channels);
@@ -114,7 +114,7 @@ class Conv final : public ConvLayer {
         slabs_(here ? ConvSlabs::make(backend, in, geometry, *here) : nullptr) {}
 
   std::string signature() const override { return conv_signature(geometry_, output_.axes, same_padding_); }
-  Footprint footprint() const override { return {.params = conv_parts(geometry_, output_.axes), .state = {}}; }
+  Footprint footprint() const override { return {.params = conv_tensors(geometry_, output_.axes), .state = {}}; }
 
   void prepare(Index rows) override {
     ConvLayer::prepare(rows);
@@ -145,7 +145,7 @@ class ConvTranspose final : public ConvLayer {
                        window_signature(geometry_, output_.axes, same_padding_));
   }
   Footprint footprint() const override {
-    std::vector<NamedTensor> parts = conv_parts(geometry_, output_.axes);
+    std::vector<NamedTensor> parts = conv_tensors(geometry_, output_.axes);
     parts.back().shape = {geometry_.in_channels};
     return {.params = std::move(parts), .state = {}, .slices = {.y = op_->slices(), .dy = op_->slices()}};
   }
@@ -184,7 +184,7 @@ class ConvPoolRelu final : public Layer {
   std::string signature() const override { return conv_signature(conv_, output_.axes, same_padding_); }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    return {.params = conv_parts(conv_, output_.axes),
+    return {.params = conv_tensors(conv_, output_.axes),
             .state = {},
             .cache = winner_floats(stored_.count()),
             .in_place = false,

@@ -1,3 +1,4 @@
+// Dense layers, whole or row-parallel over a grid of ranks.
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"
@@ -57,7 +58,7 @@ namespace {
 
 class RowParallelDense final : public Layer {
  public:
-  RowParallelDense(Backend& backend, const Shape& in, const LayerSpec& spec, const CutWeights& cut)
+  RowParallelDense(Backend& backend, const Shape& in, const LayerSpec& spec, const PartitionedWeights& cut)
       : backend_(backend),
         own_(cut.columns(cut.rank)),
         output_{.n = in.n, .channels = spec.units},
@@ -153,7 +154,7 @@ class RowParallelDense final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> make_row_parallel_dense(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                               const CutWeights& cut) {
+                                               const PartitionedWeights& cut) {
   return std::make_unique<RowParallelDense>(backend, in, spec, cut);
 }
 

@@ -1,3 +1,4 @@
+// Dropout.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +33,8 @@ class Dropout final : public Layer {
  private:
   DropoutSettings at(const StepContext& step) const {
     DropoutSettings settings = settings_;
-    if (step.dropout != 1) settings.rate = std::min(settings.rate * step.dropout, std::max(settings.rate, kMost));
+    if (step.dropout_factor != 1)
+      settings.rate = std::min(settings.rate * step.dropout_factor, std::max(settings.rate, kMost));
     return settings;
   }
 
@@ -46,10 +48,12 @@ class Dropout final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                    const LayerPosition& place) {
-  return std::make_unique<Dropout>(
-      backend, in, spec,
-      DropoutSettings{.layer = place.number, .rate = spec.rate, .first = place.first, .sample = place.sample});
+                                    const LayerPosition& position) {
+  return std::make_unique<Dropout>(backend, in, spec,
+                                   DropoutSettings{.layer = position.number,
+                                                   .rate = spec.rate,
+                                                   .first = position.output_begin,
+                                                   .sample = position.sample_extent});
 }
 
 }  // namespace mrmf

@@ -14,20 +14,20 @@ namespace mrmf {
 namespace {
 
 /// A layer of the list as this rank computes it: the network's own, or one of its block.
-struct Local {
+struct BlockLayer {
   LayerKind kind = LayerKind::relu;
   LayerSpec spec;
   Shape input;
   Layer* layer = nullptr;  // none: its output is its input
   Join* join = nullptr;
   std::vector<std::size_t> reads;  ///< as in Wiring
-  LayerPosition place{0};
+  LayerPosition position{0};
 };
 
 /// Layers one after the other, each the only reader of the one before it.
-using Run = std::span<const Local>;
+using FusableLayers = std::span<const BlockLayer>;
 
-bool is_kind(Run run, std::size_t i, LayerKind kind) { return i < run.size() && run[i].kind == kind; }
+bool is_kind(FusableLayers run, std::size_t i, LayerKind kind) { return i < run.size() && run[i].kind == kind; }
 
 /// A fused layer and the number of layers in the list that it replaces.
 struct Fused {
@@ -36,16 +36,16 @@ struct Fused {
 };
 
 // conv, max_pool and relu in a row.
-Fused conv_pool_relu(Backend& backend, Run run) {
+Fused conv_pool_relu(Backend& backend, FusableLayers run) {
   if (!is_kind(run, 0, LayerKind::conv) || !is_kind(run, 1, LayerKind::max_pool) || !is_kind(run, 2, LayerKind::relu))
     return {};
   return {make_conv_pool_relu(backend, run[0].input, run[0].spec, run[1].spec), 3};
 }
 
 // batch_norm, relu or leaky_relu, and average_pool if it follows and fits. Its statistics are of all positions.
-Fused norm_relu_pool(Backend& backend, Run run) {
+Fused norm_relu_pool(Backend& backend, FusableLayers run) {
   if (!is_kind(run, 0, LayerKind::batch_norm) ||
-      !(is_kind(run, 1, LayerKind::relu) || is_kind(run, 1, LayerKind::leaky_relu)) || run[0].place.counted)
+      !(is_kind(run, 1, LayerKind::relu) || is_kind(run, 1, LayerKind::leaky_relu)) || run[0].position.statistics_box)
     return {};
   const Shape& in = run[0].input;
   if (is_kind(run, 2, LayerKind::average_pool))
@@ -55,36 +55,36 @@ Fused norm_relu_pool(Backend& backend, Run run) {
 }
 
 // batch_norm and conv at the input. Further down the fused layer would have to give a dx.
-Fused norm_conv(Backend& backend, Run run) {
+Fused norm_conv(Backend& backend, FusableLayers run) {
   if (run[0].input.axes == 0 || !is_kind(run, 0, LayerKind::batch_norm) || !is_kind(run, 1, LayerKind::conv)) return {};
-  return {make_norm_conv(backend, run[0].input, run[0].spec, run[1].spec, run[0].place.counted), 2};
+  return {make_norm_conv(backend, run[0].input, run[0].spec, run[1].spec, run[0].position.statistics_box), 2};
 }
 
 /// The backend's fused layer for the first layers of the run, if any. No two layers with parameters may be fused on
 /// some blocks of a grid alone: gradients are summed unit by unit, and all ranks must begin the same sums.
-Fused offer(Backend& backend, Run run, bool first) {
+Fused offer(Backend& backend, FusableLayers run, bool first) {
   for (const auto& find : {conv_pool_relu, norm_relu_pool})
     if (Fused fused = find(backend, run); fused.layer) return fused;
   return first ? norm_conv(backend, run) : Fused{};
 }
 
 /// Makes the units one after the other.
-class Units {
+class ExecutionBuilder {
  public:
-  Units(Backend& backend, const Network& network, const ModelSettings& settings, Execution& execution)
+  ExecutionBuilder(Backend& backend, const Network& network, const ModelSettings& settings, Execution& execution)
       : backend_(backend), network_(network), settings_(settings), execution_(execution) {
     const bool alone = settings.grid.ranks() == 1;
     if (!alone) partition_.emplace(network, settings.grid), place_ = settings.grid.coordinates(settings.block);
-    std::vector<CutWeights> cut;
+    std::vector<PartitionedWeights> cut;
     if (!alone) cut = partition_->cut_weights(settings.block);
     std::vector<bool> in_place(network.size());
     for (std::size_t i = 0; settings.in_place && i < network.size(); ++i)
       in_place[i] = network.entry(i).layer->updates_in_place() &&
-                    (alone || std::ranges::any_of(cut, [i](const CutWeights& one) { return one.layer == i; }));
+                    (alone || std::ranges::any_of(cut, [i](const PartitionedWeights& one) { return one.layer == i; }));
     execution.params = ParameterLayout(network, std::move(cut), std::move(in_place));
     for (std::size_t i = 0; i < network.size(); ++i) locals_.push_back(alone ? of_network(i) : of_block(i));
     readers_.assign(network.size() + 1, 0);
-    for (const Local& local : locals_)
+    for (const BlockLayer& local : locals_)
       for (const std::size_t read : local.reads) ++readers_[read];
     if (network.parts().any()) {
       terms_ = std::make_unique<LossTerms>(backend, network);
@@ -94,9 +94,9 @@ class Units {
     execution.input_box = {.count = network.input().spatial};
     execution.output_box = {.count = network.output().spatial};
     if (alone) return;
-    execution.input_box = partition_->tensor(0).made.of(place_);
+    execution.input_box = partition_->tensor(0).made.block(place_);
     execution.input.spatial = execution.input_box.count;
-    execution.output_box = partition_->tensor(network.size()).owned.of(place_);
+    execution.output_box = partition_->tensor(network.size()).owned.block(place_);
     execution.share = static_cast<float>(partition_->share_at(place_));
     execution.counts = settings.block == 0 || !partition_->tensor(network.size()).whole;
   }
@@ -104,7 +104,7 @@ class Units {
   void make() {
     outputs_.assign(network_.size() + 1, 0);
     for (std::size_t i = 0; i < locals_.size();) {
-      const Local& local = locals_[i];
+      const BlockLayer& local = locals_[i];
       if (local.layer == nullptr) {
         outputs_[i + 1] = input(i, 0);
         ++i;
@@ -119,7 +119,8 @@ class Units {
       }
       check_output(unit);
       unit.bias = bias_in_front(i);
-      unit.whole = partition_ && partition_->tensor(unit.last).whole && execution_.params.cut(i) == nullptr;
+      unit.replicated =
+          partition_ && partition_->tensor(unit.last).whole && execution_.params.partitioned(i) == nullptr;
       i = unit.last;
       add(std::move(unit));
       outputs_[i] = units().size();
@@ -153,7 +154,7 @@ class Units {
     const std::size_t number = locals_[i].kind == LayerKind::batch_norm ? locals_[i].reads[0] : 0;
     if (number == 0 || !network_.entry(number - 1).spec.bias_in_norm) return {};
     const Index channels = network_.entry(number - 1).spec.units;
-    return {execution_.params.of(number - 1).end() - channels, channels};
+    return {execution_.params.params_of(number - 1).end() - channels, channels};
   }
 
   void add(Unit unit) {
@@ -168,29 +169,30 @@ class Units {
       MRMF_CHECK(partition_->tensor(number).whole == partition_->tensor(unit.last).whole,
                  "layers of a block are fused with others of whole samples");
     if (partition_->tensor(unit.last).unflattened) return;
-    MRMF_CHECK(unit.run->output().spatial == partition_->tensor(unit.last).made.of(place_).count,
+    MRMF_CHECK(unit.run->output().spatial == partition_->tensor(unit.last).made.block(place_).count,
                "a block's layer makes other positions than its neighbours expect");
   }
 
-  Local of_network(std::size_t i) const {
+  BlockLayer of_network(std::size_t i) const {
     const Entry& entry = network_.entry(i);
     return {entry.kind, entry.spec, entry.input, entry.layer.get(), entry.join, network_.wiring()[i]};
   }
 
-  Local of_block(std::size_t i) {
-    Local local = of_network(i);
+  BlockLayer of_block(std::size_t i) {
+    BlockLayer local = of_network(i);
     local.spec = partition_->spec_at(i, place_);
     local.input = partition_->input_at(i, 0, place_);
     if (local.kind == LayerKind::flatten && partition_->tensor(i + 1).unflattened) {
       local.layer = nullptr;
       return local;
     }
-    if (const CutWeights* cut = execution_.params.cut(i); cut != nullptr && local.kind == LayerKind::dense) {
+    if (const PartitionedWeights* cut = execution_.params.partitioned(i);
+        cut != nullptr && local.kind == LayerKind::dense) {
       local.layer = keep(make_row_parallel_dense(backend_, local.input, local.spec, *cut));
       return local;
     }
     if (local.kind == LayerKind::rica && !partition_->tensor(i + 1).whole) {
-      const Cut& owned = partition_->tensor(i + 1).owned;
+      const BlockPositions& owned = partition_->tensor(i + 1).owned;
       const HaloExchangeSettings split{network_.output_numbered(local.reads[0]),
                                        settings_.grid,
                                        settings_.block,
@@ -200,9 +202,9 @@ class Units {
       return local;
     }
     if (local.join == nullptr) {
-      local.place = partition_->position_at(i, place_);
-      if (!settings_.ahead.value_or(!backend_.immediate())) local.place.here.reset();
-      local.layer = keep(make_layer(backend_, local.input, local.spec, local.place));
+      local.position = partition_->position_at(i, place_);
+      if (!settings_.ahead.value_or(!backend_.synchronous())) local.position.available_box.reset();
+      local.layer = keep(make_layer(backend_, local.input, local.spec, local.position));
       return local;
     }
     std::vector<Shape> in;
@@ -217,14 +219,14 @@ class Units {
   std::size_t input(std::size_t i, std::size_t k) {
     const std::size_t number = locals_[i].reads[k];
     if (!partition_ || partition_->at_hand(i, k)) return outputs_[number];
-    const Cut& needs = partition_->layer(i).needs[k];
+    const BlockPositions& needs = partition_->layer(i).needs[k];
     const auto known =
         std::ranges::find_if(exchanged_, [&](const HaloExchanged& e) { return e.number == number && e.to == needs; });
     return known != exchanged_.end() ? known->unit : halo_exchange(i, number, needs);
   }
 
   /// Before layer i, of the output `number`.
-  std::size_t halo_exchange(std::size_t i, std::size_t number, const Cut& to) {
+  std::size_t halo_exchange(std::size_t i, std::size_t number, const BlockPositions& to) {
     const HaloExchangeSettings settings{network_.output_numbered(number), settings_.grid, settings_.block,
                                         partition_->tensor(number), to};
     add({.first = i, .last = i, .run = keep(make_halo_exchange(backend_, settings)), .reads = {outputs_[number]}});
@@ -235,14 +237,14 @@ class Units {
   void pair_halo_exchanges() {
     for (std::size_t u = 0; u + 1 < units().size(); ++u) {
       const Unit& reader = units()[u + 1];
-      units()[u].beside = units()[u].is_halo_exchange() && !reader.is_halo_exchange() && reader.join == nullptr &&
-                          reader.reads == std::vector{u + 1};
+      units()[u].overlaps_next = units()[u].is_halo_exchange() && !reader.is_halo_exchange() &&
+                                 reader.join == nullptr && reader.reads == std::vector{u + 1};
     }
   }
 
   /// Layers from i on of which each but the last is read by the next alone, which reads nothing else, as it is. No more
   /// than are ever fused, so that networks of many layers are made in no time.
-  Run run_from(std::size_t i) const {
+  FusableLayers run_from(std::size_t i) const {
     constexpr std::size_t kMostFused = 3;
     const auto only_reader = [&](std::size_t next) {  // nothing else reads the layer before it
       return readers_[next] == 1 && locals_[next].reads == std::vector{next} &&
@@ -250,12 +252,12 @@ class Units {
     };
     std::size_t end = i + 1;
     while (end < locals_.size() && end < i + kMostFused && only_reader(end)) ++end;
-    return Run(locals_).subspan(i, end - i);
+    return FusableLayers(locals_).subspan(i, end - i);
   }
 
   struct HaloExchanged {
     std::size_t number;
-    Cut to;
+    BlockPositions to;
     std::size_t unit;
   };
 
@@ -265,7 +267,7 @@ class Units {
   Execution& execution_;
   std::optional<Partition> partition_;  // none: every rank has whole samples
   Extent place_{};
-  std::vector<Local> locals_;
+  std::vector<BlockLayer> locals_;
   std::vector<std::size_t> readers_;  // readers of each output, numbered as in Wiring
   std::vector<std::size_t> outputs_;  // a unit's output by that of its last layer
   std::vector<HaloExchanged> exchanged_;
@@ -276,7 +278,7 @@ class Units {
 
 Execution build_execution(Backend& backend, const Network& network, const ModelSettings& settings) {
   Execution execution;
-  Units(backend, network, settings, execution).make();
+  ExecutionBuilder(backend, network, settings, execution).make();
   std::vector<UnitFacts> facts;
   for (Unit& unit : execution.units) {
     const Footprint footprint = unit.run->footprint();
@@ -293,10 +295,10 @@ Execution build_execution(Backend& backend, const Network& network, const ModelS
                      .parts = footprint.parts,
                      .margin = footprint.margin});
   }
-  ArenaLayout plan = lay_out_arena(facts);
-  for (std::size_t u = 0; u < execution.units.size(); ++u) execution.units[u].memory = std::move(plan.units[u]);
-  execution.activations = plan.floats;
-  execution.separate = plan.separate;
+  ArenaLayout layout = lay_out_arena(facts);
+  for (std::size_t u = 0; u < execution.units.size(); ++u) execution.units[u].memory = std::move(layout.units[u]);
+  execution.activations = layout.floats;
+  execution.separate = layout.separate;
   return execution;
 }
 

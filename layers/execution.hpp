@@ -18,11 +18,11 @@ class LossTerms;
 /// the end the terms of a network of several parts.
 struct Unit {
   std::size_t first = 0, last = 0;   ///< layers [first, last); a halo exchange has none, and terms have none
-  bool whole = false;                ///< every rank of a grid has all of each sample here
+  bool replicated = false;           ///< every rank of a grid has all of each sample here
   Layer* run = nullptr;              ///< the layer itself, or the fused one
   Join* join = nullptr;              ///< the same, if it has several inputs
   LossTerms* terms = nullptr;        ///< the same, if it is the terms of the loss
-  bool beside = false;               ///< a halo exchange, for the next unit alone: both run in halves
+  bool overlaps_next = false;        ///< a halo exchange that runs in halves around the next unit, its only reader
   std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
   Shape out{};                       ///< n = max_rows
   ArenaSpan bias{};                  ///< in the parameter arena: LayerBuffers::bias

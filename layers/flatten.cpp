@@ -1,3 +1,4 @@
+// Flatten: positions and channels become one vector of features.
 #include "layers/makers.hpp"
 
 namespace mrmf {

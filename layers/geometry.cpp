@@ -155,7 +155,7 @@ PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec) {
 
 Index contrast_reach(const LayerSpec& spec, std::size_t axis) { return spec.window[axis] / 2 * 2; }
 
-ContrastGeometry contrast_geometry(const Shape& in, const LayerSpec& spec, const LayerPosition& place) {
+ContrastGeometry contrast_geometry(const Shape& in, const LayerSpec& spec, const LayerPosition& position) {
   require(in.axes > 0, spec, "its input " + to_string(in) + " has no positions; use layer_norm");
   require_window(in, spec);
   for (std::size_t a = 0; a < 3; ++a)
@@ -164,11 +164,11 @@ ContrastGeometry contrast_geometry(const Shape& in, const LayerSpec& spec, const
                         to_string(spec.window, in.axes), kMostContrastWindow));
   ContrastGeometry g{.channels = in.channels, .in = in.spatial, .window = spec.window, .floor = spec.floor};
   g.sample = g.out.count = in.spatial;
-  if (place.sample == Extent{0, 0, 0}) return g;
-  g.sample = place.sample, g.out.count = place.made;
+  if (position.sample_extent == Extent{0, 0, 0}) return g;
+  g.sample = position.sample_extent, g.out.count = position.output_extent;
   for (std::size_t a = 0; a < 3; ++a) {
-    g.first[a] = std::max<Index>(0, place.first[a] - contrast_reach(spec, a));
-    g.out.first[a] = place.first[a] - g.first[a];
+    g.first[a] = std::max<Index>(0, position.output_begin[a] - contrast_reach(spec, a));
+    g.out.first[a] = position.output_begin[a] - g.first[a];
   }
   MRMF_CHECK(contains({.count = g.in}, g.out), "local contrast normalisation of positions that are not there");
   return g;

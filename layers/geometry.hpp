@@ -20,7 +20,7 @@ ConvGeometry conv_transpose_geometry(const Shape& in, const LayerSpec& spec);
 PoolGeometry pool_geometry(const Shape& in, const LayerSpec& spec);
 /// How far from an output position local contrast normalisation looks along an axis, either way: a window of windows.
 Index contrast_reach(const LayerSpec& spec, std::size_t axis);
-ContrastGeometry contrast_geometry(const Shape& in, const LayerSpec& spec, const LayerPosition& place);
+ContrastGeometry contrast_geometry(const Shape& in, const LayerSpec& spec, const LayerPosition& position);
 UpsampleGeometry upsample_geometry(const Shape& in, const LayerSpec& spec);
 
 /// The output of a layer whose spatial sizes become `spatial`.

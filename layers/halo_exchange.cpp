@@ -37,9 +37,9 @@ class HaloExchangeLayer final : public Layer {
  public:
   HaloExchangeLayer(Backend& backend, const HaloExchangeSettings& s) : backend_(backend), shape_(s.shape) {
     const Extent here = s.grid.coordinates(s.rank);
-    made_ = s.from.made.of(here);
-    needed_ = s.to.of(here);
-    const Box owned = s.from.owned.of(here);
+    made_ = s.from.made.block(here);
+    needed_ = s.to.block(here);
+    const Box owned = s.from.owned.block(here);
     MRMF_CHECK(contains(made_, owned), "a block owns positions that it has not made");
     kept_ = intersection(owned, needed_);
     covered_ = kept_ == made_;
@@ -47,8 +47,8 @@ class HaloExchangeLayer final : public Layer {
     for (int rank = 0; rank < s.grid.ranks(); ++rank) {
       if (rank == s.rank) continue;
       const Extent there = s.grid.coordinates(rank);
-      add(sent_, rank, intersection(owned, s.to.of(there)));
-      add(received_, rank, intersection(s.from.owned.of(there), needed_));
+      add(sent_, rank, intersection(owned, s.to.block(there)));
+      add(received_, rank, intersection(s.from.owned.block(there), needed_));
     }
     for (const auto* parcels : {&sent_, &received_})
       for (const Parcel& parcel : *parcels) slabs = slabs && is_slab(parcel.box);
@@ -190,10 +190,10 @@ std::unique_ptr<Layer> make_halo_exchange(Backend& backend, const HaloExchangeSe
 }
 
 Index halo_exchange_floats(const HaloExchangeSettings& s) {
-  const Box owned = s.from.owned.of(s.grid.coordinates(s.rank));
+  const Box owned = s.from.owned.block(s.grid.coordinates(s.rank));
   Index positions = 0;
   for (int rank = 0; rank < s.grid.ranks(); ++rank)
-    if (rank != s.rank) positions += product(intersection(owned, s.to.of(s.grid.coordinates(rank))).count);
+    if (rank != s.rank) positions += product(intersection(owned, s.to.block(s.grid.coordinates(rank))).count);
   return positions * s.shape.channels;
 }
 

@@ -13,9 +13,9 @@ namespace mrmf {
 struct HaloExchangeSettings {
   Shape shape;  ///< shape of the whole tensor; n: the most rows
   Grid grid;
-  int rank = 0;    ///< in the grid
-  Placement from;  ///< where the tensor is
-  Cut to;          ///< where it is needed
+  int rank = 0;       ///< in the grid
+  Placement from;     ///< where the tensor is
+  BlockPositions to;  ///< where it is needed
 };
 
 /// x has the positions made here, y those needed here. Backward adds the gradients of a position from all ranks that

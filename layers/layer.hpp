@@ -101,9 +101,10 @@ class Layer {
   /// After forward of the same step. Overwrites buffers.grads and dx. dx.data is empty where x is the network's input.
   virtual void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) = 0;
 
-  /// The same in two halves each, between which messages to other ranks are under way: a halo exchange's, and at the
-  /// same time those of the layer that reads it. begin_forward takes of x what is LayerPosition::here, and
-  /// begin_backward writes dx. By default all of forward is its second half, and all of backward its first.
+  /// forward and backward in two halves each, between which messages to other ranks are under way: a halo exchange's,
+  /// and at the same time those of the layer that reads it. begin_forward takes of x what is
+  /// LayerPosition::available_box, and begin_backward writes dx. By default all of forward is its second half, and all
+  /// of backward its first.
   virtual void begin_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) { (void)buffers, (void)x, (void)y; }
   virtual void end_forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) { forward(buffers, x, y); }
   virtual void begin_backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) {
@@ -136,15 +137,16 @@ std::unique_ptr<Join> make_join(Backend& backend, std::span<const Shape> in, con
 
 /// Where a layer is in its model, and where its input is in the sample.
 struct LayerPosition {
-  LayerPosition(std::uint64_t its_number) : number(its_number) {}  // NOLINT(google-explicit-constructor)
-  std::uint64_t number;          ///< in the list: the key of a dropout's mask, so two dropouts differ
-  Extent first{0, 0, 0};         ///< where the positions of the output begin in the sample; those of the input,
-                                 ///< too, unless the layer has windows
-  Extent sample{0, 0, 0};        ///< sizes of the sample; all 0: it has all of it (grids: layers/partition.hpp)
-  Extent made{0, 0, 0};          ///< positions of the output here
-  std::optional<Box> counted{};  ///< the box of the input that a batch norm's statistics are of; none: all of it
-  std::optional<Box>
-      here{};  ///< the box of the input that is there before messages from other ranks arrive; none: all of it
+  LayerPosition(std::uint64_t layer_index) : number(layer_index) {}  // NOLINT(google-explicit-constructor)
+  std::uint64_t number;  ///< in the list: the key of a dropout's mask, so two dropouts differ
+  /// Where the positions of the output begin in the sample; those of the input, too, unless the layer has windows.
+  Extent output_begin{0, 0, 0};
+  Extent sample_extent{0, 0, 0};  ///< of the sample; all 0: the layer has all of it (grids: layers/partition.hpp)
+  Extent output_extent{0, 0, 0};  ///< positions of the output here
+  /// The box of the input that a batch norm's statistics are of; none: all of it.
+  std::optional<Box> statistics_box{};
+  /// The box of the input that is there before messages from other ranks arrive; none: all of it.
+  std::optional<Box> available_box{};
 };
 
 /// Which activation a layer of this kind is; none: it is no activation.
@@ -154,7 +156,8 @@ bool is_elementwise(LayerKind kind);
 
 /// A layer of any kind from its input shape (n = the largest number of rows) and its spec. ConfigError for an
 /// impossible shape, with the layer's name and the sizes.
-std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition& place);
+std::unique_ptr<Layer> make_layer(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                  const LayerPosition& position);
 
 /// The fused convolution + max pool + ReLU as one layer with the convolution's parameters. Null if the backend offers
 /// none for this geometry.

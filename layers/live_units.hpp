@@ -13,7 +13,7 @@ struct LiveUnits {
   std::vector<bool> forward, backward;
 };
 
-/// Of every turn, and behind them of evaluation, which needs the network's output alone.
+/// One entry for each turn, then one for evaluation, which needs the network's output alone.
 std::vector<LiveUnits> live_units(const Execution& execution, const Network& network);
 
 }  // namespace mrmf

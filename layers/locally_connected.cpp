@@ -77,7 +77,7 @@ class LocallyConnected final : public Layer {
   Initialiser initialiser_;
   Shape output_;
   std::size_t weights_;
-  std::unique_ptr<LocalOp> op_;
+  std::unique_ptr<LocallyConnectedOp> op_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ LossSettings weighted(const LossTerm& term) {
 
 LossTerms::LossTerms(Backend& backend, const Network& network)
     : backend_(backend), settings_(network.parts()), output_(network.output()), reads_{network.size()} {
-  if (!backend.immediate())
+  if (!backend.synchronous())
     throw ConfigError("training.terms: networks of several parts train on the CPU; set run.device = \"cpu\"");
   Index largest = 0;
   for (std::size_t i = 0; i < settings_.terms.size(); ++i) {

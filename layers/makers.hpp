@@ -14,7 +14,7 @@ std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, co
 std::unique_ptr<Layer> make_locally_connected(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_l2_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_local_contrast_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                                const LayerPosition& place);
+                                                const LayerPosition& position);
 std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);
@@ -26,14 +26,15 @@ std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
 std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                    const LayerPosition& place);
+                                    const LayerPosition& position);
 
 std::unique_ptr<Layer> make_labels(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_noise(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition& place);
+std::unique_ptr<Layer> make_noise(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                  const LayerPosition& position);
 std::unique_ptr<Layer> make_slice(Backend& backend, const Shape& in, const LayerSpec& spec);
 std::unique_ptr<Layer> make_stop_gradient(Backend& backend, const Shape& in);
 
-struct CutWeights;            // layers/parameter_layout.hpp
+struct PartitionedWeights;    // layers/parameter_layout.hpp
 struct HaloExchangeSettings;  // layers/halo_exchange.hpp
 
 /// `split`: x has the positions of `split->to`, y those that this rank owns; null: both have all.
@@ -49,6 +50,6 @@ std::unique_ptr<Layer> make_rica(Backend& backend, const Shape& in, const LayerS
 /// that of this rank's features (zero for the others). Its parameters lie as ParameterLayout says. Needs
 /// StepContext::sample_sum.
 std::unique_ptr<Layer> make_row_parallel_dense(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                               const CutWeights& cut);
+                                               const PartitionedWeights& cut);
 
 }  // namespace mrmf

@@ -41,7 +41,7 @@ void Model::initialise(std::uint64_t seed) {
     Rng rng(mix(seed, i));
     std::vector<float> whole(static_cast<std::size_t>(entry.params.count));  // the same on any grid
     entry.layer->initialise(rng, whole, span_at(state, entry.state));
-    layout().take(i, whole, span_at(params, layout().of(i)));
+    layout().take(i, whole, span_at(params, layout().params_of(i)));
   }
   backend_->write(params, params_.span());
   backend_->write(state, state_.span());
@@ -64,7 +64,7 @@ LayerGroup Model::group(std::size_t first, std::size_t last) {
     const auto begin = [&](std::size_t i) { return i < network_.size() ? place_of(i).first : std::ssize(arena); };
     return span_at(arena, {begin(first), begin(last) - begin(first)});
   };
-  result.params = span(params_at_, [&](std::size_t i) { return layout().of(i); });
+  result.params = span(params_at_, [&](std::size_t i) { return layout().params_of(i); });
   result.state = span(state_.span(), [&](std::size_t i) { return network_.entry(i).state; });
   return result;
 }
@@ -81,7 +81,7 @@ bool Model::constrains() const {
 
 void Model::constrain(std::uint64_t updates) {
   for (const Unit& unit : execution_.units)
-    if (unit.run->constrains()) unit.run->constrain(span_at(params_at_, layout().of(unit.first)));
+    if (unit.run->constrains()) unit.run->constrain(span_at(params_at_, layout().params_of(unit.first)));
   copy_weights_after(*backend_, weights_of_others_, params_at_, updates);
 }
 
@@ -93,13 +93,13 @@ LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step) {
       if (const ArenaSpan next = place_of(i); next.count > 0) whole.count = next.end() - whole.first;
     return whole;
   };
-  const ArenaSpan params = place([&](std::size_t i) { return layout().of(i); });
+  const ArenaSpan params = place([&](std::size_t i) { return layout().params_of(i); });
   const ArenaSpan state = place([&](std::size_t i) { return network_.entry(i).state; });
   const ArenaSpan grads = place([&](std::size_t i) { return layout().gradients_of(i); });
   const bool in_place = !unit.is_halo_exchange() && layout().in_place(unit.first);
   const Span updated = in_place ? span_at(params_at_, params) : Span{};
   const Span velocity = in_place && !velocity_.empty() ? span_at(velocity_, params) : Span{};
-  const bool copies = unit.whole && step.halo_messages != nullptr;
+  const bool copies = unit.replicated && step.halo_messages != nullptr;
   if (copies) copies_ = step, copies_.team_sum = step.same_block_sum, copies_.sample_sum = nullptr;
   return {copies ? copies_ : step,
           span_at(params_at_, params),
@@ -132,7 +132,7 @@ ConstTensor Model::forward(const StepContext& step, ConstTensor x) {
   const std::vector<Unit>& units = execution_.units;
   for (std::size_t u = 0; u < units.size(); ++u) {
     if (!computes(u, step, &LiveUnits::forward)) continue;
-    if (!units[u].beside) {
+    if (!units[u].overlaps_next) {
       forward(units[u], step, x);
       continue;
     }
@@ -171,13 +171,13 @@ void Model::backward(const StepContext& step, ConstTensor x, const GradientSums&
   // Ranks have different numbers of row-parallel weights, and all must begin the same sums.
   const auto floats = [&](Index first) {
     Index count = open - first;
-    for (const ArenaSpan& cut : layout().gradient_cuts())
+    for (const ArenaSpan& cut : layout().partitioned_gradients())
       if (cut.first >= first && cut.end() <= open) count -= cut.count;
     return count;
   };
   for (std::size_t i = execution_.units.size(); i-- > 0;) {
-    if (i > 0 && execution_.units[i - 1].beside) {
-      backward_beside(execution_.units[i - 1], execution_.units[i], step, x);
+    if (i > 0 && execution_.units[i - 1].overlaps_next) {
+      backward_overlapped(execution_.units[i - 1], execution_.units[i], step, x);
       --i;
     } else {
       backward(execution_.units[i], step, x);
@@ -200,7 +200,7 @@ void Model::start_sums(const GradientSums& sums, Index first, Index end) {
     if (sums.update != nullptr) return start_update(sums, ranks, place);
     if (ranks != nullptr) ranks->start(span_at(grads_.span(), place));
   };
-  for (const ArenaSpan& cut : layout().gradient_cuts()) {
+  for (const ArenaSpan& cut : layout().partitioned_gradients()) {
     if (cut.first < first || cut.end() > end) continue;
     start(sums.ranks, {first, cut.first - first});
     start(sums.same_block, cut);
@@ -242,7 +242,7 @@ void Model::backward(const Unit& unit, const StepContext& step, ConstTensor x) {
   add_up(unit, x);
 }
 
-void Model::backward_beside(const Unit& exchange, const Unit& reader, const StepContext& step, ConstTensor x) {
+void Model::backward_overlapped(const Unit& exchange, const Unit& reader, const StepContext& step, ConstTensor x) {
   call(&Layer::begin_backward, reader, step, x);
   add_up(reader, x);
   call(&Layer::begin_backward, exchange, step, x);

@@ -68,7 +68,7 @@ class Model {
   /// After an update (Layer::constrain), the one with this number, counted from 1: copies of weights are taken anew.
   bool constrains() const;
   void constrain(std::uint64_t updates = 0);
-  /// The same where parameters have come from elsewhere.
+  /// Takes copies of weights anew after parameters were written from outside.
   void copy_weights(Copied which) { mrmf::copy_weights(*backend_, weights_of_others_, params_at_, which); }
   /// Whether backward computes the loss itself, from terms: then it needs no output_gradient(), and leaves their sums
   /// over the rows in loss() and term_losses().
@@ -90,7 +90,7 @@ class Model {
   /// reduced() is summed over the ranks, part by part during backward; later calls see the complete sums. With
   /// `sums.update` they see updated parameters instead, and sums of the scalars alone.
   void backward(const StepContext& step, ConstTensor x, const GradientSums& sums = {});
-  /// The same sums, all of them after backward.
+  /// Sums all gradients over the ranks at once, after backward.
   void sum(const GradientSums& sums);
 
   /// The float of reduced() for the loss, which is summed along with the gradients.
@@ -119,7 +119,7 @@ class Model {
   using Backward = void (Layer::*)(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor, Tensor);
   void call(Forward half, const Unit& unit, const StepContext& step, ConstTensor x);
   void call(Backward half, const Unit& unit, const StepContext& step, ConstTensor x);
-  void backward_beside(const Unit& exchange, const Unit& reader, const StepContext& step, ConstTensor x);
+  void backward_overlapped(const Unit& exchange, const Unit& reader, const StepContext& step, ConstTensor x);
   Tensor gradient_of(const Unit& unit, std::size_t i, ConstTensor x);
   void add_up(const Unit& unit, ConstTensor x);
   void backward_from_terms(const StepContext& step, ConstTensor x, const GradientSums& sums);

@@ -1,3 +1,4 @@
+// Batch norm, group norm and layer norm.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -21,26 +21,27 @@ void for_runs(const Shape& whole, const Box& box, const Visit& visit) {
 
 }  // namespace
 
-void CutWeights::take(ConstSpan all, Span own) const {
+void PartitionedWeights::take(ConstSpan all, Span own) const {
   MRMF_CHECK(std::ssize(all) == whole.count() && std::ssize(own) == count(rank), "weights of another layer");
   for_runs(whole, boxes.at(static_cast<std::size_t>(rank)),
            [&](Index from, Index to, Index floats) { std::copy_n(all.data() + from, floats, own.data() + to); });
 }
 
-void CutWeights::put(int of_rank, ConstSpan own, Span all) const {
+void PartitionedWeights::put(int of_rank, ConstSpan own, Span all) const {
   MRMF_CHECK(std::ssize(all) == whole.count() && std::ssize(own) == count(of_rank), "weights of another layer");
   for_runs(whole, boxes.at(static_cast<std::size_t>(of_rank)),
            [&](Index to, Index from, Index floats) { std::copy_n(own.data() + from, floats, all.data() + to); });
 }
 
-ParameterLayout::ParameterLayout(const Network& network, std::vector<CutWeights> cut, std::vector<bool> in_place)
+ParameterLayout::ParameterLayout(const Network& network, std::vector<PartitionedWeights> cut,
+                                 std::vector<bool> in_place)
     : cut_(std::move(cut)), in_place_(std::move(in_place)) {
   for (std::size_t i = 0; i < network.size(); ++i) {
     ArenaSpan place{size_, network.entry(i).params.count};
-    if (const std::vector<CutPart> parts = cut_parts(i); !parts.empty()) {
-      cuts_.push_back({size_, behind_cut(i)});
-      if (!this->in_place(i)) gradient_cuts_.push_back({gradients_size_, behind_cut(i)});
-      place.count += behind_cut(i) - parts.back().whole.end();
+    if (const std::vector<PartitionedTensor> parts = partitioned_tensors(i); !parts.empty()) {
+      cuts_.push_back({size_, behind_partitioned(i)});
+      if (!this->in_place(i)) gradient_cuts_.push_back({gradients_size_, behind_partitioned(i)});
+      place.count += behind_partitioned(i) - parts.back().whole.end();
     }
     size_ = aligned(place.end());
     places_.push_back(place);
@@ -53,16 +54,16 @@ ParameterLayout::ParameterLayout(const Network& network, std::vector<CutWeights>
   }
 }
 
-const CutWeights* ParameterLayout::cut(std::size_t layer, std::size_t part) const {
-  const auto found =
-      std::ranges::find_if(cut_, [&](const CutWeights& one) { return one.layer == layer && one.part == part; });
+const PartitionedWeights* ParameterLayout::partitioned(std::size_t layer, std::size_t tensor) const {
+  const auto found = std::ranges::find_if(
+      cut_, [&](const PartitionedWeights& one) { return one.layer == layer && one.tensor == tensor; });
   return found == cut_.end() ? nullptr : &*found;
 }
 
-std::vector<ParameterLayout::CutPart> ParameterLayout::cut_parts(std::size_t layer) const {
-  std::vector<CutPart> parts;
-  CutPart next{nullptr, {}, {}};
-  while ((next.cut = cut(layer, parts.size())) != nullptr) {
+std::vector<ParameterLayout::PartitionedTensor> ParameterLayout::partitioned_tensors(std::size_t layer) const {
+  std::vector<PartitionedTensor> parts;
+  PartitionedTensor next{nullptr, {}, {}};
+  while ((next.cut = partitioned(layer, parts.size())) != nullptr) {
     next.own = {next.own.end(), next.cut->count(next.cut->rank)};
     next.whole = {next.whole.end(), next.cut->whole.count()};
     parts.push_back(next);
@@ -70,8 +71,8 @@ std::vector<ParameterLayout::CutPart> ParameterLayout::cut_parts(std::size_t lay
   return parts;
 }
 
-Index ParameterLayout::behind_cut(std::size_t layer) const {
-  const std::vector<CutPart> parts = cut_parts(layer);
+Index ParameterLayout::behind_partitioned(std::size_t layer) const {
+  const std::vector<PartitionedTensor> parts = partitioned_tensors(layer);
   MRMF_CHECK(!parts.empty(), "a layer with whole weights");
   return aligned(parts.back().own.end());
 }
@@ -82,16 +83,16 @@ std::vector<ArenaSpan> ParameterLayout::counted() const {
 }
 
 void ParameterLayout::take(std::size_t layer, ConstSpan all, Span own) const {
-  const std::vector<CutPart> parts = cut_parts(layer);
+  const std::vector<PartitionedTensor> parts = partitioned_tensors(layer);
   if (parts.empty()) {
     std::ranges::copy(all, own.begin());
     return;
   }
-  for (const CutPart& part : parts)
+  for (const PartitionedTensor& part : parts)
     part.cut->take(all.subspan(static_cast<std::size_t>(part.whole.first), static_cast<std::size_t>(part.whole.count)),
                    span_at(own, part.own));
   const auto rest = static_cast<std::size_t>(parts.back().whole.end());
-  std::ranges::copy(all.subspan(rest), own.subspan(static_cast<std::size_t>(behind_cut(layer))).begin());
+  std::ranges::copy(all.subspan(rest), own.subspan(static_cast<std::size_t>(behind_partitioned(layer))).begin());
 }
 
 }  // namespace mrmf

@@ -15,9 +15,9 @@ namespace mrmf {
 
 /// Weights of which each rank of a grid has some: of a dense layer the columns of the features in its box, of a locally
 /// connected one those of the output positions in its box.
-struct CutWeights {
-  std::size_t layer = 0;  ///< in the network's list
-  std::size_t part = 0;   ///< which of the layer's parameters; those that are cut come first
+struct PartitionedWeights {
+  std::size_t layer = 0;   ///< in the network's list
+  std::size_t tensor = 0;  ///< which of the layer's parameters; partitioned ones come first
   /// Dense: n rows, one per output; their columns are features, as positions and channels. Locally connected: n is 1,
   /// and each position has so many weights, or biases, as there are channels here.
   Shape whole;
@@ -33,18 +33,19 @@ struct CutWeights {
   void take(ConstSpan all, Span own) const;
   /// Puts those of a rank in their place of the whole ones.
   void put(int of_rank, ConstSpan own, Span all) const;
-  bool operator==(const CutWeights&) const = default;
+  bool operator==(const PartitionedWeights&) const = default;
 };
 
 class ParameterLayout {
  public:
   ParameterLayout() = default;
-  /// `cut` in the order of layers and their parts; empty: the network's own places.
+  /// `cut` in the order of layers and their tensors; empty: the network's own places.
   /// in_place: layers that are updated in place; empty: none.
-  explicit ParameterLayout(const Network& network, std::vector<CutWeights> cut = {}, std::vector<bool> in_place = {});
+  explicit ParameterLayout(const Network& network, std::vector<PartitionedWeights> cut = {},
+                           std::vector<bool> in_place = {});
 
   Index size() const { return size_; }                 ///< floats of an arena, padding included
-  Index gradients() const { return gradients_size_; }  ///< the same of that of gradients
+  Index gradients() const { return gradients_size_; }  ///< of the gradients' arena, likewise
   const ArenaSpan& gradients_of(std::size_t layer) const { return gradients_[layer]; }
   bool in_place(std::size_t layer) const { return layer < in_place_.size() && in_place_[layer]; }
   /// Parameters that have gradients, as few stretches as there are, and where their gradients begin.
@@ -53,24 +54,25 @@ class ParameterLayout {
     Index gradients = 0;
   };
   const std::vector<Stretch>& with_gradients() const { return with_gradients_; }
-  /// Where the gradients of cut weights lie.
-  const std::vector<ArenaSpan>& gradient_cuts() const { return gradient_cuts_; }
-  const ArenaSpan& of(std::size_t layer) const { return places_[layer]; }
-  /// Null: every rank has all of this part of the layer.
-  const CutWeights* cut(std::size_t layer, std::size_t part = 0) const;
-  /// A cut part: where this rank's is among the layer's parameters, and where the whole one is among the whole ones.
-  struct CutPart {
-    const CutWeights* cut;
+  /// Where the gradients of partitioned weights lie.
+  const std::vector<ArenaSpan>& partitioned_gradients() const { return gradient_cuts_; }
+  const ArenaSpan& params_of(std::size_t layer) const { return places_[layer]; }
+  /// Null: every rank has all of this tensor of the layer.
+  const PartitionedWeights* partitioned(std::size_t layer, std::size_t tensor = 0) const;
+  /// A partitioned tensor: where this rank's share is among the layer's parameters, and where the whole one is among
+  /// the whole ones.
+  struct PartitionedTensor {
+    const PartitionedWeights* cut;
     ArenaSpan own, whole;
   };
-  /// Those of a layer, one after the other.
-  std::vector<CutPart> cut_parts(std::size_t layer) const;
-  /// Floats before what is not cut: cut weights end on a 64-byte boundary, so that what is behind them has the same
-  /// length on every rank.
-  Index behind_cut(std::size_t layer) const;
-  /// Where this rank's cut weights lie, layer by layer, from the first on; empty: it has whole ones.
-  const std::vector<ArenaSpan>& cuts() const { return cuts_; }
-  /// Ranks that cut the weights; 1: none are cut.
+  /// The partitioned tensors of a layer, one after the other.
+  std::vector<PartitionedTensor> partitioned_tensors(std::size_t layer) const;
+  /// Floats before what is not partitioned: partitioned weights end on a 64-byte boundary, so that what is behind them
+  /// has the same length on every rank.
+  Index behind_partitioned(std::size_t layer) const;
+  /// Where this rank's partitioned weights lie, layer by layer, from the first on; empty: it has whole ones.
+  const std::vector<ArenaSpan>& partitioned() const { return cuts_; }
+  /// Ranks that partition the weights; 1: none are partitioned.
   int ranks() const { return cut_.empty() ? 1 : static_cast<int>(cut_.front().boxes.size()); }
   /// What this rank counts where values are added over a group, each once: the first rank what all have, too.
   std::vector<ArenaSpan> counted() const;
@@ -80,7 +82,7 @@ class ParameterLayout {
  private:
   std::vector<ArenaSpan> places_, cuts_, gradients_, gradient_cuts_;
   std::vector<Stretch> with_gradients_;
-  std::vector<CutWeights> cut_;
+  std::vector<PartitionedWeights> cut_;
   std::vector<bool> in_place_;
   Index size_ = 0, gradients_size_ = 0;
 };

@@ -23,8 +23,8 @@ std::vector<Interval> whole_axis(Index positions, Index blocks) {
   return {static_cast<std::size_t>(blocks), Interval{0, positions}};
 }
 
-Cut whole_cut(const Extent& spatial, const Grid& grid) {
-  Cut cut;
+BlockPositions whole_cut(const Extent& spatial, const Grid& grid) {
+  BlockPositions cut;
   for (std::size_t a = 0; a < 3; ++a) cut.axes[a] = whole_axis(spatial[a], grid.blocks[a]);
   return cut;
 }
@@ -86,11 +86,11 @@ bool is_pointwise(LayerKind kind) {
          kind == LayerKind::layer_norm;
 }
 
-void place_window(const Entry& entry, const Cut& in, LayerPlacement& layer) {
+void place_window(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
   const bool conv = entry.kind == LayerKind::conv || entry.kind == LayerKind::locally_connected;
   const ConvGeometry g = conv ? conv_geometry(entry.input, entry.spec) : ConvGeometry{};
   const PoolGeometry pool = conv ? PoolGeometry{} : pool_geometry(entry.input, entry.spec);
-  Cut needs;
+  BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a) {
     const Window w = conv ? window_of(g, a) : Window{pool.window[a], pool.stride[a], 0};
     layer.output.owned.axes[a] = window_pieces(in.axes[a], w, entry.output().spatial[a]);
@@ -112,9 +112,9 @@ std::string axis_text(std::size_t axis, int axes) { return fmt::format("axis {}"
 
 // Each input position adds to the outputs of its window. A block makes all outputs that its inputs add to, of which
 // those at the cuts lack the neighbours' part: it needs the inputs of all that add to what it owns.
-void place_transposed(const Entry& entry, const Cut& in, LayerPlacement& layer) {
+void place_transposed(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
   const ConvGeometry g = conv_transpose_geometry(entry.input, entry.spec);
-  Cut needs;
+  BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a) {
     const Window w = window_of(g, a);
     const Index positions = entry.input.spatial[a], out = g.in[a];
@@ -140,9 +140,9 @@ void place_transposed(const Entry& entry, const Cut& in, LayerPlacement& layer) 
 }
 
 // Features are where the middle of their field is. The output is the input put together again, so it has its positions.
-void place_rica(const Entry& entry, const Cut& in, const Grid& grid, LayerPlacement& layer) {
+void place_rica(const Entry& entry, const BlockPositions& in, const Grid& grid, LayerPlacement& layer) {
   const ConvGeometry g = locally_connected_geometry(entry.input, entry.spec);
-  Cut needs;
+  BlockPositions needs;
   std::array<std::vector<Interval>, 3> no_pads;
   for (std::size_t a = 0; a < 3; ++a) {
     const Window w = window_of(g, a);
@@ -161,8 +161,8 @@ void place_rica(const Entry& entry, const Cut& in, const Grid& grid, LayerPlacem
 }
 
 // A window around each position of the windows around the output's.
-void place_contrast(const Entry& entry, const Cut& in, LayerPlacement& layer) {
-  Cut needs;
+void place_contrast(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
+  BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a)
     for (const Interval& piece : in.axes[a]) {
       const Index reach = contrast_reach(entry.spec, a), first = std::max<Index>(0, piece.first - reach);
@@ -172,9 +172,9 @@ void place_contrast(const Entry& entry, const Cut& in, LayerPlacement& layer) {
   layer.output = {in, in};
 }
 
-void place_upsampled(const Entry& entry, const Cut& in, LayerPlacement& layer) {
+void place_upsampled(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
   const UpsampleGeometry g = upsample_geometry(entry.input, entry.spec);
-  Cut needs;
+  BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a) {
     const Index factor = g.factor[a], margin = g.kind == UpsampleKind::linear && factor > 1 ? 1 : 0;
     for (const Interval& piece : in.axes[a]) {
@@ -229,13 +229,13 @@ void check_axis(const Placement& there, bool is_input, Index positions, std::siz
   MRMF_CHECK(end == positions, "a position with no owner");
 }
 
-bool has_empty_piece(const Cut& cut) {
+bool has_empty_piece(const BlockPositions& cut) {
   return std::ranges::any_of(cut.axes, [](const std::vector<Interval>& pieces) {
     return std::ranges::any_of(pieces, [](const Interval& piece) { return piece.count < 1; });
   });
 }
 
-[[noreturn]] void refuse_pieces(const Entry& entry, const Grid& grid, const Cut& cut) {
+[[noreturn]] void refuse_pieces(const Entry& entry, const Grid& grid, const BlockPositions& cut) {
   std::size_t a = 0;
   const auto empty = [](const Interval& piece) { return piece.count < 1; };
   while (std::ranges::none_of(cut.axes.at(a), empty)) ++a;
@@ -253,7 +253,7 @@ Extent Grid::coordinates(int rank) const {
   return {r / (blocks[2] * blocks[1]), r / blocks[2] % blocks[1], r % blocks[2]};
 }
 
-Box Cut::of(const Extent& place) const {
+Box BlockPositions::block(const Extent& place) const {
   Box box;
   for (std::size_t a = 0; a < 3; ++a) {
     const Interval& piece = axes[a].at(static_cast<std::size_t>(place[a]));
@@ -313,10 +313,12 @@ std::vector<Partition::Reader> Partition::readers(std::size_t number) const {
 }
 
 // What the readers of an output need of it; none: not all the same.
-std::optional<Cut> Partition::common_needs(const std::vector<Reader>& readers) const {
-  const auto needs = [&](const Reader& reader) -> const Cut& { return layers_[reader.layer].needs[reader.input]; };
+std::optional<BlockPositions> Partition::common_needs(const std::vector<Reader>& readers) const {
+  const auto needs = [&](const Reader& reader) -> const BlockPositions& {
+    return layers_[reader.layer].needs[reader.input];
+  };
   if (readers.empty()) return {};
-  const Cut& first = needs(readers.front());
+  const BlockPositions& first = needs(readers.front());
   if (std::ranges::all_of(readers, [&](const Reader& reader) { return needs(reader) == first; })) return first;
   return {};
 }
@@ -326,7 +328,7 @@ void Partition::read_margins() {
   const std::vector<Reader> of_input = readers(0);
   if (of_input.size() == 1 && network_->entry(0).kind == LayerKind::batch_norm && !layers_[0].output.whole)
     hold_margins_of_norm();
-  if (const std::optional<Cut> needs = common_needs(of_input)) input_.made = *needs;
+  if (const std::optional<BlockPositions> needs = common_needs(of_input)) input_.made = *needs;
 }
 
 // A batch norm of the input normalises the halo, too, so that it is fused with the convolution behind it. A window of
@@ -334,7 +336,7 @@ void Partition::read_margins() {
 // computes whole is not fused with it: its statistics would be of one rank.
 void Partition::hold_margins_of_norm() {
   const std::vector<Reader> of_norm = readers(1);
-  const std::optional<Cut> needs = common_needs(of_norm);
+  const std::optional<BlockPositions> needs = common_needs(of_norm);
   const auto whole = [&](const Reader& reader) { return layers_[reader.layer].output.whole; };
   if (!needs || std::ranges::any_of(of_norm, whole)) return;
   Placement norm = layers_[0].output;
@@ -369,7 +371,7 @@ void Partition::check_places() const {
 void Partition::gather(std::size_t i, LayerPlacement& layer) const {
   for (const std::size_t number : network_->wiring()[i])
     layer.needs.push_back(whole_cut(network_->output_numbered(number).spatial, grid_));
-  const Cut all = whole_cut(network_->entry(i).output().spatial, grid_);
+  const BlockPositions all = whole_cut(network_->entry(i).output().spatial, grid_);
   layer.output = {all, all, true, true};
 }
 
@@ -466,14 +468,14 @@ bool Partition::behind_flatten(std::size_t i) const {
 // Untied weights and biases lie where their positions lie.
 void Partition::cut_positions(std::size_t i) {
   const Entry& entry = network_->entry(i);
-  CutWeights weights{.layer = i,
-                     .whole = {.n = 1, .spatial = locally_connected_geometry(entry.input, entry.spec).out()}};
+  PartitionedWeights weights{.layer = i,
+                             .whole = {.n = 1, .spatial = locally_connected_geometry(entry.input, entry.spec).out()}};
   for (int rank = 0; rank < grid_.ranks(); ++rank)
-    weights.boxes.push_back(layers_[i].fields.of(grid_.coordinates(rank)));
+    weights.boxes.push_back(layers_[i].fields.block(grid_.coordinates(rank)));
   for (const NamedTensor& part : entry.footprint.params) {
     weights.whole.channels = part.count() / product(weights.whole.spatial);
     cut_weights_.push_back(weights);
-    ++weights.part;
+    ++weights.tensor;
   }
 }
 
@@ -482,12 +484,12 @@ void Partition::cut_columns(std::size_t i) {
   const Entry& entry = network_->entry(i);
   const std::size_t number = network_->wiring()[i][0];
   const Index features = entry.input.channels, ranks = grid_.ranks();
-  CutWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
+  PartitionedWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
   if (tensor(number).unflattened) {
     const Shape in = shape_of(number);
     weights.whole.spatial = in.spatial, weights.whole.channels = in.channels;
     for (int rank = 0; rank < grid_.ranks(); ++rank)
-      weights.boxes.push_back(tensor(number).owned.of(grid_.coordinates(rank)));
+      weights.boxes.push_back(tensor(number).owned.block(grid_.coordinates(rank)));
   } else if (features >= ranks) {
     for (const Interval& piece : even_pieces(features, ranks))
       weights.boxes.push_back({.first = {0, 0, piece.first}, .count = {1, 1, piece.count}});
@@ -497,9 +499,9 @@ void Partition::cut_columns(std::size_t i) {
   cut_weights_.push_back(std::move(weights));
 }
 
-std::vector<CutWeights> Partition::cut_weights(int rank) const {
-  std::vector<CutWeights> weights = cut_weights_;
-  for (CutWeights& one : weights) one.rank = rank;
+std::vector<PartitionedWeights> Partition::cut_weights(int rank) const {
+  std::vector<PartitionedWeights> weights = cut_weights_;
+  for (PartitionedWeights& one : weights) one.rank = rank;
   return weights;
 }
 
@@ -531,29 +533,29 @@ LayerPosition Partition::position_at(std::size_t i, const Extent& place) const {
   const LayerPlacement& layer = layers_[i];
   LayerPosition result(i);
   if (layer.output.whole) return result;
-  const Box made = layer.output.made.of(place), owned = layer.output.owned.of(place);
-  result.first = made.first;
-  result.made = made.count;
-  result.sample = shape_of(i + 1).spatial;
+  const Box made = layer.output.made.block(place), owned = layer.output.owned.block(place);
+  result.output_begin = made.first;
+  result.output_extent = made.count;
+  result.sample_extent = shape_of(i + 1).spatial;
   if (!at_hand(i, 0)) {
-    const Box needs = layer.needs[0].of(place);
-    result.here = relative(intersection(tensor(network_->wiring()[i][0]).owned.of(place), needs), needs);
+    const Box needs = layer.needs[0].block(place);
+    result.available_box = relative(intersection(tensor(network_->wiring()[i][0]).owned.block(place), needs), needs);
   }
   if (made == owned) return result;
-  result.counted = relative(owned, made);
+  result.statistics_box = relative(owned, made);
   return result;
 }
 
 Shape Partition::input_at(std::size_t layer, std::size_t i, const Extent& place) const {
   Shape shape = shape_of(network_->wiring()[layer][i]);
-  shape.spatial = layers_[layer].needs[i].of(place).count;
+  shape.spatial = layers_[layer].needs[i].block(place).count;
   return shape;
 }
 
 double Partition::share_at(const Extent& place) const {
   const Placement& output = layers_.back().output;
   if (output.whole) return 1.0 / static_cast<double>(grid_.ranks());
-  return static_cast<double>(product(output.owned.of(place).count)) /
+  return static_cast<double>(product(output.owned.block(place).count)) /
          static_cast<double>(product(network_->output().spatial));
 }
 

@@ -39,27 +39,27 @@ struct Interval {
 };
 
 /// A tensor's positions on the blocks of a grid: along each axis, those of its blocks.
-struct Cut {
+struct BlockPositions {
   std::array<std::vector<Interval>, 3> axes;
-  Box of(const Extent& place) const;
-  bool operator==(const Cut&) const = default;
+  Box block(const Extent& place) const;
+  bool operator==(const BlockPositions&) const = default;
 };
 
 /// Where a tensor is.
 struct Placement {
-  Cut owned;           ///< no position twice; or all of them everywhere
-  Cut made;            ///< what is stored: what is owned, and maybe positions beside it; of the input what is read
-  bool right = true;   ///< whether the values beside it are right; else they mean nothing
-  bool whole = false;  ///< every rank has all of it
+  BlockPositions owned;  ///< no position twice; or all of them everywhere
+  BlockPositions made;   ///< what is stored: what is owned, and maybe positions beside it; of the input what is read
+  bool right = true;     ///< whether the values beside it are right; else they mean nothing
+  bool whole = false;    ///< every rank has all of it
   bool unflattened = false;  ///< flat in the network; here still the positions of the flatten's input
 };
 
 /// A layer on the blocks of a grid.
 struct LayerPlacement {
-  std::vector<Cut> needs;  ///< what it needs of each input
+  std::vector<BlockPositions> needs;  ///< what it needs of each input
   Placement output;
   std::array<std::vector<Interval>, 3> pads{};  ///< pads of windows by block: zeros before (first) and after (count)
-  Cut fields{};  ///< positions that have weights of their own: of the output, or of rica's features
+  BlockPositions fields{};  ///< positions that have weights of their own: of the output, or of rica's features
 };
 
 class Partition {
@@ -82,7 +82,7 @@ class Partition {
   /// What make_layer() needs to know of the layer's block.
   LayerPosition position_at(std::size_t layer, const Extent& place) const;
   /// The weights of the dense layers behind a flatten, and of locally connected layers.
-  std::vector<CutWeights> cut_weights(int rank) const;
+  std::vector<PartitionedWeights> cut_weights(int rank) const;
   /// The share of a sample's positions of the output that a rank has; where every rank has all, each counts its part.
   double share_at(const Extent& place) const;
 
@@ -102,7 +102,7 @@ class Partition {
     std::size_t layer, input;
   };
   std::vector<Reader> readers(std::size_t number) const;
-  std::optional<Cut> common_needs(const std::vector<Reader>& readers) const;
+  std::optional<BlockPositions> common_needs(const std::vector<Reader>& readers) const;
   void read_margins();
   void hold_margins_of_norm();
   void check_places() const;
@@ -111,7 +111,7 @@ class Partition {
   Grid grid_;
   Placement input_;
   std::vector<LayerPlacement> layers_;
-  std::vector<CutWeights> cut_weights_;
+  std::vector<PartitionedWeights> cut_weights_;
 };
 
 }  // namespace mrmf

@@ -1,3 +1,4 @@
+// Pooling and upsampling.
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"

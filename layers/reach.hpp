@@ -18,8 +18,8 @@ struct Reach {
   bool whole = false;  ///< the output depends on all positions, as behind a flatten or a norm over positions
 };
 
-/// Of layers whose sizes are resolved for all axes, with as many positions in the output as in the input. Does not
-/// need the sizes of samples.
+/// The reach of layers whose sizes are resolved for all axes, with as many positions in the output as in the input.
+/// Does not need the sizes of samples.
 Reach reach_of(const std::vector<LayerSpec>& layers);
 
 }  // namespace mrmf

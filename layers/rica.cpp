@@ -49,7 +49,7 @@ class ReconstructionIca final : public Layer {
     Shape whole = in;
     if (split != nullptr) {
       exchange_ = make_halo_exchange(backend, *split);
-      output_.spatial = split->from.owned.of(split->grid.coordinates(split->rank)).count;
+      output_.spatial = split->from.owned.block(split->grid.coordinates(split->rank)).count;
       whole.spatial = split->shape.spatial;
     }
     // The loss is a mean over the values of a sample, and so is this.
@@ -117,7 +117,7 @@ class ReconstructionIca final : public Layer {
     if (own_decoder_)
       op_->backward_weights(error, z, buffers.grads.subspan(weights_, weights_), {});
     else
-      op_->add_weights(error, z, dw);
+      op_->accumulate_weight_gradient(error, z, dw);
     if (!dx.data.empty()) op_->backward_data(dz, encoder(buffers.params), dx);
   }
 
@@ -129,7 +129,8 @@ class ReconstructionIca final : public Layer {
 
  private:
   // The weights change last.
-  void update(const LayerBuffers& buffers, const UntiedProduct& encoding, const UntiedProduct& decoding, Tensor dx) {
+  void update(const LayerBuffers& buffers, const GradientProduct& encoding, const GradientProduct& decoding,
+              Tensor dx) {
     if (!dx.data.empty()) op_->backward_data(encoding.dy, encoder(buffers.params), dx);
     const auto weights = [&](std::size_t first) {
       return UntiedWeights{buffers.updated.subspan(first, weights_),
@@ -161,7 +162,7 @@ class ReconstructionIca final : public Layer {
   SparsitySettings sparsity_;
   Index cache_ = 0;
   ArenaSpan z_, dz_, field_, messages_;  // in the cache; the last two of a grid
-  std::unique_ptr<LocalOp> op_;
+  std::unique_ptr<LocallyConnectedOp> op_;
   std::unique_ptr<Layer> exchange_;  // between the input's owners and those whose fields reach there; null: no grid
 };
 

@@ -55,7 +55,7 @@ class NoiseSource final : public Source {
     }
     const auto width = static_cast<std::size_t>(output().channels);
     for (std::size_t row = 0; row < step.ids.size(); ++row) {
-      Rng rng(mix(mix(step.seed, step.number, kNoise), number_, static_cast<std::uint64_t>(step.ids[row])));
+      Rng rng(mix(mix(step.seed, step.updates_done, kNoise), number_, static_cast<std::uint64_t>(step.ids[row])));
       for (float& value : y.data.subspan(row * width, width)) value = static_cast<float>(rng.normal());
     }
   }
@@ -66,7 +66,7 @@ class NoiseSource final : public Source {
 };
 
 void require_host(const Backend& backend, const LayerSpec& spec) {
-  require(backend.immediate(), spec, "networks of several parts train on the CPU; set run.device = \"cpu\"");
+  require(backend.synchronous(), spec, "networks of several parts train on the CPU; set run.device = \"cpu\"");
 }
 
 }  // namespace
@@ -77,9 +77,9 @@ std::unique_ptr<Layer> make_labels(Backend& backend, const Shape& in, const Laye
 }
 
 std::unique_ptr<Layer> make_noise(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                  const LayerPosition& place) {
+                                  const LayerPosition& position) {
   require_host(backend, spec);
-  return std::make_unique<NoiseSource>(in, spec, place.number);
+  return std::make_unique<NoiseSource>(in, spec, position.number);
 }
 
 }  // namespace mrmf

@@ -131,7 +131,8 @@ struct Comm::State {
     constexpr int first_tag = 1024, at_once = 8192;
     return first_tag + 2 * (sums++ % at_once);
   }
-  std::unique_ptr<mpi::ReduceScatterSum> start_reduce_scatter(std::span<float> values, const SumUpdate& update = {},
+  std::unique_ptr<mpi::ReduceScatterSum> start_reduce_scatter(std::span<float> values,
+                                                              const ReduceScatterUpdate& update = {},
                                                               const PeerMemory* peers = nullptr) {
     const mpi::ReduceScatterSum::Ranks ranks{comm, rank, size};
     const int tag = next_tag();
@@ -260,7 +261,7 @@ PendingSum Comm::start_sum(std::span<float> values) {
 
 bool Comm::sums_by_reduce_scatter() const { return state_->adds_by_reduce_scatter(); }
 
-PendingSum Comm::start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers) {
+PendingSum Comm::start_sum(std::span<float> values, const ReduceScatterUpdate& update, const PeerMemory* peers) {
   MRMF_CHECK(sums_by_reduce_scatter() && update.results.size() == values.size(),
              "an update goes with sums by reduce-scatter");
   auto pending = std::make_unique<PendingSum::State>();
@@ -291,7 +292,7 @@ void Comm::broadcast(std::string& text, int root) {
   state_->share(std::span(text.data(), text.size()), root);
 }
 
-std::vector<double> Comm::gather(double value) {
+std::vector<double> Comm::all_gather(double value) {
   std::vector<double> all(static_cast<std::size_t>(state_->size));
   mpi::Request request("MPI_Iallgather");
   check(MPI_Iallgather(&value, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, state_->comm, request.begun()),

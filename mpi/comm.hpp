@@ -10,28 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/patience.hpp"
 #include "kernels/tensor.hpp"
+#include "kernels/wait_timer.hpp"
 #include "mpi/coded_sum.hpp"
 
 namespace mrmf {
-
-/// Initialises MPI for the life of the program and finalises it. One per process, in main; it must outlive every Comm
-/// and Hdf5File. Works without mpirun too (one rank). Sets defaults of Open MPI that the user's environment does not
-/// set. Only the thread that made it may use a Comm (MPI_THREAD_FUNNELED).
-class MpiSession {
- public:
-  MpiSession(int& argc, char**& argv);
-  ~MpiSession();
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
-  static int rank();   ///< in the world
-  static int ranks();  ///< ranks of the world
-  /// Ends all ranks of the world at once, without unwinding. Only main's last resort.
-  [[noreturn]] static void abort(int exit_code);
-  /// "Open MPI v4.1.4, ..." for logs and results.
-  static std::string version();
-};
 
 /// A sum under way. Move-only; its span must live until it is done. Destroying an unfinished one does not wait; only
 /// the unwinding after an error may do so.
@@ -52,7 +35,7 @@ class PendingSum {
 
 /// What the ranks have in place of a sum by reduce-scatter: `results` (as long as what is summed) as the ranks' updates
 /// leave them. update(first, count) is called once: of a long sum for this rank's piece, of a short one for all.
-struct SumUpdate {
+struct ReduceScatterUpdate {
   std::span<float> results{};
   std::function<void(std::size_t first, std::size_t count)> update{};
 };
@@ -81,7 +64,7 @@ class Comm {
   /// Seconds after which a verb gives up on ranks that do not take part; 0: never (the default). Communicators split
   /// off or duplicated later inherit it. Without a limit, a rank that hangs or has died keeps the others waiting
   /// forever. Time in which this process was stopped does not count, nor does that in which a rank of the world on the
-  /// same node was (kernels/patience.hpp).
+  /// same node was (kernels/wait_timer.hpp).
   void limit(double seconds);
   double limit() const;
   const WaitLimit& wait_limit() const;  ///< the same with what excuses others, for waits of other kinds
@@ -106,7 +89,7 @@ class Comm {
   /// Begins a sum where sums_by_reduce_scatter(). test() or finish() updates, and `values` are undefined in the end.
   /// With `peers`, whose blocks hold values and results, the ranks read pieces of long sums in each other's memory.
   /// AllReduce::share_memory() says who may write there and when.
-  PendingSum start_sum(std::span<float> values, const SumUpdate& update, const PeerMemory* peers = nullptr);
+  PendingSum start_sum(std::span<float> values, const ReduceScatterUpdate& update, const PeerMemory* peers = nullptr);
   /// Begins a sum whose values travel as codes (mpi/coded_sum.hpp), whatever the number of ranks.
   PendingSum start_sum(CodedSum sum);
   double min(double value);
@@ -116,7 +99,7 @@ class Comm {
   void broadcast(std::span<float> values, int root);
   void broadcast(std::span<std::int64_t> values, int root);
   void broadcast(std::string& text, int root);
-  std::vector<double> gather(double value);  ///< every rank's value, on every rank
+  std::vector<double> all_gather(double value);  ///< every rank's value, on every rank
   void barrier();
 
   /// Whether all ranks hold the same value; every rank gets the same answer (rank-consistency hash).

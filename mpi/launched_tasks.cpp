@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 
 namespace mrmf {
 namespace {

@@ -8,7 +8,9 @@ namespace mrmf::cuda {
 NcclCodedSums::NcclCodedSums(std::shared_ptr<NcclCommunicator> communicator, int rank, int ranks)
     : communicator_(std::move(communicator)), rank_(rank), ranks_(ranks) {}
 
-NcclCodedSums::~NcclCodedSums() { communicator_->stream().device().recorder().forget(); }  // records hold the memory
+NcclCodedSums::~NcclCodedSums() {
+  communicator_->stream().device().recorder().drop_records();
+}  // records hold the memory
 
 NcclCodedSums::Memory::Memory(const CodedPart& part, const CodeLayout& layout, cudaStream_t stream)
     : code(part.code),

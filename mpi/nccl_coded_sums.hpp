@@ -30,7 +30,7 @@ class NcclCodedSums {
     Memory(const CodedPart& part, const CodeLayout& layout, cudaStream_t stream);
     bool fits(const CodedPart& part) const;
     CodeBuffers buffers() const;
-    SumCode code;
+    CodeFormat code;
     std::size_t count;
     std::vector<CodedTensor> of;
     DeviceBuffer sent, gathered, results, tensors, factors, partials;

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double patience = 5;  // seconds in which the kernels of an aborted communicator must end
+constexpr double abort_seconds = 5;  // seconds in which the kernels of an aborted communicator must end
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -39,10 +39,10 @@ void NcclStream::fork() {
   ready_.wait(stream_.get());
 }
 
-void NcclStream::check(const Patience& patience) {
+void NcclStream::check(const WaitTimer& timer) {
   for (NcclCommunicator* const each : communicators_) each->check();
-  if (patience.over())
-    communicators_.front()->fail_late("a sum over the ranks, or a message between them,", patience.counted());
+  if (timer.over())
+    communicators_.front()->fail_late("a sum over the ranks, or a message between them,", timer.counted());
 }
 
 // The unwinding frees memory and so waits for the device. If the device does not become idle in time, that wait would
@@ -54,7 +54,7 @@ void NcclStream::leave(const std::string& message) {
   } catch (const FaultError&) {
     const Clock::time_point begin = Clock::now();
     while (is_busy(device_.stream()) || is_busy(stream_.get())) {
-      if (since(begin) > patience) std::terminate();
+      if (since(begin) > abort_seconds) std::terminate();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     throw;
@@ -65,7 +65,7 @@ NcclStream::Listed::Listed(NcclStream& stream, NcclCommunicator& communicator)
     : stream_(stream), communicator_(communicator) {
   if (stream_.communicators_.empty())
     stream_.device_.waiter().watch(stream_.device_.settings().limit,
-                                   [&stream](const Patience& patience) { stream.check(patience); });
+                                   [&stream](const WaitTimer& timer) { stream.check(timer); });
   stream_.communicators_.push_back(&communicator);
 }
 
@@ -80,7 +80,7 @@ NcclCommunicator::NcclCommunicator(NcclStream& stream, const Peers& peers)
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  stream_.device().recorder().forget();  // records hold the communicator
+  stream_.device().recorder().drop_records();  // records hold the communicator
   if (comm_ == nullptr) return;
   if (ncclCommFinalize(comm_) == ncclSuccess || finished()) {
     ncclCommDestroy(comm_);
@@ -114,13 +114,13 @@ void NcclCommunicator::queue(const char* what, const std::function<ncclResult_t(
 
 // Waits until NCCL has accepted the last call.
 void NcclCommunicator::wait_until_accepted(const char* what) {
-  for (Patience patience(stream_.device().settings().limit);; patience.update()) {
+  for (WaitTimer timer(stream_.device().settings().limit);; timer.update()) {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
     if (result != ncclSuccess) fail(result, what);
     if (state == ncclSuccess) return;
     if (state != ncclInProgress) fail(state, what);
-    if (patience.over()) fail_late(what, patience.counted());
+    if (timer.over()) fail_late(what, timer.counted());
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
@@ -148,7 +148,7 @@ void NcclCommunicator::fail_late(const char* what, double seconds) {
 bool NcclCommunicator::finished() {
   const Clock::time_point begin = Clock::now();
   ncclResult_t state = ncclInProgress;
-  while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress && since(begin) < patience)
+  while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress && since(begin) < abort_seconds)
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   return state == ncclSuccess;
 }
@@ -174,7 +174,7 @@ NcclWait::NcclWait(NcclStream& stream) : stream_(stream), stamps_(sizeof(StampBl
   MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), stream.device().stream()));
 }
 
-NcclWait::~NcclWait() { stream_.device().recorder().forget(); }  // records hold the stamps
+NcclWait::~NcclWait() { stream_.device().recorder().drop_records(); }  // records hold the stamps
 
 void NcclWait::begin() {
   done_.record(stream_.get());

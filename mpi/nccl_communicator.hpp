@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/collectives.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/runtime.hpp"
-#include "kernels/patience.hpp"
-#include "kernels/collectives.hpp"
+#include "kernels/wait_timer.hpp"
 
 namespace mrmf::cuda {
 
@@ -51,7 +51,7 @@ class NcclStream {
   };
 
  private:
-  void check(const Patience& patience);  // called while the host waits for the device
+  void check(const WaitTimer& timer);  // called while the host waits for the device
 
   Device& device_;
   Stream stream_;

@@ -7,7 +7,7 @@
 
 namespace mrmf::mpi {
 
-ReduceScatterSum::ReduceScatterSum(const Ranks& ranks, int tag, std::span<float> values, SumUpdate update)
+ReduceScatterSum::ReduceScatterSum(const Ranks& ranks, int tag, std::span<float> values, ReduceScatterUpdate update)
     : ranks_(ranks), tag_(tag), values_(values), update_(std::move(update)) {}
 
 std::span<float> ReduceScatterSum::piece(std::span<float> values, int rank) const {
@@ -76,7 +76,7 @@ std::vector<float> SumMemory::take(std::size_t count) {
 }
 
 MessageSum::MessageSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,
-                       SumUpdate update)
+                       ReduceScatterUpdate update)
     : ReduceScatterSum(ranks, tag, values, std::move(update)), memory_(std::move(memory)) {
   arrived_ = memory_->take(own_piece().size() * static_cast<std::size_t>(ranks.size - 1));
   for_each_other([&](int r) { receive(r, tag, arrived(r)); });
@@ -99,7 +99,8 @@ void MessageSum::advance() {
   for_each_other([&](int r) { send(r, tag() + 1, piece(results(), rank())); });
 }
 
-SharedSum::SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers, SumUpdate update)
+SharedSum::SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers,
+                     ReduceScatterUpdate update)
     : ReduceScatterSum(ranks, tag, values, std::move(update)),
       peers_(peers),
       addresses_(static_cast<std::size_t>(ranks.size)),

@@ -33,7 +33,7 @@ class ReduceScatterSum {
  protected:
   /// All ranks begin their sums in the same order, with the same tags: `tag` and the next one, which no other message
   /// under way has. Without an update all ranks get the sums, in place of `values`.
-  ReduceScatterSum(const Ranks& ranks, int tag, std::span<float> values, SumUpdate update);
+  ReduceScatterSum(const Ranks& ranks, int tag, std::span<float> values, ReduceScatterUpdate update);
 
   /// When all messages so far have arrived. The sum is done when no new ones are under way then.
   virtual void advance() = 0;
@@ -64,7 +64,7 @@ class ReduceScatterSum {
   Ranks ranks_;
   int tag_;
   std::span<float> values_;
-  SumUpdate update_;
+  ReduceScatterUpdate update_;
   std::vector<Request> under_way_;
 };
 
@@ -84,7 +84,7 @@ class MessageSum final : public ReduceScatterSum {
  public:
   /// Begins.
   MessageSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,
-             SumUpdate update = {});
+             ReduceScatterUpdate update = {});
 
  private:
   std::span<float> arrived(int rank);
@@ -103,7 +103,7 @@ class MessageSum final : public ReduceScatterSum {
 class SharedSum final : public ReduceScatterSum {
  public:
   /// Begins. requires: values and results in the blocks that `peers` was made for. Keeps a reference to it.
-  SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers, SumUpdate update);
+  SharedSum(const Ranks& ranks, int tag, std::span<float> values, const PeerMemory& peers, ReduceScatterUpdate update);
 
  private:
   /// Where a rank's values and results lie.

@@ -8,6 +8,7 @@
 
 #include "mpi/comm.hpp"
 #include "mpi/launched_tasks.hpp"
+#include "mpi/session.hpp"
 
 namespace mrmf {
 namespace {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 
 namespace mrmf::mpi {
 namespace {
@@ -39,11 +40,11 @@ FaultError overdue(const char* function, double seconds) {
 // After a long wait, yields the core: the rank that it waits for may need it.
 void wait_until(const std::function<bool()>& done, const char* function, const WaitLimit& limit) {
   constexpr double kLong = 0.1;  // seconds
-  Patience patience(limit);
+  WaitTimer timer(limit);
   while (!done()) {
-    patience.update();
-    if (patience.counted() > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    if (patience.over()) throw overdue(function, limit.seconds);
+    timer.update();
+    if (timer.counted() > kLong) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (timer.over()) throw overdue(function, limit.seconds);
   }
 }
 
@@ -68,8 +69,8 @@ void watch(const std::stop_token& done, const WaitLimit& limit, const char* func
   std::condition_variable_any wake;
   // wait_for's result does not help: it may be false for a stop that came as the wait began, whatever the condition
   // says.
-  for (Patience patience(limit); !done.stop_requested(); patience.update()) {
-    if (patience.over()) throw overdue(function, limit.seconds);
+  for (WaitTimer timer(limit); !done.stop_requested(); timer.update()) {
+    if (timer.over()) throw overdue(function, limit.seconds);
     wake.wait_for(lock, done, kBetweenUpdates, [] { return false; });
   }
 }

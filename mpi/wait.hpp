@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "kernels/check.hpp"
-#include "kernels/patience.hpp"
+#include "kernels/wait_timer.hpp"
 
 namespace mrmf::mpi {
 

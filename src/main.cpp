@@ -22,6 +22,7 @@
 #include "mpi/comm.hpp"
 #include "mpi/common_end.hpp"
 #include "mpi/launched_tasks.hpp"
+#include "mpi/session.hpp"
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
 

@@ -13,6 +13,7 @@
 
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 #include "src/config/config.hpp"
 #include "src/inference/evaluate.hpp"
 #include "src/inference/predict.hpp"

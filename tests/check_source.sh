@@ -9,7 +9,7 @@ rule() {  # title, pattern, paths... : no line may match
   if [ -n "$hits" ]; then echo "RULE: $title"; echo "$hits"; failed=1; fi
 }
 rule "dnnl only under kernels/onednn"          '#include <(oneapi/dnnl/)?dnnl'   src layers io mpi kernels/reference kernels/cpu kernels/*.?pp
-rule "of kernels/onednn others see its operations" '#include "kernels/onednn/[^o]' src layers io mpi kernels/reference kernels/cpu kernels/*.?pp
+rule "only operations.hpp of kernels/onednn is seen outside" '#include "kernels/onednn/[^o]' src layers io mpi kernels/reference kernels/cpu kernels/*.?pp
 rule "CUDA only under kernels/cuda, mpi/nccl*" '#include <(cuda|cudnn|cublas|nccl)' src layers io kernels/reference kernels/cpu kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
 rule "src sees of the CUDA module its entrance" '#include "kernels/cuda/[^m]'    src layers io kernels/reference kernels/cpu kernels/onednn kernels/*.?pp mpi/[a-mo-z]*
 rule "mpi.h only under mpi and io"             '#include <mpi\.h>'               src layers kernels

@@ -31,7 +31,7 @@ struct ConvProblem {
   static std::optional<ConvProblem> parse(const std::string& text);
 };
 
-/// The kernels of a problem by name (kernels/cpu/weighted.cpp): one name, or of Kind::conv one for each of forward,
+/// The kernels of a problem by name (kernels/cpu/conv_dense.cpp): one name, or of Kind::conv one for each of forward,
 /// data gradient and weight gradient. And what was gained by them.
 struct KernelChoice {
   std::string kernels;           ///< empty: the fixed ones, because trials could not tell

@@ -42,7 +42,7 @@ struct Field {
   Extent first;    ///< its first input position
 };
 
-class LocallyConnected final : public LocalOp {
+class LocallyConnected final : public LocallyConnectedOp {
  public:
   LocallyConnected(const ConvGeometry& geometry, Index max_rows)
       : kernels_(local_kernels()),
@@ -100,17 +100,17 @@ class LocallyConnected final : public LocalOp {
   }
 
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override { gradient(x, dy, false, dw, db); }
-  void add_weights(ConstTensor x, ConstTensor dy, Span dw) override { gradient(x, dy, true, dw, {}); }
+  void accumulate_weight_gradient(ConstTensor x, ConstTensor dy, Span dw) override { gradient(x, dy, true, dw, {}); }
 
   // A part's gradient is made in the thread's memory, and is gone when its weights have moved.
-  void update(const StepContext& step, const UntiedProduct& first, const UntiedProduct* second,
+  void update(const StepContext& step, const GradientProduct& first, const GradientProduct* second,
               const UntiedWeights& weights) override {
     if (updates_.span().empty()) updates_ = make_arena(omp_get_max_threads() * update_floats());
     for_each_position([&](const Field& field, Scratch& scratch) {
       float* const dw = updates_.span().data() + omp_get_thread_num() * update_floats();
       for_each_part([&](const Part& part) {
         const Index floats = (part.end - part.first) * run_;
-        for (const UntiedProduct* one : {&first, second}) {
+        for (const GradientProduct* one : {&first, second}) {
           if (one == nullptr) continue;
           copy_gradient(one->dy, field, scratch.y);
           if (one == &first && part.first == 0) update_biases(step, first.dy.shape.n, field, scratch.y, weights);
@@ -284,7 +284,7 @@ class LocallyConnected final : public LocalOp {
 
 }  // namespace
 
-std::unique_ptr<LocalOp> CpuBackend::locally_connected(const ConvGeometry& geometry, Index max_rows) {
+std::unique_ptr<LocallyConnectedOp> CpuBackend::locally_connected(const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<LocallyConnected>(geometry, max_rows);
 }
 

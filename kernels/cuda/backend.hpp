@@ -42,17 +42,19 @@ class CudaBackend final : public Backend {
   std::unique_ptr<SampleTable> table(const SampleTable::Settings& settings) override;
 
   void begin(const StepContext& step) override;
-  void run(std::uint64_t key, const std::function<void()>& calls) override { device_.recorder().run(key, calls); }
-  void forget() override { device_.recorder().forget(); }
+  void run_recorded(std::uint64_t key, const std::function<void()>& calls) override {
+    device_.recorder().run(key, calls);
+  }
+  void drop_records() override { device_.recorder().drop_records(); }
   void finish() override { device_.synchronise(); }
-  bool immediate() const override { return false; }
+  bool synchronous() const override { return false; }
   std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override { return connections().all_reduce(peers); }
   std::unique_ptr<Messages> messages(const Peers& peers) override { return connections().messages(peers); }
 
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
   void reshape(ConstTensor x, Tensor y) override;
   void add_over(AllReduce& ranks, Tensor x, Span floats) override;
-  void keep(const StepContext& step, ConstSpan value, Span history) override;
+  void append_history(const StepContext& step, ConstSpan value, Span history) override;
 
  private:
   /// What steps of so many rows need: nothing may move once steps are recorded.

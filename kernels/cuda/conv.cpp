@@ -221,7 +221,7 @@ class ConvTranspose final : public WeightedOp {
   ConvPasses passes_;
 };
 
-class LocallyConnected final : public LocalOp {
+class LocallyConnected final : public LocallyConnectedOp {
  public:
   LocallyConnected(Device& device, const ConvGeometry& geometry) : device_(device), geometry_(geometry) {}
 
@@ -236,11 +236,11 @@ class LocallyConnected final : public LocalOp {
     local_backward_weights(device_.work(), geometry_, x.shape.n,
                            {x.data.data(), dy.data.data(), false, dw.data(), db.empty() ? nullptr : db.data()});
   }
-  void update(const StepContext&, const UntiedProduct& first, const UntiedProduct* second,
+  void update(const StepContext&, const GradientProduct& first, const GradientProduct* second,
               const UntiedWeights& weights) override {
     local_update(device_.work(), geometry_, {device_.step(), first, second, weights});
   }
-  void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
+  void accumulate_weight_gradient(ConstTensor x, ConstTensor dy, Span dw) override {
     local_backward_weights(device_.work(), geometry_, x.shape.n,
                            {x.data.data(), dy.data.data(), true, dw.data(), nullptr});
   }
@@ -252,7 +252,7 @@ class LocallyConnected final : public LocalOp {
 
 }  // namespace
 
-std::unique_ptr<LocalOp> CudaBackend::locally_connected(const ConvGeometry& geometry, Index) {
+std::unique_ptr<LocallyConnectedOp> CudaBackend::locally_connected(const ConvGeometry& geometry, Index) {
   return std::make_unique<LocallyConnected>(device_, geometry);
 }
 

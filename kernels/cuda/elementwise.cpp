@@ -56,7 +56,7 @@ void CudaBackend::add_over(AllReduce& ranks, Tensor x, Span floats) {
   import_activation(device_.work(), x.shape, {1, 1, 1}, sum.data(), x.data.data());
 }
 
-void CudaBackend::keep(const StepContext&, ConstSpan value, Span history) {
+void CudaBackend::append_history(const StepContext&, ConstSpan value, Span history) {
   cuda::keep(device_.stream(), device_.step(), value.data(), history.data());
 }
 

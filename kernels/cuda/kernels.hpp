@@ -50,8 +50,8 @@ struct StepBlock {
   std::array<AdamStep, 2> adam{};
 
   static StepBlock of(const StepContext& step) {
-    return {step.seed, step.number, step.index, step.loss_weight * step.share, step.loss_weight, step.share,
-            step.sgd,  step.lion,   step.adam};
+    return {step.seed, step.updates_done, step.batch_index, step.loss_weight * step.share, step.loss_weight, step.share,
+            step.sgd,  step.lion,         step.adam};
   }
 };
 
@@ -205,8 +205,8 @@ struct LocalWeightsData {
 };
 struct LocalUpdateData {
   const StepBlock* step = nullptr;
-  UntiedProduct first;
-  const UntiedProduct* second = nullptr;  ///< null: none
+  GradientProduct first;
+  const GradientProduct* second = nullptr;  ///< null: none
   UntiedWeights weights;
 };
 /// Updates weights and biases by the gradient, which nobody keeps.

@@ -239,11 +239,11 @@ void local_update(const Work& work, const ConvGeometry& geometry, const LocalUpd
   const auto data_of = [](Span values) { return values.empty() ? nullptr : values.data(); };
   const UntiedWeights& weights = data.weights;
   with_element(work.storage, [&]<class T>(T) {
-    const auto gradient = [&](const UntiedProduct& of) {
+    const auto gradient = [&](const GradientProduct& of) {
       return LocalWeights<T>{fields, count32(n), elements<T>(of.x.data.data()), elements<T>(of.dy.data.data()),
                              false,  nullptr};
     };
-    const UntiedProduct& second = data.second != nullptr ? *data.second : data.first;
+    const GradientProduct& second = data.second != nullptr ? *data.second : data.first;
     for_each(work.stream, product(geometry.out()) * geometry.weights(),
              LocalUpdate<T>{gradient(data.first), gradient(second), data.second != nullptr, data.step, weights.w.data(),
                             data_of(weights.w_velocity)});

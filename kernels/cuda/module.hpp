@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "kernels/backend.hpp"
-#include "kernels/patience.hpp"
+#include "kernels/wait_timer.hpp"
 
 namespace mrmf::cuda {
 

@@ -1,3 +1,4 @@
+// Max and average pooling, and their gradients.
 #include "kernels/cuda/kernels.hpp"
 
 #include "kernels/cuda/launch.cuh"

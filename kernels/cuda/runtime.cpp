@@ -53,7 +53,7 @@ void Waiter::wait(cudaEvent_t event) const {
 }
 
 void Waiter::poll(const std::function<cudaError_t()>& query) const {
-  Patience patience(limit_);
+  WaitTimer timer(limit_);
   constexpr int polls_between_checks = 1000;
   for (int i = 1;; ++i) {
     const cudaError_t status = query();
@@ -61,10 +61,10 @@ void Waiter::poll(const std::function<cudaError_t()>& query) const {
     if (status != cudaErrorNotReady) MRMF_CUDA(status);
     cudaGetLastError();  // clears "not ready", which the next launch's check would report
     if (i % polls_between_checks != 0) continue;
-    patience.update();
-    check_(patience);
+    timer.update();
+    check_(timer);
     // A step takes under a millisecond, so poll without a pause at first. Longer waits leave the core to others.
-    if (patience.counted() > 0.01) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (timer.counted() > 0.01) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 

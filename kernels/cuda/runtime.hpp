@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/patience.hpp"
+#include "kernels/wait_timer.hpp"
 
 namespace mrmf::cuda {
 
@@ -153,7 +153,7 @@ class PinnedBuffer {
 class Waiter {
  public:
   /// `check` is called now and then during a wait, with the time waited so far. It may throw.
-  void watch(const WaitLimit& limit, std::function<void(const Patience&)> check) {
+  void watch(const WaitLimit& limit, std::function<void(const WaitTimer&)> check) {
     limit_ = limit;
     check_ = std::move(check);
   }
@@ -167,7 +167,7 @@ class Waiter {
  private:
   void poll(const std::function<cudaError_t()>& query) const;
   WaitLimit limit_;
-  std::function<void(const Patience&)> check_;
+  std::function<void(const WaitTimer&)> check_;
 };
 
 }  // namespace mrmf::cuda

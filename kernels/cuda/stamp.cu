@@ -1,3 +1,4 @@
+// Device timestamps around queued work.
 #include <chrono>
 
 #include "kernels/cuda/kernels.hpp"

@@ -310,17 +310,17 @@ CodeLayout CodeLayout::of(const CodedPart& part, int ranks, int rank) {
 
 std::size_t CodeLayout::code_bytes() const {
   switch (code) {
-    case SumCode::bf16: return 2 * piece;
-    case SumCode::scaled: return padded(piece + piece / kUnit * sizeof(float));
-    case SumCode::levels8: return piece;
-    case SumCode::levels4: return piece / 2;
-    case SumCode::votes: break;
+    case CodeFormat::bf16: return 2 * piece;
+    case CodeFormat::scaled: return padded(piece + piece / kUnit * sizeof(float));
+    case CodeFormat::levels8: return piece;
+    case CodeFormat::levels4: return piece / 2;
+    case CodeFormat::votes: break;
   }
   return kHeader + piece / 4;
 }
 
 std::size_t CodeLayout::result_bytes() const {
-  return code == SumCode::bf16 || code == SumCode::scaled ? code_bytes() : piece / 4;
+  return code == CodeFormat::bf16 || code == CodeFormat::scaled ? code_bytes() : piece / 4;
 }
 
 std::size_t factor_partials(const CodedPart& part) {
@@ -331,11 +331,11 @@ std::size_t factor_partials(const CodedPart& part) {
 
 void make_codes(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {
   switch (part.code) {
-    case SumCode::bf16: return make_rounded<Bf16Code>(stream, layout, part, buffers);
-    case SumCode::scaled: return make_rounded<ScaledCode>(stream, layout, part, buffers);
-    case SumCode::levels8: return make_levels<8>(stream, layout, part, buffers);
-    case SumCode::levels4: return make_levels<4>(stream, layout, part, buffers);
-    case SumCode::votes: break;
+    case CodeFormat::bf16: return make_rounded<Bf16Code>(stream, layout, part, buffers);
+    case CodeFormat::scaled: return make_rounded<ScaledCode>(stream, layout, part, buffers);
+    case CodeFormat::levels8: return make_levels<8>(stream, layout, part, buffers);
+    case CodeFormat::levels4: return make_levels<4>(stream, layout, part, buffers);
+    case CodeFormat::votes: break;
   }
   for_each(stream, groups_of(layout, 32), MakeVotes{{layout, 32, buffers}, part.values.data(), part.rows});
 }
@@ -345,22 +345,22 @@ void add_codes(cudaStream_t stream, const CodeLayout& layout, const CodedPart& p
   if (layout.empty(layout.rank)) return;
   const Index words = groups_of_one(layout, 32);
   switch (part.code) {
-    case SumCode::bf16: return add_rounded<Bf16Code>(stream, layout, part, buffers);
-    case SumCode::scaled: return add_rounded<ScaledCode>(stream, layout, part, buffers);
-    case SumCode::levels8: return for_each(stream, words, AddLevels<8>{{layout, 32, buffers}});
-    case SumCode::levels4: return for_each(stream, words, AddLevels<4>{{layout, 32, buffers}});
-    case SumCode::votes: break;
+    case CodeFormat::bf16: return add_rounded<Bf16Code>(stream, layout, part, buffers);
+    case CodeFormat::scaled: return add_rounded<ScaledCode>(stream, layout, part, buffers);
+    case CodeFormat::levels8: return for_each(stream, words, AddLevels<8>{{layout, 32, buffers}});
+    case CodeFormat::levels4: return for_each(stream, words, AddLevels<4>{{layout, 32, buffers}});
+    case CodeFormat::votes: break;
   }
   for_each(stream, words, AddVotes{{layout, 32, buffers}, step, part.place});
 }
 
 void read_sums(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {
   switch (part.code) {
-    case SumCode::bf16: return read_rounded<Bf16Code>(stream, layout, part, buffers);
-    case SumCode::scaled: return read_rounded<ScaledCode>(stream, layout, part, buffers);
-    case SumCode::levels8:
-    case SumCode::levels4:
-    case SumCode::votes: break;
+    case CodeFormat::bf16: return read_rounded<Bf16Code>(stream, layout, part, buffers);
+    case CodeFormat::scaled: return read_rounded<ScaledCode>(stream, layout, part, buffers);
+    case CodeFormat::levels8:
+    case CodeFormat::levels4:
+    case CodeFormat::votes: break;
   }
   for_each(stream, groups_of(layout, 32), ReadSigns{{layout, 32, buffers}, part.values.data()});
 }

@@ -14,7 +14,7 @@ namespace mrmf::cuda {
 /// a piece always take as many bytes.
 struct CodeLayout {
   static constexpr std::size_t kUnit = 256;  ///< pieces begin at multiples of it; values with one scale
-  SumCode code = SumCode::bf16;
+  CodeFormat code = CodeFormat::bf16;
   std::size_t count = 0, piece = kUnit;
   int ranks = 1, rank = 0;
 

@@ -8,7 +8,7 @@
 namespace mrmf::reference {
 namespace {
 
-class LocallyConnected final : public LocalOp {
+class LocallyConnected final : public LocallyConnectedOp {
  public:
   LocallyConnected(ReferenceBackend& backend, const ConvGeometry& geometry, Index max_rows)
       : backend_(backend),
@@ -42,16 +42,16 @@ class LocallyConnected final : public LocalOp {
     add(x, dy, dw, db);
   }
 
-  void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
+  void accumulate_weight_gradient(ConstTensor x, ConstTensor dy, Span dw) override {
     sums_.assign(dw.begin(), dw.end());
     add(x, dy, dw, {});
   }
 
-  void update(const StepContext& step, const UntiedProduct& first, const UntiedProduct* second,
+  void update(const StepContext& step, const GradientProduct& first, const GradientProduct* second,
               const UntiedWeights& weights) override {
     std::vector<float> dw(weights.w.size()), db(weights.b.size());
     backward_weights(first.x, first.dy, dw, db);
-    if (second != nullptr) add_weights(second->x, second->dy, dw);
+    if (second != nullptr) accumulate_weight_gradient(second->x, second->dy, dw);
     backend_.sgd(step, weights.w, dw, weights.w_velocity);
     backend_.sgd(step, weights.b, db, weights.b_velocity);
   }
@@ -102,7 +102,7 @@ class LocallyConnected final : public LocalOp {
 
 }  // namespace
 
-std::unique_ptr<LocalOp> ReferenceBackend::locally_connected(const ConvGeometry& geometry, Index max_rows) {
+std::unique_ptr<LocallyConnectedOp> ReferenceBackend::locally_connected(const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<LocallyConnected>(*this, geometry, max_rows);
 }
 

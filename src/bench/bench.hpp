@@ -45,7 +45,7 @@ void bench_network(const SumBenchSettings& settings, Comm& world, std::ostream& 
 struct BenchSettings {
   std::string name;         ///< the network's, for people: a preset's, or the file that configures it
   NetworkSettings network;  ///< with the rows of a step
-  LossSettings loss = LossSettings::of(LossKind::mse);
+  LossSettings loss = LossSettings::single(LossKind::mse);
   int steps = 10;        ///< timed, after some that are not
   int first = 0;         ///< training: steps before all others whose losses are written
   bool profile = false;  ///< training: one more step at the end, which a profiler sees

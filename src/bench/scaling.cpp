@@ -135,7 +135,7 @@ ScalingPoint measure(const Config& config, Comm& team) {
         "bench scaling measures one way of adding, and training.communication = \"auto\" may take another for each "
         "number "
         "of ranks; set fp32, or the way to be measured");
-  require_ways(plan, config, team.size(), backend->immediate());
+  require_ways(plan, config, team.size(), backend->synchronous());
   Data data(config, team, plan.shares_samples() ? Data::Reading::later : Data::Reading::now);
   std::optional<StageGrids> grids = grids_of_team(*backend, config, plan, data.train().shape.sample, team);
   if (grids) data.load(grids->share(phase.resolution));

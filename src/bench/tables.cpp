@@ -34,7 +34,7 @@ struct Job {
   std::string title;
   ModelSettings model;
   OptimizerSettings optimizer;
-  LossSettings loss = LossSettings::of(LossKind::mse);
+  LossSettings loss = LossSettings::single(LossKind::mse);
 };
 
 // Half the positions along every axis that has 16 or more.
@@ -359,7 +359,7 @@ CostTables no_tables(const Backend& backend) {
 }
 
 CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& world, std::ostream& out) {
-  if (!backend.immediate())
+  if (!backend.synchronous())
     throw ConfigError(
         "mrmf bench tables measures the CPU; set run.device = \"cpu\", and for GPUs see mrmf plan --machine");
   TablesSettings settings = given;

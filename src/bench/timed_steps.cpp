@@ -48,7 +48,7 @@ TimedSteps::TimedSteps(Backend& backend, const ModelSettings& settings, const Op
 }
 
 StepContext TimedSteps::step() {
-  StepContext step{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_};
+  StepContext step{.training = true, .seed = 1, .updates_done = model_state_.optimizer.steps(), .ids = ids_};
   step.loss_weight = 1.0F / static_cast<float>(ids_.size());
   step.halo_messages = silence_.get();
   step.sample_sum = own_sum_.get();

@@ -133,16 +133,17 @@ void BenchSteps::load() {
 void BenchSteps::step() {
   MRMF_CHECK(done_ < kMostSteps, "too many steps for one benchmark");
   Model& model = model_state_.model;
-  StepContext now{.training = true, .seed = 1, .number = model_state_.optimizer.steps(), .ids = ids_, .index = done_++};
+  StepContext now{
+      .training = true, .seed = 1, .updates_done = model_state_.optimizer.steps(), .ids = ids_, .batch_index = done_++};
   now.loss_weight = 1.0F / static_cast<float>(batch_);
   model_state_.optimizer.advance(model_state_.optimizer.settings().learning_rate, now);
   backend_.begin(now);
-  backend_.run(static_cast<std::uint64_t>(batch_), [&] {
+  backend_.run_recorded(static_cast<std::uint64_t>(batch_), [&] {
     const ConstTensor y = model.forward(now, loaded_.x);
     loss_->run(now, y, loaded_.targets, model.output_gradient(batch_), model.loss());
     model.backward(now, loaded_.x);
     model_state_.optimizer.update(now, model.params(), model.grads());
-    backend_.keep(now, model.loss(), losses_.span());
+    backend_.append_history(now, model.loss(), losses_.span());
   });
 }
 
@@ -156,7 +157,7 @@ std::vector<float> BenchSteps::losses() {
 void warm_up(Backend& backend, BenchSteps& steps) {
   constexpr int kWarmUp = 3;  // a device runs the first step call by call, records the second and replays the rest
   const Timer warming;        // a device also needs a moment until its clocks are up
-  for (int i = 0; i < kWarmUp || (!backend.immediate() && warming.seconds() < 0.5); ++i) {
+  for (int i = 0; i < kWarmUp || (!backend.synchronous() && warming.seconds() < 0.5); ++i) {
     steps.step();
     if (i >= kWarmUp) backend.finish();
   }
@@ -164,7 +165,7 @@ void warm_up(Backend& backend, BenchSteps& steps) {
 }
 
 std::vector<double> step_times(Backend& backend, BenchSteps& steps, int timed, bool load) {
-  const int at_a_time = backend.immediate() ? 1 : std::min(10, timed);
+  const int at_a_time = backend.synchronous() ? 1 : std::min(10, timed);
   std::vector<double> seconds;
   for (int done = 0; done < timed; done += at_a_time) {
     const Timer timer;
@@ -199,13 +200,13 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
   warm_up(backend, steps);
   const std::vector<double> times = step_times(backend, steps, settings.steps, false);
   const double step = median(times), mean = std::reduce(times.begin(), times.end()) / static_cast<double>(times.size());
-  const double loaded = backend.immediate() ? step : step_seconds(backend, steps, settings.steps, true);
+  const double loaded = backend.synchronous() ? step : step_seconds(backend, steps, settings.steps, true);
   out << fmt::format("{}: {}\n", settings.title(), backend.description());
   out << fmt::format("forward, loss, backward and update: {:.3f} ms (median over {} steps)", 1e3 * step,
                      settings.steps);
-  if (!backend.immediate()) out << fmt::format("; with each batch copied to the device: {:.3f} ms", 1e3 * loaded);
+  if (!backend.synchronous()) out << fmt::format("; with each batch copied to the device: {:.3f} ms", 1e3 * loaded);
   const double rate = step_flop(steps.model_state().model) / step;
-  const double peak = backend.immediate() ? cpu::fma_peak(omp_get_max_threads()) : 0;
+  const double peak = backend.synchronous() ? cpu::fma_peak(omp_get_max_threads()) : 0;
   if (peak > 0)
     out << fmt::format("\nproducts: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} that multiply-adds in registers reach",
                        1e-9 * rate, 100 * rate / peak, 1e-9 * peak);
@@ -218,7 +219,7 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
       settings.first > 0
           ? fmt::format(", \"losses\": {}, \"parameters_hash\": \"{:016x}\"", exact(first.losses), first.parameters)
           : "");
-  if (settings.profile && !backend.immediate()) {
+  if (settings.profile && !backend.synchronous()) {
     backend.finish();
     cuda_profile(true);
     steps.step();

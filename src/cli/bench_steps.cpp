@@ -139,7 +139,7 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
     return;
   }
   const auto backend = make_backend(options.run, world);
-  if (backend->immediate())
+  if (backend->synchronous())
     if (const std::string wrong = too_little_memory(*backend, options.settings); !wrong.empty())
       throw ConfigError(wrong);
   ModelSettings model;
@@ -147,7 +147,7 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
   if (const std::string line = choose_kernels(*backend, {model}, world); !line.empty()) std::cout << line << '\n';
   if (what == Benchmark::training)
     bench_training(*backend, options.settings, std::cout);
-  else if (backend->immediate())
+  else if (backend->synchronous())
     bench_layers(*backend, options.settings, std::cout);
   else
     bench_device_layers(*backend, options.settings, options.run.precision, std::cout);

@@ -11,6 +11,7 @@
 #include "io/hdf5_file.hpp"
 #include "kernels/backend.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/config.hpp"
 #include "src/system/backend_choice.hpp"

@@ -76,8 +76,7 @@ struct NetworkFacts {
   Extent resolution{1, 1, 1};
   RunMemory memory;
   Grid grid{};  ///< the memory is that of its first block's rank; the network is of whole samples
-  Index batch = 0, parts = 1,
-        rows = 0;  ///< batch, parts and rows of a rank; computed in so many parts, of at most so many rows
+  Index batch = 0, micro_batches = 1, rows = 0;  ///< of a rank: its batch, and what it computes at once
   std::vector<LayerFacts> layers{};
   Index outputs = 0, state = 0;  ///< floats that a sample's stored outputs take; running statistics
 };
@@ -123,12 +122,12 @@ std::string layer_line(const LayerFacts& layer, const NameWidths& widths) {
                      layer.last != nullptr ? place_text(layer.last->memory.dy) : "-");
 }
 
-// "8 per rank, in 4 parts of 2"
+// "8 per rank, in 4 micro-batches of 2"
 std::string batch_text(const NetworkFacts& facts) {
   const std::string batch = fmt::format("{} per rank", facts.batch);
-  if (facts.parts == 1) return batch;
-  return fmt::format("{}, in {} parts of {}{}", batch, facts.parts,
-                     facts.parts * facts.rows == facts.batch ? "" : "at most ", facts.rows);
+  if (facts.micro_batches == 1) return batch;
+  return fmt::format("{}, in {} micro-batches of {}{}", batch, facts.micro_batches,
+                     facts.micro_batches * facts.rows == facts.batch ? "" : "at most ", facts.rows);
 }
 
 std::string network_text(const NetworkFacts& facts) {
@@ -175,7 +174,7 @@ Json network_json(const NetworkFacts& facts) {
           {"sample", to_string(facts.network.input())},
           {"grid", factors(facts.grid.blocks, facts.network.input().axes)},
           {"batch", facts.batch},
-          {"parts", facts.parts},
+          {"parts", facts.micro_batches},
           {"rows_at_once", facts.rows},
           {"layers", layers},
           {"parameters", facts.network.trainable()},
@@ -252,7 +251,7 @@ double block_share(const Inspection& found) {
   double share = 0;
   for (const NetworkFacts& facts : found.networks) {
     if (facts.grid.ranks() == 1) return 1;
-    const Box box = Partition(facts.network, facts.grid).tensor(0).made.of({0, 0, 0});
+    const Box box = Partition(facts.network, facts.grid).tensor(0).made.block({0, 0, 0});
     share = std::max(
         share, static_cast<double>(product(box.count)) / static_cast<double>(product(facts.network.input().spatial)));
   }
@@ -278,7 +277,7 @@ Inspection inspect(Backend& backend, const Config& config, const DataSample& of,
     NetworkFacts facts = network_facts(backend, settings, resolution, memory.add(settings, grid));
     facts.grid = grid;
     facts.batch = plan.largest_batch(resolution);
-    facts.parts = config.training.accumulate;
+    facts.micro_batches = config.training.accumulate;
     found.networks.push_back(std::move(facts));
   }
   found.peak = memory.peak(plan, held);

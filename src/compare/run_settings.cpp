@@ -3,7 +3,7 @@
 #include <regex>
 #include <sstream>
 
-#include "src/config/former_words.hpp"
+#include "src/config/deprecated_keys.hpp"
 
 namespace mrmf {
 namespace {

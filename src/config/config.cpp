@@ -9,7 +9,7 @@
 #include "io/input_file.hpp"
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
-#include "src/config/former_words.hpp"
+#include "src/config/deprecated_keys.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {
@@ -92,9 +92,9 @@ Config parse_config(const std::string& text, const std::string& origin, const st
     else
       apply_override(root, setting);
   drop_gone_keys(root, writer);
-  std::vector<std::string> former = rename_former_words(root);
+  std::vector<std::string> former = rename_deprecated_keys(root);
   Config config;
-  if (writer == Writer::person) config.former_words = std::move(former);
+  if (writer == Writer::person) config.deprecation_warnings = std::move(former);
   KeyLocations places;
   read_table(root, "", "", config_keys(), config, places);
   complete(config, places, origin);

@@ -307,13 +307,13 @@ struct TrainingConfig {
   double clip_norm = 0;  ///< largest L2 norm of all gradients together; 0: any
   SumSettings sums;
   bool update_in_place = false;  ///< untied weights are updated where their gradient is computed, which nobody keeps
-  int accumulate = 1;            ///< parts of a step's batch that are computed one after the other
+  int accumulate = 1;            ///< micro-batches of a step, computed one after the other
   int batch = 512;               ///< per rank
   std::uint64_t seed = 1;
   int epochs = 100;               ///< upper bound of every phase unless its role sets another
   bool global_batch_norm = true;  ///< batch_norm = "global" | "local"
   int precise_batch_norm = 0;  ///< batches that recalibrate batch norms at a phase's end; 0: the running averages stay
-  /// Rows of a batch of this size that are computed at once: of the largest of its parts.
+  /// Rows of a batch of this size that are computed at once: of its largest micro-batch.
   int rows_at_once(int of_batch) const { return (of_batch + accumulate - 1) / accumulate; }
   bool operator==(const TrainingConfig&) const = default;
 };
@@ -388,7 +388,7 @@ struct Config {
   TournamentConfig tournament;
   RunConfig run;
   /// A line for each word of an earlier version that a person wrote: a warning (config_warnings).
-  std::vector<std::string> former_words{};
+  std::vector<std::string> deprecation_warnings{};
   bool operator==(const Config&) const = default;
 };
 

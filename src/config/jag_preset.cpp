@@ -72,7 +72,7 @@ LossTerm term(const std::string& name, const std::string& output, const std::str
   one.name = name;
   one.output = output;
   one.target = target;
-  one.loss = LossSettings::of(kind);
+  one.loss = LossSettings::single(kind);
   one.weight = weight;
   return one;
 }

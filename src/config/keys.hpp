@@ -47,7 +47,7 @@ std::vector<Key<TrainingConfig>> training_keys();
 void check_training(const Config& config, const KeyLocations& places, const std::string& origin);
 /// The keys of [training] about the loss, and what labels are (task_keys.cpp).
 std::vector<Key<TrainingConfig>> task_keys();
-/// Reading and writing a loss: a word, or a list of them as a sum (task_keys.cpp).
+/// Reading and writing a loss: a word, or a list of them as a sum (loss_keys.cpp).
 void read_loss(LossSettings& loss, const Value& value, const std::string& path);
 std::string write_loss(const LossSettings& loss);
 std::string expected_loss();

@@ -13,18 +13,18 @@
 namespace mrmf {
 
 struct EnsembleRun {
-  Part part;                    ///< of a job array's tasks; the whole ensemble collects, its parts do not
+  Part part;                    ///< this task's share of a job array; the whole ensemble collects, its parts do not
   bool retry_failed = false;    ///< members that failed for good are tried anew
   std::ostream* out = nullptr;  ///< for lines to people, on the root
   bool terminal = false;        ///< `out` is a terminal: show a live line
 };
 
 struct EnsembleReport {
-  Index members = 0, done = 0;  ///< of the ensemble, or of the part
+  Index members = 0, done = 0;  ///< members of the ensemble, or of the part
   Index made = 0;               ///< by this call
   Index twice = 0;              ///< that journals call done more than once: rows that were damaged and made anew
-  double seconds = 0;           ///< of this call
-  double member_seconds = 0;    ///< of all members that are done, added up
+  double seconds = 0;           ///< this call's
+  double member_seconds = 0;    ///< those of all members that are done, added up
   std::vector<std::pair<Index, std::string>> failed;  ///< for good, with the reason
   std::string data;                                   ///< the data set; "" where nothing was collected
 };

@@ -13,7 +13,7 @@
 
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
-#include "mpi/tickets.hpp"
+#include "mpi/shared_counter.hpp"
 #include "src/ensemble/collect.hpp"
 #include "src/ensemble/folder.hpp"
 #include "src/ensemble/journal.hpp"
@@ -33,8 +33,8 @@ std::string journal_of(const Ensemble& ensemble, int writer, int writers) {
   return ensemble.folder + (writers == 1 ? kJournalName : fmt::format("/journal-{}.txt", writer));
 }
 
-/// Makes this rank's members with several threads. The main thread draws tickets, keeps the journal and looks after
-/// signals.
+/// Makes this rank's members with several threads. The main thread draws their numbers, keeps the journal and looks
+/// after signals.
 class Makers {
  public:
   Makers(const Ensemble& ensemble, Comm& world, int threads)
@@ -47,7 +47,7 @@ class Makers {
             static_cast<Index>(ensemble.pending.size()) / (threads_ * world.size()), 1, members_->at_once()))),
         rows_(ensemble.folder + kRowsName, row_bytes_),
         journal_(journal_of(ensemble, world.rank(), world.size())),
-        tickets_(world) {}
+        numbers_(world) {}
 
   /// Until no ticket is left, or a signal came. `beat` is called now and then with the members made so far.
   void run(const StopSignals& signals, const std::function<void(Index)>& beat) {
@@ -104,7 +104,7 @@ class Makers {
   bool flush_is_due() const { return !written_.empty() && flushed_.seconds() > 10 * flush_seconds_; }
 
   std::optional<Chunk> draw() {
-    const std::size_t first = static_cast<std::size_t>(tickets_.next()) * at_once_;
+    const std::size_t first = static_cast<std::size_t>(numbers_.next()) * at_once_;
     if (first >= ensemble_.pending.size()) return {};
     return Chunk(ensemble_.pending).subspan(first, std::min(at_once_, ensemble_.pending.size() - first));
   }
@@ -211,7 +211,7 @@ class Makers {
   std::size_t row_bytes_, at_once_;
   RowFile rows_;
   Journal journal_;
-  Tickets tickets_;
+  SharedCounter numbers_;
 
   std::mutex mutex_;
   std::condition_variable more_, changed_;
@@ -233,7 +233,7 @@ class GroupTrainer {
         group_(world.split(world.rank() / ensemble.spec.ranks_per_member)),
         roots_(world.split(group_.root() ? 0 : 1)) {
     if (!group_.root()) return;
-    tickets_.emplace(roots_);
+    numbers_.emplace(roots_);
     rows_.emplace(ensemble.folder + kRowsName, static_cast<std::uint64_t>(bytes_of(parts_of(ensemble.spec))));
     journal_.emplace(journal_of(ensemble, roots_.rank(), roots_.size()));
   }
@@ -241,7 +241,7 @@ class GroupTrainer {
   /// Until no ticket is left, or a signal came, whose number it returns.
   int run(const std::function<void(Index)>& beat) {
     for (;;) {
-      std::int64_t at = group_.root() ? tickets_->next() : 0;
+      std::int64_t at = group_.root() ? numbers_->next() : 0;
       group_.broadcast(std::span(&at, 1), 0);
       if (at >= std::ssize(ensemble_.pending)) return 0;
       const Index member = ensemble_.pending[static_cast<std::size_t>(at)];
@@ -302,7 +302,7 @@ class GroupTrainer {
 
   const Ensemble& ensemble_;
   Comm group_, roots_;
-  std::optional<Tickets> tickets_;
+  std::optional<SharedCounter> numbers_;
   std::optional<RowFile> rows_;
   std::optional<Journal> journal_;
   Index made_ = 0;

@@ -26,7 +26,7 @@ struct Axis {
   double from = 0, to = 0;          ///< without `values`
   bool logarithmic = false;         ///< even steps of the logarithm
   bool whole = false;               ///< whole numbers
-  int count = 0;                    ///< of a grid: values from `from` to `to`
+  int count = 0;                    ///< values of a grid, from `from` to `to`
   std::vector<std::string> values;  ///< listed ones; a coordinate is the number, or of words the place in this list
   bool words = false;               ///< `values` are words
 
@@ -38,8 +38,8 @@ struct DesignSpec {
   DesignKind kind = DesignKind::latin_hypercube;
   Index members = 0;  ///< 0: as many as a grid or a list has
   std::string file, dataset;
-  std::vector<std::string> columns;  ///< of `dataset`, if not those of `axes`
-  std::vector<Axis> axes;            ///< of a list filled in from the file
+  std::vector<std::string> columns;  ///< columns of `dataset`, if not those of `axes`
+  std::vector<Axis> axes;            ///< the axes, those of a list filled in from the file
 };
 
 /// Members are made by a simulator of this program.
@@ -48,7 +48,7 @@ struct SimulateSpec {
   std::vector<SimulatorKey> keys;
   std::vector<double> values;       ///< one per key; an axis replaces its own
   std::vector<std::string> given;   ///< keys that the file sets; an axis is none of them
-  std::vector<std::size_t> places;  ///< of each axis among the keys
+  std::vector<std::size_t> places;  ///< the place of each axis among the keys
 };
 
 /// Members are trainings: a configuration, of which each member sets some keys.
@@ -59,7 +59,7 @@ struct TrainSpec {
 
 /// Members are calls of a program of the user's.
 struct CommandSpec {
-  std::string line;                   ///< of the shell, with {key}, {member}, {seed} and {output}
+  std::string line;                   ///< the shell's command line, with {key}, {member}, {seed} and {output}
   std::string output = "member.h5";   ///< HDF5 file that it writes in its own folder
   std::vector<MemberArray> collect;   ///< data sets of that file, as float32
   std::vector<std::string> writable;  ///< other folders where it may write
@@ -71,7 +71,7 @@ struct RoundsSpec {
   Index members = 0;  ///< added by each
   int models = 4;
   Index candidates = 1000;
-  std::string config;  ///< of the models
+  std::string config;  ///< the configuration file of the models
   std::vector<std::string> settings;
 };
 

@@ -32,7 +32,7 @@ struct WantedModel {
 /// `from` is a run's folder or a model file. DataError when there is no such model, with what to do. Collective.
 ModelChoice choose_model(const std::string& from, const WantedModel& wanted, Comm& world);
 
-/// Of which epoch the model of a file is.
+/// The epoch of the model in a file.
 struct EpochOfModel {
   std::string text{};  ///< "FILE: epoch 3 of 8, validation 0.2, the best one"; empty: the file does not know
   bool later = false;  ///< epochs came after this one

@@ -276,8 +276,10 @@ class BatchRunner {
       require_units(t_, t_.models[m], ids, {host.x.first(samples_.size()), host.targets.first(labels_.size())});
       const Feed::Batch fed = feed_->submit(in.n);
       for (int pass = 0; pass < passes_.of_each(); ++pass) {
-        const StepContext step{
-            .training = false, .seed = mix(passes_.seed, m), .number = static_cast<std::uint64_t>(pass), .ids = ids};
+        const StepContext step{.training = false,
+                               .seed = mix(passes_.seed, m),
+                               .updates_done = static_cast<std::uint64_t>(pass),
+                               .ids = ids};
         visit(evaluated(t_.models[m], step, fed));
       }
     }
@@ -295,7 +297,7 @@ class BatchRunner {
       for (int pass = 0; pass < passes_.of_each(); ++pass) {
         const StepContext step{.training = false,
                                .seed = mix(passes_.seed, m, static_cast<std::uint64_t>(ids.front())),
-                               .number = static_cast<std::uint64_t>(pass)};
+                               .updates_done = static_cast<std::uint64_t>(pass)};
         const ConstSpan outputs = windowed_[m]->run(x, step, [&](const StepContext& of, ConstTensor part) {
           return passes_.dropout > 0 ? forward_with_dropout(*by.model, of, part) : by.model->forward(of, part);
         });

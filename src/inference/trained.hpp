@@ -62,7 +62,7 @@ struct Trained {
   std::vector<TrainedModel> models;    ///< at least one
 
   Task task() const { return config.training.loss.task(); }
-  /// Of whole samples, which a model may take in windows.
+  /// The shape of whole samples, which a model may take in windows.
   Shape input() const {
     Shape input = models.front().model->network().input();
     if (windows()) input.spatial = store->sample(resolution).spatial;

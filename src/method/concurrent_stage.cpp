@@ -116,7 +116,7 @@ class TwoTeams {
 
   Trained train_mine(double elapsed) {
     const Phase& mine = in_coarse_ ? stage_.coarse : *stage_.dense;
-    const RunContext ctx = ctx_.of(team_, in_coarse_ ? ctx_.log : own_);
+    const RunContext ctx = ctx_.for_team(team_, in_coarse_ ? ctx_.log : own_);
     const bool first = !ctx_.data.loaded();
     if (first) ctx_.data.load(team_);  // the run's time begins after the first reading
     if (first && in_coarse_)           // either team has all samples

@@ -114,12 +114,15 @@ Span same_place(Model& model, Span params, Span arena) {
   return arena.subspan(static_cast<std::size_t>(params.data() - model.params().data()), params.size());
 }
 
-bool same_cut(const CutWeights* a, const CutWeights* b) { return a == nullptr || b == nullptr ? a == b : *a == *b; }
+bool same_cut(const PartitionedWeights* a, const PartitionedWeights* b) {
+  return a == nullptr || b == nullptr ? a == b : *a == *b;
+}
 
 // Whether the ranks cut the weights of the bottom alike in both models.
 bool same_bottom_layout(ModelState& coarse, ModelState& dense) {
   for (std::size_t i = 0; i < coarse.model.network().size(); ++i)
-    if (!coarse.model.network().entry(i).top && !same_cut(coarse.model.layout().cut(i), dense.model.layout().cut(i)))
+    if (!coarse.model.network().entry(i).top &&
+        !same_cut(coarse.model.layout().partitioned(i), dense.model.layout().partitioned(i)))
       return false;
   return true;
 }

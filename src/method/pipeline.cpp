@@ -39,7 +39,7 @@ class ModelBackup {
 }  // namespace
 
 CoarseProbe::CoarseProbe(const RunContext& ctx, const Plan& plan, const Config& config)
-    : ctx_(ctx.apart(silent_)), plan_(plan), config_(config) {
+    : ctx_(ctx.without_saving(silent_)), plan_(plan), config_(config) {
   MRMF_CHECK(plan.stages.size() == 1, "a probe is of the coarse model of one stage");
 }
 
@@ -56,7 +56,7 @@ ProbeResult CoarseProbe::run(ModelState& coarse) {
   ProbeResult probe = trainer.probe(dense, plan_.last, config_.method.probe);
   begun_.emplace(std::move(dense), probe.state);
   ctx_.require_data(stage.fuse.from);
-  ctx_.backend.forget();  // a step of the probe may be recorded under a key of the coarse phase
+  ctx_.backend.drop_records();  // a step of the probe may be recorded under a key of the coarse phase
   return probe;
 }
 

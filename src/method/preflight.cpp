@@ -72,7 +72,7 @@ void require_grids(const Plan& plan, const Config& config, const Backend& backen
   const auto refuse = [](const std::string& what, const std::string& advice) {
     throw ConfigError("run.grid does not go with " + what + "; " + advice);
   };
-  if (shard_by_shard(config, backend.immediate()))
+  if (shard_by_shard(config, backend.synchronous()))
     refuse("run.deterministic and data.shards on the CPU, where every shard is computed by itself",
            "remove one of them");
 }
@@ -80,7 +80,7 @@ void require_grids(const Plan& plan, const Config& config, const Backend& backen
 // What boxes of samples do not go with.
 void require_patches(const Config& config, const Backend& backend) {
   if (!config.data.patch.any()) return;
-  if (shard_by_shard(config, backend.immediate()))
+  if (shard_by_shard(config, backend.synchronous()))
     throw ConfigError(
         "data.patch does not go with run.deterministic and data.shards on the CPU, where every shard is "
         "computed by itself; remove one of them");
@@ -155,10 +155,10 @@ void check_start(const ResolvedRun& run, const TrainRun& train, const Checkpoint
 }
 
 void check_backend(const ResolvedRun& run, const Backend& backend, int ranks) {
-  const bool on_cpu = backend.immediate();
+  const bool on_cpu = backend.synchronous();
   require_grids(run.plan, run.config, backend);
   require_patches(run.config, backend);
-  require_parts(run.config, on_cpu);
+  require_micro_batches(run.config, on_cpu);
   if (!on_cpu && !run.config.training.parts.terms.empty())
     throw ConfigError(
         "training.terms: a network of several parts trains on the CPU, and this machine has a GPU; set run.device = "

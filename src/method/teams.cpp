@@ -33,7 +33,7 @@ std::string origin_of(const Config& config, int ranks) {
 // An epoch's seconds on all ranks. Leaves out I/O, because averaging the data is not an epoch's work.
 double epoch_seconds(const Config& config, const Plan& plan, Phase phase, const RunContext& ctx) {
   RunLog silent;
-  const RunContext apart = ctx.apart(silent);
+  const RunContext apart = ctx.without_saving(silent);
   phase.stop = {};
   phase.stop.epochs = 1;
   Trainer trainer(apart, config.training);

@@ -219,7 +219,7 @@ void tell_run(RunLog& log, const ResolvedRun& run, const TrainRun& train, RunDat
   if (train.more_epochs) tell_more_epochs(run.plan, log);
   for (const std::string& line : warnings.take()) log.line("warning: " + line);
   tell_data(log, run, input.data, backend, ranks, input.by_teams);
-  tell_sharing(log, run, shard_by_shard(run.config, backend.immediate()), ranks);
+  tell_sharing(log, run, shard_by_shard(run.config, backend.synchronous()), ranks);
 }
 
 }  // namespace
@@ -270,7 +270,7 @@ RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const
   tell_run(log, run, train, input, *backend, lost, warnings, world.size());
   collective_try(world, [&] { list_left_out(run, input.data, world); });
 
-  const Plan trained = with_communication(run, checkpoints, backend->immediate(), world, log);
+  const Plan trained = with_communication(run, checkpoints, backend->synchronous(), world, log);
   no_training_yet.reset();
   const StopSignals signals(launched.root());
   SaveTimes times(config.run, signals);
@@ -280,7 +280,7 @@ RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const
                  input.data,
                  log,
                  &saving,
-                 shard_by_shard(config, backend->immediate()),
+                 shard_by_shard(config, backend->synchronous()),
                  input.grids ? &*input.grids : nullptr};
   ctx.meetings = train.meetings;
   Outcome outcome = run_pipeline(trained, config, ctx);

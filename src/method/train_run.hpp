@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 #include "src/config/config.hpp"
 #include "src/run/records.hpp"
 

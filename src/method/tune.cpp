@@ -172,7 +172,7 @@ std::vector<double> train_side_by_side(const TuneSettings& settings, const Rung&
   }
   signal = static_cast<int>(runner.world.max(signal));
   if (signal != 0) throw Stopped{signal};
-  for (std::size_t t = 0; t < trials.size(); ++t) losses[t] = runner.world.gather(losses[t])[t % ranks];
+  for (std::size_t t = 0; t < trials.size(); ++t) losses[t] = runner.world.all_gather(losses[t])[t % ranks];
   return losses;
 }
 

@@ -19,28 +19,28 @@ double LearningRate::at(int epoch, Index step, Index steps) const {
   if (settings_.rule == RateRule::linear) factor = 1.0 - progress;
   if (settings_.rule == RateRule::piecewise)
     for (const double boundary : settings_.boundaries) factor *= epoch >= boundary ? settings_.factor : 1.0;
-  if (settings_.rule == RateRule::plateau) factor = memory_.factor;
-  return settings_.learning_rate * memory_.scale * warm * factor;
+  if (settings_.rule == RateRule::plateau) factor = state_.factor;
+  return settings_.learning_rate * state_.scale * warm * factor;
 }
 
 void LearningRate::epoch_done(double validation_loss) {
-  ++memory_.epochs;
-  if (settings_.rule != RateRule::plateau || memory_.epochs <= settings_.warmup) return;
+  ++state_.epochs;
+  if (settings_.rule != RateRule::plateau || state_.epochs <= settings_.warmup) return;
   if (std::isnan(validation_loss)) return;
-  if (validation_loss < memory_.best * (1.0 - settings_.plateau_threshold)) {
-    memory_.best = validation_loss;
-    memory_.bad_epochs = 0;
+  if (validation_loss < state_.best * (1.0 - settings_.plateau_threshold)) {
+    state_.best = validation_loss;
+    state_.bad_epochs = 0;
   } else {
-    ++memory_.bad_epochs;
+    ++state_.bad_epochs;
   }
-  if (memory_.cooldown_left > 0) {
-    --memory_.cooldown_left;
-    memory_.bad_epochs = 0;
+  if (state_.cooldown_left > 0) {
+    --state_.cooldown_left;
+    state_.bad_epochs = 0;
   }
-  if (memory_.bad_epochs > settings_.patience) {
-    memory_.factor *= settings_.factor;
-    memory_.cooldown_left = settings_.cooldown;
-    memory_.bad_epochs = 0;
+  if (state_.bad_epochs > settings_.patience) {
+    state_.factor *= settings_.factor;
+    state_.cooldown_left = settings_.cooldown;
+    state_.bad_epochs = 0;
   }
 }
 

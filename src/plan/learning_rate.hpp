@@ -14,8 +14,8 @@ struct CurvePart {
   bool operator==(const CurvePart&) const = default;
 };
 
-/// The learning rate as a function of a phase's progress. Only reduce-on-plateau and mutations have
-/// memory.
+/// The learning rate as a function of a phase's progress. Only reduce-on-plateau and a tournament's mutations carry
+/// state.
 class LearningRate {
  public:
   /// `epochs` is the length of cosine and linear rules (the phase's upper bound).
@@ -30,23 +30,23 @@ class LearningRate {
   void epoch_done(double validation_loss);
 
   /// From now on the rate is so many times what the rule says: a mutation in a tournament.
-  void scale(double factor) { memory_.scale = factor; }
+  void scale(double factor) { state_.scale = factor; }
 
   /// What reduce-on-plateau has seen, and the factor of scale().
-  struct Memory {
+  struct State {
     double factor = 1, best = std::numeric_limits<double>::infinity();
     int bad_epochs = 0, cooldown_left = 0, epochs = 0;
     double scale = 1;
-    bool operator==(const Memory&) const = default;
+    bool operator==(const State&) const = default;
   };
-  const Memory& memory() const { return memory_; }
-  void recall(const Memory& memory) { memory_ = memory; }
+  const State& state() const { return state_; }
+  void load_state(const State& state) { state_ = state; }
 
  private:
   OptimizerSettings settings_;
   int epochs_;
   CurvePart part_;
-  Memory memory_;
+  State state_;
 };
 
 }  // namespace mrmf

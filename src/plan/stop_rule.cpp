@@ -21,32 +21,32 @@ std::string to_string(StopReason reason) {
 void StopRule::count_unimproved(double value) {
   if (std::isnan(value)) return;  // nothing was scored, so nothing is known
   const auto change = [&](double best) { return settings_.early_stopping.least_change * std::abs(best); };
-  const bool better = !memory_.best || value < *memory_.best - change(*memory_.best);
-  if (better) memory_.best = value;
-  memory_.unimproved = better ? 0 : memory_.unimproved + 1;
+  const bool better = !state_.best || value < *state_.best - change(*state_.best);
+  if (better) state_.best = value;
+  state_.unimproved = better ? 0 : state_.unimproved + 1;
 }
 
 bool StopRule::probe_due() const {
-  const int epoch = memory_.epochs + 1;
+  const int epoch = state_.epochs + 1;
   return settings_.probe_epochs > 0 && epoch % settings_.probe_epochs == 0 && epoch < settings_.epochs;
 }
 
 StopReason StopRule::update(double train_loss, double validation_loss, std::optional<double> metric) {
-  ++memory_.epochs;
-  const bool slow = memory_.previous && settings_.threshold && *memory_.previous - train_loss < *settings_.threshold;
-  memory_.slow_epochs = slow ? memory_.slow_epochs + 1 : 0;
-  memory_.previous = train_loss;
+  ++state_.epochs;
+  const bool slow = state_.previous && settings_.threshold && *state_.previous - train_loss < *settings_.threshold;
+  state_.slow_epochs = slow ? state_.slow_epochs + 1 : 0;
+  state_.previous = train_loss;
   count_unimproved(monitored(settings_.monitor, validation_loss, metric));
   if (settings_.target && validation_loss <= *settings_.target) return StopReason::target;
   if (const auto& target = settings_.metric_target;
       target && metric && *metric >= rising(target->metric, target->least))
     return StopReason::target;
-  if (settings_.threshold && memory_.slow_epochs >= settings_.patience) return StopReason::plateau;
+  if (settings_.threshold && state_.slow_epochs >= settings_.patience) return StopReason::plateau;
   const int patience = settings_.early_stopping.patience;
-  if (patience > 0 && memory_.unimproved >= patience) return StopReason::early_stopping;
-  if (!memory_.probes.empty() && memory_.probes.back().epoch == memory_.epochs && pays_no_more(memory_.probes))
+  if (patience > 0 && state_.unimproved >= patience) return StopReason::early_stopping;
+  if (!state_.probes.empty() && state_.probes.back().epoch == state_.epochs && pays_no_more(state_.probes))
     return StopReason::slope;
-  if (memory_.epochs >= settings_.epochs) return StopReason::epochs;
+  if (state_.epochs >= settings_.epochs) return StopReason::epochs;
   return StopReason::none;
 }
 

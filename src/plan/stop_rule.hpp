@@ -51,31 +51,31 @@ class StopRule {
   StopReason update(double train_loss, double validation_loss, std::optional<double> metric = {});
 
   /// Call before update() of the epoch after which the model was probed: settings.probe_epochs says when.
-  void add_probe(const ProbeRecord& probe) { memory_.probes.push_back(probe); }
+  void add_probe(const ProbeRecord& probe) { state_.probes.push_back(probe); }
   /// Whether the epoch under way ends with a probe. The last one does not: nothing is left to decide.
   bool probe_due() const;
 
   /// All that update() looks at besides its arguments and the settings.
-  struct Memory {
+  struct State {
     int epochs = 0;
     int slow_epochs = 0;                ///< consecutive epochs below the threshold so far
     std::optional<double> previous;     ///< training loss of the last epoch
     int unimproved = 0;                 ///< consecutive epochs in which `best` did not improve
     std::optional<double> best{};       ///< monitored() of the last epoch that counted as better (BestEpoch)
     std::vector<ProbeRecord> probes{};  ///< so far
-    bool operator==(const Memory&) const = default;
+    bool operator==(const State&) const = default;
   };
-  const Memory& memory() const { return memory_; }
-  void recall(const Memory& memory) { memory_ = memory; }
+  const State& state() const { return state_; }
+  void load_state(const State& state) { state_ = state; }
 
-  int epochs() const { return memory_.epochs; }
-  int slow_epochs() const { return memory_.slow_epochs; }
+  int epochs() const { return state_.epochs; }
+  int slow_epochs() const { return state_.slow_epochs; }
 
  private:
   void count_unimproved(double value);
 
   StopSettings settings_;
-  Memory memory_;
+  State state_;
 };
 
 // What training.monitor looks at, and the best epoch by it.

@@ -212,7 +212,7 @@ void widened_sizes(const Config& config, const Shape& sample, std::vector<std::s
 }  // namespace
 
 std::vector<std::string> config_warnings(const Config& config) {
-  std::vector<std::string> lines = config.former_words;
+  std::vector<std::string> lines = config.deprecation_warnings;
   unread_roles(config, lines);
   unread_method_keys(config.method, lines);
   jump_behind_stem(config, lines);

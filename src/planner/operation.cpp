@@ -52,7 +52,8 @@ class Follower {
                                                   : layers(unit);
     operation.in = shape_of(unit.reads[0]);
     operation.out = unit.out;
-    if (operation.key == to_string(LayerKind::dense)) scale_to_columns(operation, execution_.params.cut(unit.first));
+    if (operation.key == to_string(LayerKind::dense))
+      scale_to_columns(operation, execution_.params.partitioned(unit.first));
     operation.elements = static_cast<double>(unit.out.per_sample());
     for (const std::size_t number : unit.reads)
       operation.elements += static_cast<double>(shape_of(number).per_sample());
@@ -66,7 +67,7 @@ class Follower {
   // The share of a layer's output that this block makes.
   double made(std::size_t layer) const {
     if (!partition_) return 1;
-    return static_cast<double>(product(partition_->tensor(layer + 1).made.of(place_).count)) /
+    return static_cast<double>(product(partition_->tensor(layer + 1).made.block(place_).count)) /
            static_cast<double>(product(network_.entry(layer).output().spatial));
   }
 
@@ -80,7 +81,7 @@ class Follower {
       const Entry& entry = network_.entry(i);
       operation.key += (i > unit.first ? "+" : "") + key_of(entry);
       operation.flop += entry.layer->flop() * made(i);
-      operation.parameters += execution_.params.of(i).count;
+      operation.parameters += execution_.params.params_of(i).count;
       operation.weighted = operation.weighted || is_weighted(entry.kind);
       operation.sums += entry.kind == LayerKind::batch_norm ? 1 : 0;
     }
@@ -89,7 +90,7 @@ class Follower {
 
   // By the features that it reads here, all or this rank's, and what it writes. Products of row-parallel weights are
   // summed.
-  static void scale_to_columns(Operation& operation, const CutWeights* cut) {
+  static void scale_to_columns(Operation& operation, const PartitionedWeights* cut) {
     const Index in = cut != nullptr ? cut->columns(cut->rank) : operation.in.per_sample();
     const Index out = operation.out.per_sample();
     if (cut != nullptr) operation.sums = 1;
@@ -109,12 +110,12 @@ class Follower {
     operation.key = "exchange";
     const std::size_t tensor = tensor_of(unit.reads[0]);
     const Placement& from = partition_->tensor(tensor);
-    const Cut& to = needed(unit, tensor);
+    const BlockPositions& to = needed(unit, tensor);
     const Shape shape = tensor == 0 ? network_.input() : network_.entry(tensor - 1).output();
-    const Box owned = from.owned.of(place_);
+    const Box owned = from.owned.block(place_);
     for (int rank = 0; rank < settings_.grid.ranks(); ++rank) {
       if (rank == settings_.block) continue;
-      const Index positions = product(intersection(owned, to.of(settings_.grid.coordinates(rank))).count);
+      const Index positions = product(intersection(owned, to.block(settings_.grid.coordinates(rank))).count);
       if (positions > 0) operation.sent.push_back(static_cast<double>(positions * shape.channels));
     }
     return operation;
@@ -124,12 +125,12 @@ class Follower {
   std::size_t tensor_of(std::size_t number) const { return number == 0 ? 0 : execution_.units[number - 1].last; }
 
   // The first need for this tensor of the layer behind the exchange that has the exchange's shape.
-  const Cut& needed(const Unit& unit, std::size_t tensor) const {
+  const BlockPositions& needed(const Unit& unit, std::size_t tensor) const {
     if (unit.first == network_.size()) return partition_->tensor(tensor).owned;
     const std::vector<std::size_t>& reads = network_.wiring()[unit.first];
     for (std::size_t k = 0; k < reads.size(); ++k) {
-      const Cut& needs = partition_->layer(unit.first).needs[k];
-      if (reads[k] == tensor && needs.of(place_).count == unit.out.spatial) return needs;
+      const BlockPositions& needs = partition_->layer(unit.first).needs[k];
+      if (reads[k] == tensor && needs.block(place_).count == unit.out.spatial) return needs;
     }
     MRMF_CHECK(false, "a halo exchange is for the layer behind it");
     return partition_->layer(unit.first).needs[0];
@@ -158,9 +159,9 @@ std::vector<int> different_blocks(const Partition& partition, const Network& net
     std::vector<Index> sizes;
     const auto add = [&](const Box& box) { sizes.insert(sizes.end(), box.count.begin(), box.count.end()); };
     for (std::size_t i = 0; i < network.size(); ++i) {
-      for (const Cut& needs : partition.layer(i).needs) add(needs.of(place));
-      add(partition.layer(i).output.made.of(place));
-      add(partition.layer(i).output.owned.of(place));
+      for (const BlockPositions& needs : partition.layer(i).needs) add(needs.block(place));
+      add(partition.layer(i).output.made.block(place));
+      add(partition.layer(i).output.owned.block(place));
     }
     first.emplace(std::move(sizes), block);
   }
@@ -172,12 +173,12 @@ std::vector<int> different_blocks(const Partition& partition, const Network& net
 
 GridLayers grid_layers(const Partition& partition, const Network& network) {
   GridLayers layers;
-  const std::vector<CutWeights> weights = partition.cut_weights(0);
+  const std::vector<PartitionedWeights> weights = partition.cut_weights(0);
   for (std::size_t i = 0; i < network.size(); ++i) {
     const std::string& name = network.entry(i).name;
     const std::vector<std::size_t>& reads = network.wiring()[i];
     const bool whole = partition.layer(i).output.whole &&
-                       std::ranges::none_of(weights, [&](const CutWeights& cut) { return cut.layer == i; });
+                       std::ranges::none_of(weights, [&](const PartitionedWeights& cut) { return cut.layer == i; });
     bool messages = false;
     for (std::size_t k = 0; k < reads.size(); ++k) messages = messages || !partition.at_hand(i, k);
     if (whole && messages)

@@ -131,13 +131,13 @@ double gradient_sums(const BlockStep& block, const CostModel& costs, const Workl
 EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Workload& work) {
   const Steps train(work.samples, work), validate(work.validated, work);
   const StepSeconds& step = block.step;
-  const int parts = work.training.accumulate;
+  const int micro_batches = work.training.accumulate;
   const double crowding = costs.crowding(work.ranks);
   const double computed = step.forward + step.backward + step.loss;
   EpochSeconds epoch;
-  epoch.compute = train.count * parts * computed * crowding;
-  epoch.messages = train.count * parts * step.messages * crowding;
-  const int small = (work.training.global_batch_norm ? 2 * step.sums * parts : 0) + 1;  // one asks for signals
+  epoch.compute = train.count * micro_batches * computed * crowding;
+  epoch.messages = train.count * micro_batches * step.messages * crowding;
+  const int small = (work.training.global_batch_norm ? 2 * step.sums * micro_batches : 0) + 1;  // one asks for signals
   epoch.sums = train.count * (gradient_sums(block, costs, work) + small * costs.small_sum(work.ranks));
   epoch.update = train.count * costs.update(work.training.optimizer.name, block.updated) * crowding;
   const double input = kFloat * static_cast<double>(block.work.input);
@@ -159,11 +159,11 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
 }
 
 // The costs of whole steps, with their micro-batches.
-std::vector<LayerCost> costs_of_step(const StepSeconds& step, int parts, double crowding) {
+std::vector<LayerCost> costs_of_step(const StepSeconds& step, int micro_batches, double crowding) {
   std::vector<LayerCost> layers = step.layers;
   for (LayerCost& layer : layers) {
-    layer.compute *= parts * crowding, layer.message_seconds *= parts * crowding;
-    layer.messages *= parts, layer.sent *= parts;
+    layer.compute *= micro_batches * crowding, layer.message_seconds *= micro_batches * crowding;
+    layer.messages *= micro_batches, layer.sent *= micro_batches;
   }
   return layers;
 }
@@ -175,7 +175,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   sized.max_rows = work.training.rows_at_once(static_cast<int>(work.batch));
   const bool cut = work.grid.ranks() > 1;
   const Network network(backend, sized);
-  const int parts = work.training.accumulate;
+  const int micro_batches = work.training.accumulate;
   const Steps train(work.samples, work);
 
   Prediction prediction;
@@ -189,10 +189,10 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
                     .step = {},
                     .number = number,
                     .params = execution.params.size()};
-    for (const ArenaSpan& place : execution.params.cuts()) block.cut += place.count;
+    for (const ArenaSpan& place : execution.params.partitioned()) block.cut += place.count;
     block.updated = updated_by_rank(block, costs, work);
     block.averaged = averaged_count(work.training.sums.momenta, network);
-    block.step = step_of(block.work, costs, work, train.rows / parts);
+    block.step = step_of(block.work, costs, work, train.rows / micro_batches);
     const int sum = on_device(costs) ? 1 : work.ranks.ranks;
     RunMemory memory =
         with_elements(memory_of(network, execution, work.training, sum), execution, costs.element_bytes());
@@ -206,8 +206,8 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   prediction.epoch = epoch_of(slowest, costs, work);
   prediction.steps = static_cast<Index>(train.count);
   prediction.slowest = slowest.number;
-  prediction.sent = step.sent * parts;
-  prediction.costs = costs_of_step(step, parts, costs.crowding(work.ranks));
+  prediction.sent = step.sent * micro_batches;
+  prediction.costs = costs_of_step(step, micro_batches, costs.crowding(work.ranks));
   const double all = step.forward + step.backward;
   if (all > 0) prediction.measured = step.measured / all, prediction.between = step.between / all;
   if (!work.streamed && !on_device(costs))

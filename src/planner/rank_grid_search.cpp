@@ -194,7 +194,7 @@ std::string memory_refusal(const Prediction& prediction, const SearchSettings& s
 
 std::vector<PhaseChoices> search_grids(Backend& backend, const CostModel& costs, const Config& config, const Plan& plan,
                                        const SearchSettings& settings) {
-  require_parts(config, settings.on_cpu);
+  require_micro_batches(config, settings.on_cpu);
   Search search(backend, costs, config, plan, settings);
   std::vector<PhaseChoices> phases;
   for (const Phase& phase : plan.phases()) phases.push_back(search.of(phase));

@@ -1,12 +1,14 @@
-// Checkpoints of a run, and whether it may continue from them. A checkpoint is an HDF5 file with
-// /parameters/<layer>/<part>, /state/<layer>/<part> and /moments/<i>/<layer>/<part>, channels-last and float32. Where
-// each worker has a momentum of its own, or a residual (/residuals/<layer>/<part>), they have a row for each, and there
-// is one residual of the sums (/sum_residual/<layer>/<part>). It also
-// has /best/parameters and /best/state where the best epoch's model is kept beside the last one. It also has the texts
-// /progress (JSON) and /config (TOML), and the format as an attribute. Where ranks share samples, untied weights are in
-// files beside it (src/run/checkpoint_blocks.hpp). Behind HDF5's last byte come 16
-// more: a checksum of all bytes before, so that nothing damaged reaches the HDF5 library. It is written beside its
-// target and renamed, so that it is there whole or not at all.
+// Checkpoints of a run, and whether it may continue from them. A checkpoint is an HDF5 file:
+//
+//   /parameters /state /moments/<i>   <layer>/<tensor>, channels-last float32; momenta that each worker has of its own
+//                                     have a row for each
+//   /residuals /sum_residual          what compressed sums left out: a row for each worker, and of the sum
+//   /best/parameters /best/state      the best epoch's model, where it is kept beside the last one
+//   /progress /config                 JSON and TOML; the format's number is an attribute
+//   the last 16 bytes                 a checksum of all bytes before, so that nothing damaged reaches the HDF5 library
+//
+// Where ranks share samples, untied weights are in files beside it (src/run/checkpoint_blocks.hpp). It is written
+// beside its target and renamed, so that it is there whole or not at all.
 #pragma once
 
 #include <map>

@@ -15,13 +15,13 @@ namespace mrmf::checkpoint {
 struct Array {
   std::string name;
   std::vector<Index> shape;
-  Span place;                       // in the backend's memory, or
-  bool on_host = false;             // in the host's
-  const CutWeights* cut = nullptr;  // the place has this rank's part
-  std::size_t rows = 1;             // one per rank if ranks differ, or per worker
-  bool pieces = false;              // each rank has some of the values, and zeros for the others
-  std::vector<Span> workers{};      // places of this rank's workers; the rows of the first rank's come first
-  std::vector<float> values{};      // whole, on the host, while they are needed
+  Span place;                               // in the backend's memory, or
+  bool on_host = false;                     // in the host's
+  const PartitionedWeights* cut = nullptr;  // the place has this rank's part
+  std::size_t rows = 1;                     // one per rank if ranks differ, or per worker
+  bool pieces = false;                      // each rank has some of the values, and zeros for the others
+  std::vector<Span> workers{};              // places of this rank's workers; the rows of the first rank's come first
+  std::vector<float> values{};              // whole, on the host, while they are needed
 
   std::size_t count() const {
     if (!workers.empty()) return workers.front().size();

@@ -23,10 +23,11 @@ namespace {
 
 // `cut`: the first parts; empty: none is.
 void add(std::vector<TensorSpan>& places, const Network& network, std::size_t layer,
-         const std::vector<NamedTensor>& parts, Index first, const std::vector<ParameterLayout::CutPart>& cut = {}) {
+         const std::vector<NamedTensor>& parts, Index first,
+         const std::vector<ParameterLayout::PartitionedTensor>& cut = {}) {
   const Index begin = first;
   for (std::size_t k = 0; k < parts.size(); ++k) {
-    const CutWeights* const own = k < cut.size() ? cut[k].cut : nullptr;
+    const PartitionedWeights* const own = k < cut.size() ? cut[k].cut : nullptr;
     const Index count = own != nullptr ? cut[k].own.count : parts[k].count();
     places.push_back({layer, network.entry(layer).name + "/" + parts[k].name, parts[k].shape,
                       static_cast<std::size_t>(first), static_cast<std::size_t>(count), own});
@@ -122,7 +123,8 @@ void TensorSpan::write(Backend& backend, ConstSpan all, Span place) const {
 std::vector<TensorSpan> parameter_spans(const Network& network, const ParameterLayout& layout) {
   std::vector<TensorSpan> places;
   for (std::size_t i = 0; i < network.size(); ++i)
-    add(places, network, i, network.entry(i).footprint.params, layout.of(i).first, layout.cut_parts(i));
+    add(places, network, i, network.entry(i).footprint.params, layout.params_of(i).first,
+        layout.partitioned_tensors(i));
   return places;
 }
 
@@ -227,7 +229,7 @@ ModelFacts read_model_facts(const std::string& path, Comm& comm) {
   return facts;
 }
 
-void gather(const CutWeights& cut, ConstSpan own, Comm& sample_group, Span all) {
+void gather(const PartitionedWeights& cut, ConstSpan own, Comm& sample_group, Span all) {
   MRMF_CHECK(std::ssize(cut.boxes) == sample_group.size() && cut.rank == sample_group.rank(),
              "weights that another group cuts");
   for (int rank = 0; rank < sample_group.size(); ++rank) {
@@ -241,31 +243,31 @@ void gather(const CutWeights& cut, ConstSpan own, Comm& sample_group, Span all) 
 std::vector<float> WholeWeights::read(ConstSpan arena) const {
   std::vector<float> own(arena.size());
   backend.read(arena, own);
-  if (layout.cuts().empty()) return own;
+  if (layout.partitioned().empty()) return own;
   std::vector<float> all(static_cast<std::size_t>(network.params_size()));
   for (std::size_t i = 0; i < network.size(); ++i) {
-    const Span here = span_at(own, layout.of(i)), there = span_at(all, network.entry(i).params);
-    const std::vector<ParameterLayout::CutPart> parts = layout.cut_parts(i);
+    const Span here = span_at(own, layout.params_of(i)), there = span_at(all, network.entry(i).params);
+    const std::vector<ParameterLayout::PartitionedTensor> parts = layout.partitioned_tensors(i);
     if (parts.empty()) {
       std::ranges::copy(here, there.begin());
       continue;
     }
     MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
-    for (const ParameterLayout::CutPart& part : parts)
+    for (const ParameterLayout::PartitionedTensor& part : parts)
       gather(*part.cut, span_at(here, part.own), *sample_group, span_at(there, part.whole));
-    const Span rest = here.subspan(static_cast<std::size_t>(layout.behind_cut(i)));
+    const Span rest = here.subspan(static_cast<std::size_t>(layout.behind_partitioned(i)));
     std::ranges::copy(rest, there.last(rest.size()).begin());
   }
   return all;
 }
 
 void WholeWeights::write(ConstSpan all, Span arena) const {
-  if (layout.cuts().empty()) return backend.write(all, arena);
+  if (layout.partitioned().empty()) return backend.write(all, arena);
   std::vector<float> own(arena.size());
   for (std::size_t i = 0; i < network.size(); ++i) {
     const ArenaSpan& place = network.entry(i).params;
     layout.take(i, all.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)),
-                span_at(own, layout.of(i)));
+                span_at(own, layout.params_of(i)));
   }
   backend.write(own, arena);
 }

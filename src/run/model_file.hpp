@@ -26,7 +26,7 @@ struct TensorSpan {
   std::string name;          ///< "conv1/weight"
   std::vector<Index> shape;  ///< channels-last
   std::size_t first = 0, count = 0;
-  const CutWeights* cut = nullptr;  ///< the place has this rank's columns of such a part; null: all of it
+  const PartitionedWeights* cut = nullptr;  ///< the place has this rank's columns of such a part; null: all of it
 
   template <typename Floats>
   Floats in(Floats arena) const {
@@ -92,7 +92,7 @@ void require_finite(Backend& backend, const Model& model, const std::string& fil
 // checkpoint and a model's file hold, and what a fusion computes with.
 
 /// Puts the ranks' weights together, on every rank of the group. Collective over it. In the host's memory.
-void gather(const CutWeights& cut, ConstSpan own, Comm& sample_group, Span all);
+void gather(const PartitionedWeights& cut, ConstSpan own, Comm& sample_group, Span all);
 
 /// The arenas of a model, and the ranks of a sample: null where no weights are cut.
 struct WholeWeights {

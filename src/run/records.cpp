@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/limits.hpp"
-#include "src/config/former_words.hpp"
+#include "src/config/deprecated_keys.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {

@@ -16,13 +16,13 @@ namespace {
 using Json = nlohmann::ordered_json;  // terms of a loss keep their order
 
 // JSON has no infinity, so null stands for the best loss before any epoch.
-Json json_of(const LearningRate::Memory& m) {
+Json json_of(const LearningRate::State& m) {
   return {{"factor", m.factor},         {"best", std::isfinite(m.best) ? Json(m.best) : Json()},
           {"bad_epochs", m.bad_epochs}, {"cooldown_left", m.cooldown_left},
           {"epochs", m.epochs},         {"scale", m.scale}};
 }
 
-LearningRate::Memory rate_memory(const Json& j) {
+LearningRate::State rate_memory(const Json& j) {
   const Json& best = j.at("best");
   return {j.at("factor"),
           best.is_null() ? std::numeric_limits<double>::infinity() : best.get<double>(),
@@ -83,7 +83,7 @@ std::vector<ProbeRecord> probes_of(const Json& j) {
   return probes;
 }
 
-Json json_of(const StopRule::Memory& m) {
+Json json_of(const StopRule::State& m) {
   return {{"epochs", m.epochs},
           {"slow_epochs", m.slow_epochs},
           {"previous", m.previous ? Json(*m.previous) : Json()},
@@ -92,8 +92,8 @@ Json json_of(const StopRule::Memory& m) {
           {"probes", json_of(m.probes)}};
 }
 
-StopRule::Memory stop_memory(const Json& j) {
-  StopRule::Memory memory{whole_number<int>(j.at("epochs")), whole_number<int>(j.at("slow_epochs")), {}};
+StopRule::State stop_memory(const Json& j) {
+  StopRule::State memory{whole_number<int>(j.at("epochs")), whole_number<int>(j.at("slow_epochs")), {}};
   memory.probes = probes_of(j);
   if (!j.at("previous").is_null()) memory.previous = j.at("previous").get<double>();
   if (!j.contains("best")) return memory;  // a state of an earlier version
@@ -165,8 +165,8 @@ std::string position_text(const Phase& phase, const TrainState& state) {
 }
 
 std::string to_json(const TrainState& s) {
-  return Json{{"stop", json_of(s.stop.memory())},
-              {"rate", json_of(s.rate.memory())},
+  return Json{{"stop", json_of(s.stop.state())},
+              {"rate", json_of(s.rate.state())},
               {"best", {{"epoch", s.best.epoch}, {"value", s.best.value}}},
               {"history", json_of(s.history)},
               {"step", s.step},
@@ -185,8 +185,8 @@ std::string to_json(const TrainState& s) {
 TrainState train_state_from_json(const std::string& text, const Phase& phase, const std::string& origin) {
   return parse(text, origin, [&](const Json& j) {
     TrainState state(phase);
-    state.stop.recall(stop_memory(j.at("stop")));
-    state.rate.recall(rate_memory(j.at("rate")));
+    state.stop.load_state(stop_memory(j.at("stop")));
+    state.rate.load_state(rate_memory(j.at("rate")));
     state.best = best_of(j);
     state.history = history_of(j.at("history"), origin);
     state.step = whole_number<Index>(j.at("step"));

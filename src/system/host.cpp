@@ -15,6 +15,7 @@
 #include "generated/version.hpp"
 #include "io/hdf5_file.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 
 namespace mrmf {
 namespace {

@@ -93,8 +93,9 @@ int settle_round(const SettledTrainer& mine, const TrainerTeams& teams, const st
   collective_try(world, [&] {
     if (mine.team.root()) saved = saved_rounds(mine.folder, mine.phases);
   });
-  const std::vector<double> last = world.gather(saved.last.value_or(-1)),
-                            before = world.gather(saved.before.value_or(-1)), done = world.gather(saved.done ? 1 : 0);
+  const std::vector<double> last = world.all_gather(saved.last.value_or(-1)),
+                            before = world.all_gather(saved.before.value_or(-1)),
+                            done = world.all_gather(saved.done ? 1 : 0);
   std::vector<SavedRounds> all;
   const auto round_at = [](double round) { return round < 0 ? std::nullopt : std::optional(static_cast<int>(round)); };
   for (std::size_t t = 0; t < teams.first.size(); ++t) {

@@ -76,7 +76,7 @@ Travelling::Travelling(ModelState& model_state, const std::vector<std::string>& 
   }
   bottom_ = top_ = true;
   for (std::size_t i = 0; i < network.size(); ++i) {
-    const ArenaSpan& own = model.layout().of(i);
+    const ArenaSpan& own = model.layout().params_of(i);
     if (travels[i]) {
       add(params_, own);
       add(state_, network.entry(i).state);

@@ -63,7 +63,7 @@ struct Tournament::Visit {
   TournamentRecord record{};
 
   Backend& backend() { return run.backend(); }
-  double rate() const { return run.phase.optimizer.learning_rate * state.rate.memory().scale; }
+  double rate() const { return run.phase.optimizer.learning_rate * state.rate.state().scale; }
   double decay() const { return run.phase.optimizer.weight_decay * state.tournament.weight_decay; }
 };
 
@@ -242,7 +242,7 @@ void Tournament::play_truncation(Visit* visit, const Attendance& here) {
     visit->state.tournament.scored += visit->scores.rows(visit->run);
   }
   wait_for_scores();
-  const std::vector<double> values = world_.gather(own.value), errors = world_.gather(own.error());
+  const std::vector<double> values = world_.all_gather(own.value), errors = world_.all_gather(own.error());
   std::vector<RankedScore> scores;
   for (int t = 0; t < settings_.teams.count(); ++t) {
     const std::size_t rank = at(settings_.teams.first[at(t)]);
@@ -304,14 +304,14 @@ void Tournament::mutate(Visit& visit) {
     const double factor = mutation(settings_.seed, state.tournament.rounds, trainer_, static_cast<int>(what));
     const auto changed = [&](double value) { return std::clamp(value * factor, kLeastFactor, kMostFactor); };
     switch (what) {
-      case Mutated::learning_rate: state.rate.scale(changed(state.rate.memory().scale)); break;
+      case Mutated::learning_rate: state.rate.scale(changed(state.rate.state().scale)); break;
       case Mutated::weight_decay: state.tournament.weight_decay = changed(state.tournament.weight_decay); break;
       case Mutated::dropout: state.tournament.dropout = changed(state.tournament.dropout); break;
     }
   }
   visit.run.model_state.optimizer.configure(optimizer_at(visit.run.phase, state));
-  visit.run.dropout = static_cast<float>(state.tournament.dropout);
-  visit.backend().forget();  // a recorded step has the rates of dropout
+  visit.run.dropout_factor = static_cast<float>(state.tournament.dropout);
+  visit.backend().drop_records();  // a recorded step has the rates of dropout
 }
 
 // Brings the records of all trainers to the world's first rank.

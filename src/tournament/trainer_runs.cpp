@@ -126,7 +126,8 @@ TournamentConfig settle_meetings(const TournamentConfig& asked, const ResolvedRu
         "nothing can travel; give them the same, name the layers that all have in tournament.exchange, or set "
         "tournament.selection = \"none\"");
   const LastPhase mine = last_phase(run, team);
-  const std::vector<double> steps = world.gather(static_cast<double>(mine.steps)), epochs = world.gather(mine.epochs);
+  const std::vector<double> steps = world.all_gather(static_cast<double>(mine.steps)),
+                            epochs = world.all_gather(mine.epochs);
   std::vector<LastPhase> trainers;
   for (const int rank : teams.first) {
     const auto i = static_cast<std::size_t>(rank);

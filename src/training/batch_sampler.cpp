@@ -46,12 +46,12 @@ std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k) {
   return std::span(order.shard_rows).subspan(k * own, own);
 }
 
-Range micro_batch_of(const Range& step, int part, int parts) {
-  const Range within = piece(step.count, part, parts);
+Range micro_batch_of(const Range& step, int number, int micro_batches) {
+  const Range within = piece(step.count, number, micro_batches);
   return {step.first + within.first, within.count};
 }
 
-void require_batches(const DataConfig& data, const BatchSource& of, const Phase& phase, int ranks, int parts) {
+void require_batches(const DataConfig& data, const BatchSource& of, const Phase& phase, int ranks, int micro_batches) {
   const Index samples = of.samples;
   OrderSettings order = order_settings(data, samples, ranks, 0);
   order.batch = phase.batch;
@@ -63,11 +63,11 @@ void require_batches(const DataConfig& data, const BatchSource& of, const Phase&
                     "batch of at least {}",
                     phase.batch, samples, order.shards, 2 * (order.shards / order.ranks)));
   const Index least = order.shards / order.ranks * (samples / order.shards * order.repeats / steps_per_epoch(order));
-  if (parts > 1 && least < parts)
+  if (micro_batches > 1 && least < micro_batches)
     throw ConfigError(
         fmt::format("training.accumulate = {}: batch {} brings a rank as few as {} samples in a step of {} "
                     "({} samples on {} rank{}), and each micro-batch needs one; use a smaller training.accumulate",
-                    parts, phase.batch, least, phase_text(phase), samples, ranks, ranks == 1 ? "" : "s"));
+                    micro_batches, phase.batch, least, phase_text(phase), samples, ranks, ranks == 1 ? "" : "s"));
 }
 
 EpochOrder BatchSampler::training(const Phase& phase, int epoch) const {
@@ -79,16 +79,17 @@ EpochOrder BatchSampler::validation(int batch) const {
 }
 
 EpochOrder BatchSampler::in_micro_batches(const EpochOrder& order) const {
-  if (parts_ == 1) return order;
+  if (micro_batches_ == 1) return order;
   EpochOrder split{order.ids, {}, {}, {}, order.key};
   for (const Range& step : order.steps)
-    for (int part = 0; part < parts_; ++part) split.steps.push_back(micro_batch_of(step, part, parts_));
+    for (int number = 0; number < micro_batches_; ++number)
+      split.steps.push_back(micro_batch_of(step, number, micro_batches_));
   return split;
 }
 
 std::set<Index> BatchSampler::First::rows() const {
   std::set<Index> sizes;
-  for (const Range& step : parts.steps) sizes.insert(step.count);
+  for (const Range& step : micro_batches.steps) sizes.insert(step.count);
   for (const Range& step : validation.steps)
     if (step.count > 0) sizes.insert(step.count);
   return sizes;
@@ -109,29 +110,29 @@ BatchSampler::Shards BatchSampler::shards(const Phase& phase) const {
 BatchSampler::First BatchSampler::first(const Phase& phase) const {
   check(training_settings(phase));
   First first{training(phase, 0), validation(phase.batch), {}};
-  first.parts = in_micro_batches(first.training);
-  if (std::ranges::any_of(first.parts.steps, [](const Range& rows) { return rows.count == 0; }))
+  first.micro_batches = in_micro_batches(first.training);
+  if (std::ranges::any_of(first.micro_batches.steps, [](const Range& rows) { return rows.count == 0; }))
     throw ConfigError(
         fmt::format("batch {} leaves rank {} without samples in some steps{} of {}; use a larger batch or "
                     "fewer ranks{}",
-                    phase.batch, team_->rank(), parts_ == 1 ? "" : ", or parts of them,", phase_text(phase),
-                    parts_ == 1 ? "" : ", or a smaller training.accumulate"));
+                    phase.batch, team_->rank(), micro_batches_ == 1 ? "" : ", or parts of them,", phase_text(phase),
+                    micro_batches_ == 1 ? "" : ", or a smaller training.accumulate"));
   return first;
 }
 
-std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& parts) const {
+std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& micro_batches) const {
   constexpr std::uint64_t hash_bits = (std::uint64_t{1} << 40) - 1;  // the sum of the ranks' hashes does not overflow
   std::vector<std::int64_t> hashes;
-  for (const Range& rows : parts.steps)
+  for (const Range& rows : micro_batches.steps)
     hashes.push_back(static_cast<std::int64_t>(
         mix(static_cast<std::uint64_t>(team_->rank()), static_cast<std::uint64_t>(rows.count)) & hash_bits));
   team_->sum(hashes);
   std::vector<std::uint64_t> keys;
   for (const std::int64_t hash : hashes) keys.push_back(static_cast<std::uint64_t>(hash) | (std::uint64_t{1} << 63));
   // The first part of a step begins its sums, and the last one ends the step.
-  for (std::size_t i = 0; parts_ > 1 && i < keys.size(); ++i) {
-    const std::size_t part = i % static_cast<std::size_t>(parts_);
-    const std::uint64_t place = part == 0 ? 1 : part + 1 == static_cast<std::size_t>(parts_) ? 2 : 3;
+  for (std::size_t i = 0; micro_batches_ > 1 && i < keys.size(); ++i) {
+    const std::size_t part = i % static_cast<std::size_t>(micro_batches_);
+    const std::uint64_t place = part == 0 ? 1 : part + 1 == static_cast<std::size_t>(micro_batches_) ? 2 : 3;
     keys[i] |= place << 60;  // the sums of hashes are smaller
   }
   return keys;

@@ -24,7 +24,7 @@ std::span<const std::int64_t> ids_of(const EpochOrder& order, const Range& rows)
 std::span<const Index> shard_rows(const EpochOrder& order, std::size_t k);
 
 /// One of the micro-batches of a step, which are computed one after the other: their sizes differ by one at most.
-Range micro_batch_of(const Range& step, int part, int parts);
+Range micro_batch_of(const Range& step, int number, int micro_batches);
 
 /// Training samples: how many there are, and of which shape at full resolution.
 struct BatchSource {
@@ -33,20 +33,20 @@ struct BatchSource {
 };
 
 /// ConfigError when a team of `ranks` cannot take this phase's batches from so many samples: more ranks than samples, a
-/// batch larger than a shard, ..., or steps that leave a rank, or one of its `parts`, without a sample.
-void require_batches(const DataConfig& data, const BatchSource& of, const Phase& phase, int ranks, int parts);
+/// batch larger than a shard, ..., or steps that leave a rank, or one of its micro-batches, without a sample.
+void require_batches(const DataConfig& data, const BatchSource& of, const Phase& phase, int ranks, int micro_batches);
 
 /// Sample orders over `data`, for this rank of the team. Keeps references to both.
 class BatchSampler {
  public:
-  /// A step is computed in so many `parts`.
+  /// A step is computed in training.accumulate micro-batches.
   BatchSampler(Data& data, Comm& team, const TrainingConfig& config)
-      : data_(&data), team_(&team), seed_(config.seed), parts_(config.accumulate) {}
+      : data_(&data), team_(&team), seed_(config.seed), micro_batches_(config.accumulate) {}
 
   EpochOrder training(const Phase& phase, int epoch) const;
-  /// In parts, as training is: a whole batch may be more rows than a model holds. A part may be empty.
+  /// In micro-batches, as training is: a whole batch may be more rows than a model holds. A micro-batch may be empty.
   EpochOrder validation(int batch) const;
-  /// The same order with each step's parts in its place; without their global rows.
+  /// The same order with each step's micro-batches in its place; without their global rows.
   EpochOrder in_micro_batches(const EpochOrder& order) const;
 
   struct Shards {
@@ -58,7 +58,7 @@ class BatchSampler {
   /// The orders of a phase's first epoch. Batches have the same sizes in every epoch.
   struct First {
     EpochOrder training, validation;
-    EpochOrder parts;  ///< parts of training
+    EpochOrder micro_batches;  ///< of training
     /// The different numbers of rows that this rank computes at once.
     std::set<Index> rows() const;
     /// The different numbers of rows in one shard's shares of them.
@@ -67,10 +67,10 @@ class BatchSampler {
   /// ConfigError when training leaves this rank without samples.
   First first(const Phase& phase) const;
 
-  /// A key for each part of each step, under which a backend may record it. A recorded step holds the sums over the
-  /// ranks, and NCCL wants a sum to be recorded by all ranks or by none. So a key stands for the rows of every rank in
-  /// that step. Validation has no such sums; its keys are the rows, which are smaller. Collective.
-  std::vector<std::uint64_t> record_keys(const EpochOrder& parts) const;
+  /// A key for each micro-batch of each step, under which a backend may record it. A recorded step holds the sums over
+  /// the ranks, and NCCL wants a sum to be recorded by all ranks or by none. So a key stands for the rows of every rank
+  /// in that step. Validation has no such sums; its keys are the rows, which are smaller. Collective.
+  std::vector<std::uint64_t> record_keys(const EpochOrder& micro_batches) const;
 
  private:
   OrderSettings training_settings(const Phase& phase) const;
@@ -79,7 +79,7 @@ class BatchSampler {
   Data* data_;
   Comm* team_;
   std::uint64_t seed_;
-  int parts_;
+  int micro_batches_;
 };
 
 /// Targets as those of outputs with these positions: a file may have labels as a list of numbers.

@@ -13,6 +13,7 @@
 
 #include "mpi/messages.hpp"
 #include "mpi/peer_memory.hpp"
+#include "mpi/session.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/pending_sums.hpp"
@@ -39,7 +40,7 @@ class MpiAllReduce final : public AllReduce {
     pending_.start([&] { return team_->start_sum(part); });
   }
   bool updates() const override { return team_->sums_by_reduce_scatter(); }
-  void start_update(Span part, Span values, const SummedUpdate& update) override {
+  void start_update(Span part, Span values, const UpdatePiece& update) override {
     count_sent(part);
     const auto timed = [this, update](std::size_t first, std::size_t count) {
       const Timer updating;
@@ -79,7 +80,7 @@ void broadcast_bytes(Comm& team, std::span<std::byte> bytes) {
 
 Peers peers_of(Comm& team) {
   Peers peers{team.rank(), team.size(), {}, [&team](std::span<std::byte> bytes) { broadcast_bytes(team, bytes); }};
-  for (const double rank : team.gather(MpiSession::rank())) peers.ranks.push_back(static_cast<int>(rank));
+  for (const double rank : team.all_gather(MpiSession::rank())) peers.ranks.push_back(static_cast<int>(rank));
   return peers;
 }
 
@@ -95,8 +96,8 @@ std::uint64_t hash_of(ConstSpan values, std::uint64_t seed) {
 
 // Every rank's number, as halves that a double holds exactly.
 std::vector<std::uint64_t> gather(std::uint64_t mine, Comm& team) {
-  const std::vector<double> high = team.gather(static_cast<double>(mine >> 32));
-  const std::vector<double> low = team.gather(static_cast<double>(mine & 0xffffffffU));
+  const std::vector<double> high = team.all_gather(static_cast<double>(mine >> 32));
+  const std::vector<double> low = team.all_gather(static_cast<double>(mine & 0xffffffffU));
   std::vector<std::uint64_t> all;
   for (std::size_t i = 0; i < high.size(); ++i)
     all.push_back(static_cast<std::uint64_t>(high[i]) << 32 | static_cast<std::uint64_t>(low[i]));
@@ -115,7 +116,7 @@ double differing_part(const std::vector<std::uint64_t>& hashes, const std::vecto
 // ranks.
 std::string differing_text(std::uint64_t hash, int part, Comm& team) {
   const std::vector<std::uint64_t> hashes = gather(hash, team);
-  const std::vector<double> in_world = team.gather(MpiSession::rank()), parts = team.gather(part);
+  const std::vector<double> in_world = team.all_gather(MpiSession::rank()), parts = team.all_gather(part);
   const double differing = differing_part(hashes, parts);
   std::map<std::uint64_t, std::size_t> count;
   for (std::size_t i = 0; i < hashes.size(); ++i)
@@ -164,7 +165,7 @@ void require_same_model(Backend& backend, Model& model, Compared what, const Com
                     place, differing_text(hash, part, ranks.team)));
   };
   const std::vector<float> params = on_host(backend, model.params());
-  const std::vector<ArenaSpan>& cuts = model.layout().cuts();
+  const std::vector<ArenaSpan>& cuts = model.layout().partitioned();
   std::uint64_t common = 0, own = 0;
   std::size_t first = 0;
   for (const ArenaSpan& cut : cuts) {

@@ -1,4 +1,4 @@
-#include "src/training/phase_run.hpp"
+#include "src/training/epoch_clock.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@ namespace {
 
 TimeShares time_shares_of(const EpochTime& time, Comm& team) {
   const auto over_ranks = [&](double seconds) {
-    const std::vector<double> all = team.gather(seconds);
+    const std::vector<double> all = team.all_gather(seconds);
     const auto [least, most] = std::minmax_element(all.begin(), all.end());
     return RankSeconds{std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size()), *least, *most};
   };

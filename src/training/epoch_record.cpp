@@ -58,7 +58,7 @@ double label_variance(const SampleStore& store, const Extent& resolution, std::s
 
 bool is_mse_alone(const LossSettings& loss) {
   const float weight = loss.weight(LossKind::mse);
-  LossSettings alone = LossSettings::of(LossKind::mse);
+  LossSettings alone = LossSettings::single(LossKind::mse);
   alone.weights[static_cast<std::size_t>(LossKind::mse)] = weight;
   return weight > 0 && loss.weights == alone.weights;
 }

@@ -19,7 +19,7 @@ constexpr Index float_bytes = sizeof(float);
 Index untied_elsewhere(const Network& network, const ParameterLayout& layout) {
   Index count = 0;
   for (std::size_t i = 0; i < network.size(); ++i)
-    for (const ParameterLayout::CutPart& part : layout.cut_parts(i))
+    for (const ParameterLayout::PartitionedTensor& part : layout.partitioned_tensors(i))
       if (part.cut->is_untied()) count += part.whole.count - part.own.count;
   return count;
 }

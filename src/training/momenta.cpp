@@ -116,7 +116,7 @@ namespace {
 class OnHost {
  public:
   OnHost(Backend& backend, const std::vector<Span>& momenta) : backend_(backend), momenta_(momenta), spans_(momenta) {
-    if (backend.immediate()) return;
+    if (backend.synchronous()) return;
     for (Span& span : spans_) {
       std::vector<float>& copy = copies_.emplace_back(span.size());
       backend.read(span, copy);

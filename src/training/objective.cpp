@@ -1,4 +1,4 @@
-#include "src/training/phase_run.hpp"
+#include "src/training/objective.hpp"
 
 #include <utility>
 #include <vector>

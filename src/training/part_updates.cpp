@@ -25,7 +25,7 @@ PartUpdates::PartUpdates(const TrainingConfig& training, const OptimizerSettings
   for (const PartConfig& own : training.parts.parts) parts_.push_back({own.name, own.settings(phase), {}});
   if (parts_.empty()) parts_.push_back({"", phase, {}});
   for (std::size_t i = 0; i < network.size(); ++i)
-    if (specs[i].weights_of.empty()) add_place(parts_[part[i].value_or(0)].places, model.layout().of(i));
+    if (specs[i].weights_of.empty()) add_place(parts_[part[i].value_or(0)].places, model.layout().params_of(i));
 }
 
 bool PartUpdates::trains(std::size_t turn, const Own& part) const {

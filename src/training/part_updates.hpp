@@ -13,7 +13,7 @@ namespace mrmf {
 
 class PartUpdates {
  public:
-  /// Of the model's parts as the phase trains them.
+  /// Makes the updates of the model's parts as the phase trains them.
   PartUpdates(const TrainingConfig& training, const OptimizerSettings& phase, const Model& model);
   PartUpdates(const PartUpdates&) = delete;
   PartUpdates& operator=(const PartUpdates&) = delete;

@@ -90,7 +90,7 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
       windowed(make_windowed(session, model(), phase)),
       objective(backend(), session.config, model(), *session.ctx.data.train().store, phase.resolution,
                 windowed ? std::optional(windowed->output()) : std::nullopt),
-      record_keys(session.sampler.record_keys(order.parts)),
+      record_keys(session.sampler.record_keys(order.micro_batches)),
       losses(backend().allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps))),
       summed(session.config.accumulate > 1 ? backend().allocate(std::ssize(model().reduced())) : Arena()),
       clip(session.config.clip_norm > 0 ? backend().clip(std::ssize(model().grads())) : nullptr),
@@ -143,7 +143,7 @@ PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Ph
     model_state.model.copy_weights(Copied::all);  // parameters may have come from another run
   }
   session.clock.time().io += session.ctx.require_data(phase.resolution);
-  session.ctx.backend.forget();
+  session.ctx.backend.drop_records();
   return {session, model_state, phase, session.sampler.first(phase)};
 }
 

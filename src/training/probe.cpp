@@ -1,4 +1,4 @@
-#include "src/training/trainer.hpp"
+#include "src/training/probe.hpp"
 
 #include <fmt/format.h>
 
@@ -67,7 +67,7 @@ void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, co
   const ProbeRecord outcome{record.epoch, state.history.record.gflop + record.gflop, probe.halfway, probe.end,
                             probe.second_gflop};
   state.stop.add_probe(outcome);
-  if (!pays_no_more(state.stop.memory().probes)) record.gflop += probe.training_gflop;
+  if (!pays_no_more(state.stop.state().probes)) record.gflop += probe.training_gflop;
   log.line(fmt::format("probe after coarse epoch {}: at full resolution {}, then {} after {:.3g} GFLOP more",
                        outcome.epoch, score_text(outcome.halfway), score_text(outcome.end), outcome.probe_gflop));
 }

@@ -33,11 +33,11 @@ struct RunContext {
   Meetings* meetings = nullptr;  ///< of a trainer in a tournament; null: there is none. Probes and teams have none
 
   /// The same context for a team of its ranks, with another log.
-  RunContext of(Comm& its_team, RunLog& its_log) const {
-    return {backend, its_team, data, its_log, saving, shard_replicas, nullptr, stops};
+  RunContext for_team(Comm& team_of_it, RunLog& log_of_it) const {
+    return {backend, team_of_it, data, log_of_it, saving, shard_replicas, nullptr, stops};
   }
   /// The same context for work that leaves nothing behind, but stops on a signal as the rest does.
-  RunContext apart(RunLog& silent) const {
+  RunContext without_saving(RunLog& silent) const {
     return {backend, team, data, silent, nullptr, shard_replicas, grids, saving != nullptr ? &saving->times : stops};
   }
   /// The ranks that share each sample at a resolution; null: each rank has its own.

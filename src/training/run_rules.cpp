@@ -22,7 +22,7 @@ void require_ranks(const RunConfig& run, int ranks) {
       run.ranks, ranks, ranks == 1 ? "" : "s", run.ranks, run.ranks));
 }
 
-void require_parts(const Config& config, bool on_cpu) {
+void require_micro_batches(const Config& config, bool on_cpu) {
   if (shard_by_shard(config, on_cpu) && config.training.accumulate > 1)
     throw ConfigError(
         "training.accumulate does not go with run.deterministic and data.shards on the CPU, where every shard is "

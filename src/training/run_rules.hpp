@@ -15,7 +15,7 @@ bool shard_by_shard(const Config& config, bool on_cpu);
 void require_ranks(const RunConfig& run, int ranks);
 
 /// ConfigError: training.accumulate beside shards that are computed one by one.
-void require_parts(const Config& config, bool on_cpu);
+void require_micro_batches(const Config& config, bool on_cpu);
 
 /// ConfigError: training.update_in_place beside shards that are computed one by one, or where so many groups of ranks
 /// have samples of their own.

@@ -1,61 +1,18 @@
 // Replicas that give the same bits on any number of ranks and threads, on the CPU. One thread computes a shard's share
-// of every mini-batch separately, on whichever rank has the shard. The shares' results are added in fixed point. The
-// threads are a pool of workers.
+// of every mini-batch separately, on whichever rank has the shard. The shares' results are added in fixed point.
 #pragma once
 
-#include <condition_variable>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
 #include "src/training/metrics.hpp"
+#include "src/training/worker_pool.hpp"
 
 namespace mrmf {
-
-// Threads that do parts of a job together and may wait for each other in the middle of it.
-
-/// Each member keeps its thread for life and uses one OpenMP thread in it. At most `at_once` members compute at a time.
-class WorkerPool {
- public:
-  /// FaultError when that many threads cannot be started.
-  WorkerPool(int size, int at_once);
-  ~WorkerPool();
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
-
-  /// Runs job(i) in every member i and returns when all are done. Whenever all unfinished members wait in barrier(),
-  /// runs `at_barrier` in the caller's thread. When all members are done, throws the error of a job or of `at_barrier`.
-  void run(
-      const std::function<void(int)>& job, const std::function<void()>& at_barrier = [] {});
-  /// Call from within a job: waits for the others, and for the end of `at_barrier`. All members that call it must call
-  /// it equally often.
-  void barrier();
-
- private:
-  using Lock = std::unique_lock<std::mutex>;
-  void live(int member);
-  void take_place(Lock& lock);
-  void leave_place();
-  void fail();
-  void end();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;  // any of the following
-  const std::function<void(int)>* job_ = nullptr;
-  int jobs_ = 0, barriers_ = 0;  // so far
-  int done_ = 0, waiting_ = 0;   // members, in the job under way
-  int places_;                   // free places for members that compute
-  bool end_ = false;
-  std::exception_ptr error_;  // first error of the current job
-  std::vector<std::thread> members_;
-};
 
 struct ShardReplicaSettings {
   NetworkSettings network;  ///< max_rows: of one shard's share
@@ -87,7 +44,7 @@ class ShardReplicas {
   enum class Summed { all, scalars };
   void train(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch,
              Summed summed = Summed::all);
-  /// Of each own shard, laid out as the model's; of one without rows those of an earlier step.
+  /// The gradients of each own shard, laid out as the model's; of a shard without rows those of an earlier step.
   std::vector<Span> gradients();
 
   /// The forward of train() alone, for its running statistics in the model's state(). Collective.

@@ -12,7 +12,7 @@
 
 namespace mrmf {
 
-/// Of one sum, on the slowest rank: the median of several.
+/// Times of one sum on the slowest rank: the median of several.
 struct SumTrial {
   Communication scheme = Communication::fp32;
   double seconds = 0;  ///< from its start until every rank has the result

@@ -80,7 +80,7 @@ void meet_if_due(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
 void train_epoch(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
   auto read = static_cast<std::size_t>(state.step);  // steps whose losses the host knows
   run.read_ahead(epoch, read);
-  const std::size_t steps = epoch.count(), every = run.backend().immediate() ? 1 : kReadLossesEvery;
+  const std::size_t steps = epoch.count(), every = run.backend().synchronous() ? 1 : kReadLossesEvery;
   double shown = std::numeric_limits<double>::quiet_NaN();
   meet_if_due(run, epoch, state);
   for (std::size_t k = read; k < steps; ++k) {
@@ -122,7 +122,7 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const P
   TrainState state = begun ? std::move(*begun) : restore_or_begin(model_state, phase);
   if (!state.finished()) {
     PhaseRun run = begin_phase(session_, model_state, phase, state);
-    run.dropout = static_cast<float>(state.tournament.dropout);
+    run.dropout_factor = static_cast<float>(state.tournament.dropout);
     warn_of_no_score(run);
     while (!state.finished()) {
       const EpochSteps epoch{state.stop.epochs(), session_.sampler.training(phase, state.stop.epochs()), state.rate};
@@ -169,7 +169,7 @@ TrainState Trainer::restore_or_begin(ModelState& model_state, const Phase& phase
 
 void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phase) {
   const RunContext& ctx = session_.ctx;
-  if (ctx.backend.immediate()) return;
+  if (ctx.backend.synchronous()) return;
   const NetworkSettings settings = network_settings(config, plan, ctx.data.shape().sample, phase.resolution);
   const Timer searching;
   ModelSettings own{settings, 0, true};
@@ -195,7 +195,7 @@ std::set<Index> Trainer::rows_at_once(const DataConfig& data, const Phase& phase
     return sampler.in_micro_batches(epoch_order(order, session_.config.seed, phase_key(phase), 0));
   };
   BatchSampler::First first;
-  first.parts = parts(ctx.data.train(), [&](const OrderSettings&) { return Index{phase.batch}; });
+  first.micro_batches = parts(ctx.data.train(), [&](const OrderSettings&) { return Index{phase.batch}; });
   first.validation =
       parts(ctx.data.validation(), [&](const OrderSettings& order) { return validation_batch(order, phase.batch); });
   return first.rows();

@@ -15,10 +15,10 @@ constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 GradientSums gradient_sums(PhaseRun& run, const StepContext& step) {
   AllReduce* const ranks =
       run.worker_sums ? static_cast<AllReduce*>(run.worker_sums.get()) : run.session.all_reduce.get();
-  Index bucket = run.backend().immediate() ? kHostBucket : kDeviceBucket;
+  Index bucket = run.backend().synchronous() ? kHostBucket : kDeviceBucket;
   if (run.worker_sums) bucket = std::max(bucket, run.worker_sums->bucket());
   return {ranks, run.grid != nullptr ? run.grid->over_same_block() : nullptr, bucket,
-          run.sharded ? run.sharded->of(step) : nullptr};
+          run.sharded ? run.sharded->bind(step) : nullptr};
 }
 
 // Adds a micro-batch's gradients and loss to those of the ones before it, and the step's to those of the other ranks.
@@ -37,7 +37,7 @@ void accumulate(PhaseRun& run, const StepContext& step, int micro_batch) {
 void clip_gradients(PhaseRun& run) {
   Model& model = run.model();
   const auto most = static_cast<float>(run.session.config.clip_norm);
-  if (model.layout().cuts().empty()) return run.clip->run(model.grads(), most);
+  if (model.layout().partitioned().empty()) return run.clip->run(model.grads(), most);
   std::vector<Span> counted;
   for (const ArenaSpan& place : model.layout().counted()) counted.push_back(span_at(model.grads(), place));
   run.clip->run_over(model.grads(), most, counted, *run.grid->over_sample_group());
@@ -96,7 +96,7 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
   }
   run.backend().begin(step);
   const auto key = k * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batch);
-  run.backend().run(run.record_keys[key], [&] {
+  run.backend().run_recorded(run.record_keys[key], [&] {
     const Feed::Batch batch = run.batches.training.batch(step);
     if (run.parts) step.labels = batch.targets;
     if (run.replicas) {
@@ -107,7 +107,7 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
     }
     if (!last) return;
     optimizer_step(run, step, place_of(epoch, k), {epoch.learning_rate(k), state.tournament.weight_decay});
-    run.backend().keep(step, run.model().loss(), run.losses.span());
+    run.backend().append_history(step, run.model().loss(), run.losses.span());
   });
   if (last && run.parts)
     add_terms(run.model().network().parts(), step, run.model().term_losses(), epoch.order.global_rows[k], state);
@@ -127,12 +127,12 @@ StepContext micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::
   const TrainingConfig& config = run.session.config;
   StepContext step{.training = true,
                    .seed = mix(config.seed, phase_key(run.phase)),
-                   .number = run.model_state.optimizer.steps(),
+                   .updates_done = run.model_state.optimizer.steps(),
                    .ids = ids_of(epoch.order, micro_batch_of(epoch.order.steps[k], micro_batch, config.accumulate)),
                    .team_sum = config.global_batch_norm ? run.session.all_reduce.get() : nullptr,
-                   .index = static_cast<Index>(k),
+                   .batch_index = static_cast<Index>(k),
                    .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k]),
-                   .dropout = run.dropout};
+                   .dropout_factor = run.dropout_factor};
   if (run.parts) step.turn = run.parts->turn(place_of(epoch, k));
   run.add_grid(step);
   return step;

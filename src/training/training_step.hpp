@@ -14,8 +14,9 @@ struct DivergedError : FaultError {
   using FaultError::FaultError;
 };
 
-/// StepContext k of the epoch. Its loss, summed over the team's rows, stays on the device in PhaseRun::losses; those of
-/// the terms of a network of several parts go into the state. Collective.
+/// Trains step k of the epoch: all its micro-batches, their sum over the ranks, the update. The step's loss, summed
+/// over the team's rows, stays on the device in PhaseRun::losses; those of the terms of a network of several parts go
+/// into the state. Collective.
 void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k, TrainState& state);
 
 /// One of the `training.accumulate` micro-batches of step k, as training calls the model with it.

@@ -57,15 +57,15 @@ double score_windows(PhaseRun& run, SampleStore& store, std::span<const std::int
 void score_batch(PhaseRun& run, const ScoredRows& rows, std::size_t k, Index index) {
   Model& model = run.model();
   const EpochOrder& order = rows.order;
-  StepContext step{.training = false, .ids = ids_of(order, order.steps[k]), .index = index};
+  StepContext step{.training = false, .ids = ids_of(order, order.steps[k]), .batch_index = index};
   run.add_grid(step);
   run.backend().begin(step);
-  run.backend().run(static_cast<std::uint64_t>(order.steps[k].count), [&] {
+  run.backend().run_recorded(static_cast<std::uint64_t>(order.steps[k].count), [&] {
     const Feed::Batch batch = rows.batches->batch(step);
     if (run.replicas) return run.replicas->evaluate(step, shard_rows(order, k), batch);
     const ConstTensor y = model.forward(step, batch.x);
     run.objective.run(step, y, batch.targets, {}, model.loss());
-    run.backend().keep(step, model.loss(), run.losses.span());
+    run.backend().append_history(step, model.loss(), run.losses.span());
   });
   if (!run.replicas) run.objective.add(model, *rows.split.store, step.ids);
 }

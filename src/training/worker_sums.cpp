@@ -72,14 +72,14 @@ class TimedCoding final : public SumCoding {
   PendingSums& sums_;
 };
 
-SumCode code_of(Communication scheme) {
+CodeFormat code_of(Communication scheme) {
   switch (scheme) {
-    case Communication::int8: return SumCode::scaled;
+    case Communication::int8: return CodeFormat::scaled;
     case Communication::levels8:
-    case Communication::levels8_l0: return SumCode::levels8;
-    case Communication::levels4: return SumCode::levels4;
-    case Communication::vote: return SumCode::votes;
-    default: return SumCode::bf16;
+    case Communication::levels8_l0: return CodeFormat::levels8;
+    case Communication::levels4: return CodeFormat::levels4;
+    case Communication::vote: return CodeFormat::votes;
+    default: return CodeFormat::bf16;
   }
 }
 
@@ -107,11 +107,11 @@ WorkerSums::WorkerSums(ModelState& model_state, const SumSettings& settings, Bac
       backend_(backend),
       team_(team),
       plain_(plain),
-      device_(backend.immediate() ? nullptr : dynamic_cast<CodedAllReduce*>(plain)),
+      device_(backend.synchronous() ? nullptr : dynamic_cast<CodedAllReduce*>(plain)),
       tensors_(parameter_spans(model_state.model.network(), model_state.model.layout())),
       averaged_(averaged_places(settings.momenta, tensors_, std::ssize(model_state.model.params()))) {
   factors_.assign(static_cast<std::size_t>(model_state_.workers.count().own), std::vector<float>(tensors_.size()));
-  MRMF_CHECK(backend.immediate() || device_ != nullptr, "a device has sums of codes of its own");
+  MRMF_CHECK(backend.synchronous() || device_ != nullptr, "a device has sums of codes of its own");
 }
 
 void WorkerSums::begin(const StepContext& step, std::vector<Index> rows, Index all_rows) {

@@ -56,7 +56,7 @@ class Clipping(LargeSteps):
 
 class Parts(LargeSteps):
     def test_gradients_are_those_of_the_whole_batch(self):
-        # 100 samples in batches of at most 16: steps of 14 and 15, in parts of 4 and 3. Dropout goes by sample.
+        # 100 samples in batches of at most 16: steps of 14 and 15, in micro-batches of 4 and 3. Dropout goes by sample.
         self.config(replace=[(NORM, "")])
         for optimizer in ("adam", "sgd"):
             words = ("--set", f"training.optimizer.name={optimizer}")
@@ -84,8 +84,8 @@ class Parts(LargeSteps):
     def test_inspect_names_the_batch_and_its_parts(self):
         words = ("inspect", "config.toml", "--set", "training.batch=8", "--set")
         self.assertRegex(self.mrmf(*words, "training.accumulate=1"), r"(?m), batch 8 per rank$")
-        self.assertRegex(self.mrmf(*words, "training.accumulate=4"), r"(?m), batch 8 per rank, in 4 parts of 2$")
-        self.assertRegex(self.mrmf(*words, "training.accumulate=3"), r"(?m), batch 8 per rank, in 3 parts of at most 3$")
+        self.assertRegex(self.mrmf(*words, "training.accumulate=4"), r"(?m), batch 8 per rank, in 4 micro-batches of 2$")
+        self.assertRegex(self.mrmf(*words, "training.accumulate=3"), r"(?m), batch 8 per rank, in 3 micro-batches of at most 3$")
         (found,) = json.loads(self.mrmf(*words, "training.accumulate=4", "--json"))["resolutions"]
         self.assertEqual([found[key] for key in ("batch", "parts", "rows_at_once")], [8, 4, 2])
 

@@ -121,7 +121,7 @@ TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
     for (const cuda::Storage& storage : {float_storage, bf16_storage}) {
       const std::vector<std::int64_t> ids{4, 1LL << 40, 0, 77, 3};
       StepContext step;
-      step.seed = 11, step.number = (1ULL << 33) + 5, step.ids = ids;
+      step.seed = 11, step.updates_done = (1ULL << 33) + 5, step.ids = ids;
       const cuda::StepBlock block = cuda::StepBlock::of(step);
       const std::vector<float> x = exact(rng, shape.count());
       std::vector<float> expected = like(x);
@@ -135,7 +135,7 @@ TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
 
 TEST_CASE("cuda kernels: keep puts a value where the step says") {
   StepContext step;
-  step.index = 2;
+  step.batch_index = 2;
   const cuda::StepBlock block = cuda::StepBlock::of(step);
   std::vector<float> history(4, 7);
   const float value = 3;

@@ -101,7 +101,7 @@ constexpr std::size_t kCount = 1537;  // not a multiple of anything
 }  // namespace
 
 TEST_CASE("sums of rounded values are those of a slow counter, as near as their codes") {
-  for (const SumCode code : {SumCode::bf16, SumCode::scaled})
+  for (const CodeFormat code : {CodeFormat::bf16, CodeFormat::scaled})
     for (const std::size_t ranks : kRanks) {
       CAPTURE(ranks);
       const std::vector<Values> values = random_values(ranks, kCount, 1);
@@ -110,14 +110,14 @@ TEST_CASE("sums of rounded values are those of a slow counter, as near as their 
       for (std::size_t i = 0; i < kCount; ++i) {
         double exact = 0, sizes = 0;
         for (const Values& one : values) exact += one[i] * weight, sizes += std::abs(one[i] * weight);
-        const double near = code == SumCode::bf16 ? sizes / 128 : 5.0 / 127;  // half a step there, and half back
+        const double near = code == CodeFormat::bf16 ? sizes / 128 : 5.0 / 127;  // half a step there, and half back
         CHECK(std::abs(sum[i] - exact) <= near);
       }
     }
 }
 
 TEST_CASE("what roundings leave out comes with the next sums") {
-  for (const SumCode code : {SumCode::bf16, SumCode::scaled}) {
+  for (const CodeFormat code : {CodeFormat::bf16, CodeFormat::scaled}) {
     const std::vector<Values> values = random_values(3, kCount, 2);
     float any = 0;
     TestRanks ranks(values, {{.code = code, .residual = {&any, 1}}});
@@ -138,11 +138,11 @@ TEST_CASE("what roundings leave out comes with the next sums") {
 
 TEST_CASE("signs of sums of levels are those of a slow counter") {
   const std::vector<CodedTensor> tensors{{0, 5}, {5, 700}, {705, 1}, {706, kCount - 706}};
-  for (const auto code : {SumCode::levels8, SumCode::levels4})
+  for (const auto code : {CodeFormat::levels8, CodeFormat::levels4})
     for (const bool geometric : {false, true})
       for (const std::size_t ranks : kRanks) {
         CAPTURE(ranks);
-        const int most = code == SumCode::levels4 ? 7 : 127 / static_cast<int>(ranks);
+        const int most = code == CodeFormat::levels4 ? 7 : 127 / static_cast<int>(ranks);
         const float mean_level = static_cast<float>(most) / 2;
         std::vector<Values> values = random_values(ranks, kCount, 3);
         for (Values& one : values) std::fill_n(one.begin(), 5, 0.0F);  // a tensor of zeros moves nothing
@@ -181,7 +181,7 @@ TEST_CASE("votes are counted by rows; ties are broken alike, and a place with ze
     for (Values& one : values) one[100] = 0;
     std::vector<CodedPart> how;
     for (std::size_t r = 0; r < ranks; ++r)
-      how.push_back({.code = SumCode::votes, .rows = r % 3 == 1 ? 2U : r == 3 ? 0U : 1U});
+      how.push_back({.code = CodeFormat::votes, .rows = r % 3 == 1 ? 2U : r == 3 ? 0U : 1U});
     const Values sum = TestRanks(values, how).sum();
     CHECK(std::memcmp(TestRanks(values, how).sum().data(), sum.data(), 4 * kCount) == 0);
     double plus = 0, ties = 0;
@@ -204,7 +204,8 @@ TEST_CASE("votes are counted by rows; ties are broken alike, and a place with ze
 
 TEST_CASE("a value that is not finite makes that of the sum NaN on every rank") {
   const std::vector<CodedTensor> tensors{{0, kCount}};
-  for (const auto code : {SumCode::bf16, SumCode::scaled, SumCode::levels8, SumCode::levels4, SumCode::votes})
+  for (const auto code :
+       {CodeFormat::bf16, CodeFormat::scaled, CodeFormat::levels8, CodeFormat::levels4, CodeFormat::votes})
     for (const float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
       std::vector<Values> values = random_values(3, kCount, 5);
       values[1][700] = odd;

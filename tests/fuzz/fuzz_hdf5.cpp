@@ -14,6 +14,7 @@
 #include "io/sample_files.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 
 namespace {
 

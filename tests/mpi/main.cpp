@@ -10,6 +10,7 @@
 #include <string>
 
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 #include "tests/mpi/watchdog.hpp"
 
 namespace {

@@ -73,7 +73,7 @@ TEST_CASE("comm: single values") {
   for (int chosen = 0; chosen < n; ++chosen) CHECK(world.any(rank == chosen));
   std::vector<double> squares(static_cast<std::size_t>(n));
   for (int r = 0; r < n; ++r) squares[static_cast<std::size_t>(r)] = r * r;
-  CHECK(world.gather(rank * rank) == squares);
+  CHECK(world.all_gather(rank * rank) == squares);
 }
 
 TEST_CASE("comm: broadcasts from every root") {

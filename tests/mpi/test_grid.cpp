@@ -167,7 +167,7 @@ struct Experiment {
     std::iota(ids.begin(), ids.end(), 0);
     StepContext step{.training = true,
                      .seed = 1,
-                     .number = 5,
+                     .updates_done = 5,
                      .ids = ids,
                      .team_sum = ranks,
                      .halo_messages = blocks,
@@ -188,18 +188,18 @@ struct Experiment {
     const auto loss_op = backend->loss(loss, out, labels.channels);
     std::vector<float> outputs(static_cast<std::size_t>(out.count()));
     model.prepare(rows);
-    backend->forget();  // the records of another model
+    backend->drop_records();  // the records of another model
     // Call by call, recorded, and replayed.
-    for (int time = 0; time < (backend->immediate() ? 1 : 3); ++time) {
+    for (int time = 0; time < (backend->synchronous() ? 1 : 3); ++time) {
       backend->fill(model.grads(), NAN);
       backend->begin(step);
-      backend->run(1, [&] {
+      backend->run_recorded(1, [&] {
         const ConstTensor y = model.forward(step, {in, input.span()});
         loss_op->run(of_loss, y, {own_labels, own_labels_at.span()}, model.output_gradient(rows), model.loss());
       });
       if (counted) halo_sent = counted->take_sent(), counted->take_received();
       backend->read_activation(model.output(rows), outputs);
-      backend->run(2, [&] {
+      backend->run_recorded(2, [&] {
         model.backward(step, {in, input.span()},
                        {.ranks = ranks, .bucket = 1});  // one group: row-parallel weights are nobody else's
       });
@@ -541,7 +541,7 @@ TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, severa
       own.grid = {{1, 1, e.world.size()}};
       own.block = e.world.rank();
       const Model model(*e.backend, own);
-      CHECK(model.layout().cuts().empty() == !c.cut);
+      CHECK(model.layout().partitioned().empty() == !c.cut);
     }
 }
 

@@ -40,7 +40,7 @@ struct Updates {
     std::ranges::fill(results, 5.0F);
     updated = 0;
   }
-  SumUpdate update() {
+  ReduceScatterUpdate update() {
     return {results, [this](std::size_t first, std::size_t count) {
               updated += count;
               for (std::size_t i = first; i < first + count; ++i) results[i] += values[i];
@@ -127,10 +127,10 @@ TEST_CASE("sum by reduce-scatter: messages of any length, and one update") {
   Updates updates{world, values, results};
   updates.fill();
   int calls = 0;
-  const SumUpdate update{results, [&, once = updates.update()](std::size_t first, std::size_t count) {
-                           ++calls;
-                           once.update(first, count);
-                         }};
+  const ReduceScatterUpdate update{results, [&, once = updates.update()](std::size_t first, std::size_t count) {
+                                     ++calls;
+                                     once.update(first, count);
+                                   }};
   mpi::MessageSum(ranks, 500, values, std::make_shared<mpi::SumMemory>(), update).finish(WaitLimit{60});
   CHECK(updates.wrong() == 0);
   CHECK(calls == 1);

@@ -79,7 +79,7 @@ TEST_CASE("row-parallel weights: a rank's arenas have its columns alone, and ini
     ModelState cut(*backend, settings_of(evenly, length, along(world.size()), world, 1), {}, {1, 1, 1}, &world);
     CHECK(whole(*backend, cut).read(cut.model.params()) == copy(alone.model.params()));
     if (world.size() == 1) continue;
-    const CutWeights& weights = *cut.model.layout().cut(evenly ? 5 : 4);
+    const PartitionedWeights& weights = *cut.model.layout().partitioned(evenly ? 5 : 4);
     CHECK(world.sum(static_cast<double>(weights.columns(world.rank()))) == static_cast<double>(features));
     const Index left_out = units * (features - weights.columns(world.rank()));
     CHECK(left_out >= units * features / 2 - units * 12);
@@ -249,7 +249,7 @@ TEST_CASE("row-parallel weights: ranks with the same block are compared, and wha
   SampleGrid grid(*backend, along(blocks), world);
   ModelState model_state(*backend, settings_of(false, 28, along(blocks), grid.sample_group(), 1), {}, {1, 1, 1},
                          &grid.sample_group());
-  const ArenaSpan weights = model_state.model.layout().cuts().at(0);
+  const ArenaSpan weights = model_state.model.layout().partitioned().at(0);
   const auto compare = [&] {
     require_same_model(*backend, model_state.model, Compared::parameters_and_state, {world, grid.same_block()}, "here");
   };

@@ -11,6 +11,7 @@
 #include "io/output_file.hpp"
 #include "kernels/random.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 #include "src/config/presets.hpp"
 #include "src/export/exported_model.hpp"
 #include "src/export/onnx.hpp"

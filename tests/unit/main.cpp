@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/instruction_set.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/session.hpp"
 #include "tests/unit/support/backends.hpp"
 
 namespace {

@@ -21,7 +21,7 @@ TEST_CASE("the documented example is read as it says") {
   CHECK(c.model.layers.size() == 27);
   CHECK(c.training.optimizer.rule == RateRule::cosine);
   CHECK(c.training.optimizer.learning_rate == 2e-3);
-  CHECK(c.training.loss == LossSettings::of(LossKind::mae));
+  CHECK(c.training.loss == LossSettings::single(LossKind::mae));
   CHECK(c.training.batch == 256);
   CHECK(c.training.seed == 7);
   CHECK_FALSE(c.training.global_batch_norm);

@@ -306,7 +306,7 @@ TEST_CASE("continuation: a state comes back from its text as the same bits") {
   Phase phase;
   phase.optimizer.rule = RateRule::plateau;
   TrainState state(phase);
-  CHECK(train_state_from_json(to_json(state), phase, "here").rate.memory() == state.rate.memory());  // best: infinity
+  CHECK(train_state_from_json(to_json(state), phase, "here").rate.state() == state.rate.state());  // best: infinity
   int number = 0;
   for (const double loss : {0.1, 0.3, 1.0 / 3}) {
     state.rate.epoch_done(loss);
@@ -323,9 +323,9 @@ TEST_CASE("continuation: a state comes back from its text as the same bits") {
   state.total_seconds = 2e9 / 3;
   const TrainState back = train_state_from_json(to_json(state), phase, "here");
   CHECK(to_json(back) == to_json(state));
-  CHECK(back.rate.memory() == state.rate.memory());
-  CHECK(back.stop.memory() == state.stop.memory());
-  CHECK(back.stop.memory().unimproved == 2);
+  CHECK(back.rate.state() == state.rate.state());
+  CHECK(back.stop.state() == state.stop.state());
+  CHECK(back.stop.state().unimproved == 2);
   CHECK(back.best == BestEpoch{1, 0.1 / 3});
   CHECK(back.history.epochs == state.history.epochs);
   CHECK(back.history.record == state.history.record);

@@ -42,7 +42,7 @@ Computed compute(Backend& backend, const Feed::Batch& batch) {
                   backend.allocate(backend.activation_floats(labels)), backend.allocate(1)};
   backend.begin({});
   backend.activate(ActivationKind::leaky_relu, 1.0F, batch.x, {samples, result.x.span()});
-  backend.loss(LossSettings::of(LossKind::mae), labels, labels.channels)
+  backend.loss(LossSettings::single(LossKind::mae), labels, labels.channels)
       ->run({}, {labels, result.zeros.span()}, batch.targets, {}, result.sum.span());
   return result;
 }

@@ -10,7 +10,7 @@ using namespace mrmf;
 namespace {
 
 std::string warned(double training, double validation, double variance,
-                   const LossSettings& loss = LossSettings::of(LossKind::mse)) {
+                   const LossSettings& loss = LossSettings::single(LossKind::mse)) {
   EpochRecord epoch;
   epoch.train_loss = training;
   epoch.validation_loss = validation;
@@ -35,11 +35,11 @@ TEST_CASE("spread: a run that recovers, labels that do not vary, and other losse
   CHECK(warned(1.0, 1e9, 1).empty());  // other validation data: not a matter of scale alone
   CHECK(warned(1e9, 1e9, 0).empty());
   CHECK(warned(1e9, 1e9, std::numeric_limits<double>::quiet_NaN()).empty());
-  CHECK(warned(1e9, 1e9, 1, LossSettings::of(LossKind::mae)).empty());
-  LossSettings sum = LossSettings::of(LossKind::mse);
+  CHECK(warned(1e9, 1e9, 1, LossSettings::single(LossKind::mae)).empty());
+  LossSettings sum = LossSettings::single(LossKind::mse);
   sum.weights[static_cast<std::size_t>(LossKind::mae)] = 1;
   CHECK(warned(1e9, 1e9, 1, sum).empty());
-  LossSettings heavy = LossSettings::of(LossKind::mse);
+  LossSettings heavy = LossSettings::single(LossKind::mse);
   heavy.weights[static_cast<std::size_t>(LossKind::mse)] = 10;
   CHECK(warned(5000, 5000, 1, heavy).empty());
   CHECK_FALSE(warned(11000, 11000, 1, heavy).empty());

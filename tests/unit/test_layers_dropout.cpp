@@ -24,7 +24,7 @@ std::vector<float> masks(Backend& backend, const Call& call, Index features) {
   const std::vector<float> x(static_cast<std::size_t>(shape.count()), 1.0F);
   std::vector<float> y(x.size(), NAN);
   const StepContext step{
-      .training = true, .seed = call.seed, .number = call.number, .ids = call.ids, .team_sum = nullptr};
+      .training = true, .seed = call.seed, .updates_done = call.number, .ids = call.ids, .team_sum = nullptr};
   backend.dropout(step, {call.layer, call.rate}, {shape, x}, {shape, y});
   return y;
 }
@@ -99,7 +99,7 @@ TEST_CASE("dropout masks: are the documented function of its counters, bit for b
     INFO(backend->name());
     const Call call{.ids = {7, 4294967311, 1}, .seed = 3, .number = 9};
     const auto y = masks(*backend, call, 29);
-    const StepContext step{.training = true, .seed = 3, .number = 9, .ids = call.ids, .team_sum = nullptr};
+    const StepContext step{.training = true, .seed = 3, .updates_done = 9, .ids = call.ids, .team_sum = nullptr};
     const DropoutMask mask(step, kLayer, call.rate);
     for (Index row = 0; row < 3; ++row)
       for (Index feature = 0; feature < 29; ++feature)
@@ -114,7 +114,7 @@ TEST_CASE("dropout: rate 0 and evaluation change nothing") {
     const std::vector<std::int64_t> ids = consecutive(6);
     const auto x = uniform(rng, 6 * 33);
     std::vector<float> y(x.size(), NAN);
-    StepContext step{.training = true, .seed = 1, .number = 1, .ids = ids, .team_sum = nullptr};
+    StepContext step{.training = true, .seed = 1, .updates_done = 1, .ids = ids, .team_sum = nullptr};
     backend->dropout(step, {kLayer, 0.0F}, {flat(6, 33), x}, {flat(6, 33), y});
     CHECK(y == x);
     std::fill(y.begin(), y.end(), NAN);

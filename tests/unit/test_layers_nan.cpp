@@ -18,7 +18,7 @@ struct Run {
   std::unique_ptr<Layer> layer;
   LayerMemory b;
   std::vector<std::int64_t> ids{4, 9};
-  StepContext step{.training = true, .seed = 5, .number = 3, .ids = ids, .team_sum = nullptr};
+  StepContext step{.training = true, .seed = 5, .updates_done = 3, .ids = ids, .team_sum = nullptr};
 
   Run(Backend& backend, const LayerCase& c) : layer(make_case(backend, c)), b(*layer, c.in, c.in.n) {
     b.fill(*layer, 77);

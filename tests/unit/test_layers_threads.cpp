@@ -47,7 +47,7 @@ template <class Around>
 void check_after(const Around& around) {
   const auto onednn = make_cpu_backend(2), reference = make_reference_backend();
   const std::vector<std::int64_t> ids(6);
-  const StepContext step{.training = true, .seed = 5, .number = 3, .ids = ids, .team_sum = nullptr};
+  const StepContext step{.training = true, .seed = 5, .updates_done = 3, .ids = ids, .team_sum = nullptr};
   for (const LayerCase& c : thread_cases()) {
     INFO(c.title);
     const auto layer = make_case(*onednn, c), oracle = make_case(*reference, c);
@@ -82,7 +82,7 @@ TEST_CASE("threads: fewer than asked for leave no stale sums behind, and are not
 
 TEST_CASE("threads: a layer built inside of a parallel region runs there and outside of it") {
   const auto onednn = make_cpu_backend(2), reference = make_reference_backend();
-  const StepContext step{.training = true, .seed = 5, .number = 3, .ids = {}, .team_sum = nullptr};
+  const StepContext step{.training = true, .seed = 5, .updates_done = 3, .ids = {}, .team_sum = nullptr};
   for (const LayerCase& c : thread_cases()) {
     INFO(c.title);
     const auto oracle = make_case(*reference, c);

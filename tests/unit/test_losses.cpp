@@ -145,13 +145,13 @@ TEST_CASE("losses: dice, by hand") {
     const auto dice = [&](const LossSettings& settings) {
       return loss_of(*backend, settings, {line(1, 3, 2), y}, {line(1, 3, 1), target}, 1, {});
     };
-    CHECK(dice(LossSettings::of(LossKind::dice)) == doctest::Approx(1 - (0.7 + 0.5) / 2));
+    CHECK(dice(LossSettings::single(LossKind::dice)) == doctest::Approx(1 - (0.7 + 0.5) / 2));
     CHECK(dice(sum_of({{LossKind::dice, 2}}, {1, 3})) == doctest::Approx(2 * (1 - (0.5 + 3 * 0.7) / 4)));
   }
 }
 
 TEST_CASE("losses: huber, by hand") {
-  LossSettings huber = LossSettings::of(LossKind::huber);
+  LossSettings huber = LossSettings::single(LossKind::huber);
   huber.delta = 2;
   const Values y{1, 5, -3, 0}, target{0, 0, 0, 0};
   for (const auto& backend : backends()) {

@@ -63,21 +63,21 @@ TEST_CASE("partition: the weights and biases of a locally connected layer lie wh
   CHECK(p.layer(0).needs[0].axes[1] == Intervals{{0, 3}, {2, 3}});  // the halo
   for (const int rank : {0, 1}) {
     CAPTURE(rank);
-    const std::vector<CutWeights> cut = p.cut_weights(rank);
+    const std::vector<PartitionedWeights> cut = p.cut_weights(rank);
     REQUIRE(cut.size() == 3);  // and the dense layer's
     for (const std::size_t part : {0U, 1U}) {
       CHECK(cut[part].layer == 0);
-      CHECK(cut[part].part == part);
+      CHECK(cut[part].tensor == part);
       CHECK(cut[part].boxes[1] == Box{{0, 2, 0}, {1, 2, 3}});
     }
     CHECK(cut[0].whole == Shape{.n = 1, .spatial = {1, 4, 3}, .channels = 4 * 2 * 3 * 2});
     CHECK(cut[1].whole == Shape{.n = 1, .spatial = {1, 4, 3}, .channels = 4});
     const ParameterLayout layout(net, cut);
-    CHECK(layout.of(0).count == aligned(6 * (48 + 4)));
-    REQUIRE(layout.cut_parts(0).size() == 2);
-    CHECK(layout.cut_parts(0)[1].own.first == 6 * 48);
-    CHECK(layout.cut_parts(0)[1].whole.first == 12 * 48);
-    std::vector<float> all(12 * 52), own(static_cast<std::size_t>(layout.of(0).count), -1);
+    CHECK(layout.params_of(0).count == aligned(6 * (48 + 4)));
+    REQUIRE(layout.partitioned_tensors(0).size() == 2);
+    CHECK(layout.partitioned_tensors(0)[1].own.first == 6 * 48);
+    CHECK(layout.partitioned_tensors(0)[1].whole.first == 12 * 48);
+    std::vector<float> all(12 * 52), own(static_cast<std::size_t>(layout.params_of(0).count), -1);
     std::iota(all.begin(), all.end(), 0.0F);
     layout.take(0, all, own);
     CHECK(own[0] == static_cast<float>(rank * 6 * 48));
@@ -92,13 +92,13 @@ TEST_CASE("partition: a dense layer's weights are cut by the positions of its fe
     const Network net = network({1, 3, 4}, 2, layers);
     return Partition(net, grid).cut_weights(0);
   };
-  const std::vector<CutWeights> by_positions = cut({flat, dense, dense}, {{1, 3, 2}});
+  const std::vector<PartitionedWeights> by_positions = cut({flat, dense, dense}, {{1, 3, 2}});
   REQUIRE(by_positions.size() == 1);  // the first dense layer alone
   CHECK(by_positions[0].layer == 1);
   CHECK(by_positions[0].whole == Shape{.n = 2, .spatial = {1, 3, 4}, .channels = 2});
   CHECK(by_positions[0].boxes[3] == Box{{0, 1, 2}, {1, 1, 2}});
   CHECK(by_positions[0].columns(3) == 4);
-  const std::vector<CutWeights> evenly = cut({flat, layer(LayerKind::batch_norm), dense}, {{1, 1, 4}});
+  const std::vector<PartitionedWeights> evenly = cut({flat, layer(LayerKind::batch_norm), dense}, {{1, 1, 4}});
   REQUIRE(evenly.size() == 1);
   CHECK(evenly[0].whole == Shape{.n = 2, .spatial = {1, 1, 24}, .channels = 1});
   CHECK(evenly[0].boxes[1] == Box{{0, 0, 6}, {1, 1, 6}});
@@ -109,7 +109,7 @@ TEST_CASE("partition: a dense layer's weights are cut by the positions of its fe
   CHECK(own[3] == 3);
   CHECK(own[4] == 24);  // the other output's
   for (int rank = 0; rank < 6; ++rank) {
-    CutWeights of_rank = by_positions[0];
+    PartitionedWeights of_rank = by_positions[0];
     of_rank.rank = rank;
     of_rank.take(all, own);
     by_positions[0].put(rank, own, back);
@@ -168,7 +168,7 @@ TEST_CASE("partition: a batch norm of the input counts each position once, where
     CHECK(p.at_hand(0, 0));
     CHECK(p.at_hand(1, 0));  // so the two are fused
     for (std::size_t b = 0; b < c.held.size(); ++b) {
-      const std::optional<Box> counted = p.position_at(0, {0, 0, static_cast<Index>(b)}).counted;
+      const std::optional<Box> counted = p.position_at(0, {0, 0, static_cast<Index>(b)}).statistics_box;
       CHECK(counted.has_value() == (c.counted[b] != c.held[b]));
       if (counted) CHECK(counted->first[2] == c.counted[b].first - c.held[b].first);
       if (counted) CHECK(counted->count[2] == c.counted[b].count);

@@ -57,7 +57,7 @@ NetworkSettings pair() {
   LossTerm real{.name = "real", .output = "critic", .value = 1};
   LossTerm fake{.name = "fake", .output = "judge"};
   LossTerm fool{.name = "fool", .output = "frozen", .value = 1};
-  for (LossTerm* term : {&real, &fake, &fool}) term->loss = LossSettings::of(LossKind::binary_cross_entropy);
+  for (LossTerm* term : {&real, &fake, &fool}) term->loss = LossSettings::single(LossKind::binary_cross_entropy);
   settings.parts.terms = {real, fake, fool};
   settings.parts.parts = {{"generator", {"generator*"}}, {"critic", {"critic"}}};
   settings.parts.turns = {{.parts = {"critic"}, .terms = {"real", "fake"}},

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/patience.hpp"
+#include "kernels/wait_timer.hpp"
 #include "mpi/node_processes.hpp"
 #include "src/system/timer.hpp"
 
@@ -50,7 +50,7 @@ class Child {
 
 TEST_CASE("patience: a wait is over after its limit, and never without one") {
   const WaitLimit limit{0.05}, none;
-  Patience patience(limit), endless(none);
+  WaitTimer patience(limit), endless(none);
   const Timer timer;
   while (!patience.over()) {
     patience.update();
@@ -63,11 +63,11 @@ TEST_CASE("patience: a wait is over after its limit, and never without one") {
 
 TEST_CASE("patience: while the process itself does not run, no time passes") {
   const WaitLimit limit{0.25};
-  Patience patience(limit);
+  WaitTimer patience(limit);
   for (int i = 0; i < 2; ++i) {
     sleep_seconds(0.4);  // as if it had been stopped
     patience.update();
-    CHECK(patience.counted() <= (i + 1) * Patience::kMostBetweenUpdates);
+    CHECK(patience.counted() <= (i + 1) * WaitTimer::kMostBetweenUpdates);
     CHECK_FALSE(patience.over());
   }
 }
@@ -80,7 +80,7 @@ TEST_CASE("patience: while another is stopped, no time passes, and the limit cou
                           late += is_late ? 1 : 0;
                           return stopped;
                         }};
-  Patience patience(limit);
+  WaitTimer patience(limit);
   const Timer timer;
   while (late < 3) {
     patience.update();

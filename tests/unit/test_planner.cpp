@@ -257,7 +257,7 @@ TEST_CASE("planner: what a block sends is what its exchanges send") {
     std::vector<double> sent;
     for (const Operation& operation : block_work(network, execution, model).operations)
       if (operation.halo_exchange()) sent.push_back(std::accumulate(operation.sent.begin(), operation.sent.end(), 0.0));
-    const auto expected = [&](std::size_t number, const Cut& to) {
+    const auto expected = [&](std::size_t number, const BlockPositions& to) {
       return static_cast<double>(
           halo_exchange_floats({network.entry(number - 1).output(), grid, block, partition.tensor(number), to}));
     };

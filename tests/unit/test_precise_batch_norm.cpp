@@ -26,7 +26,7 @@ TEST_CASE("precise batch norm: the mean over the batches, whatever the running a
     backend->fill(model.state(), 1000);
     PreciseBatchNorm precise(*backend, model, layers);
     REQUIRE(precise.any());
-    const StepContext step{.training = true, .seed = 1, .number = 0, .ids = {}, .team_sum = nullptr};
+    const StepContext step{.training = true, .seed = 1, .updates_done = 0, .ids = {}, .team_sum = nullptr};
     // Means 2.5 and 12; unbiased variances 5/3 and 8/3.
     for (const std::vector<float>& x : {std::vector<float>{1, 2, 3, 4}, std::vector<float>{10, 12, 12, 14}}) {
       precise.before();

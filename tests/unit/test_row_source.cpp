@@ -84,7 +84,7 @@ std::vector<float> read(const RowSource& rows, Index first, Index count) {
 
 TEST_CASE("row source: names of arrays and of attributes") {
   const auto is = [](const std::string& name, const std::string& object, const std::string& attribute) {
-    const RowName found = RowName::of(name);
+    const RowName found = RowName::parse(name);
     return found.object == object && found.attribute == attribute;
   };
   CHECK(is("density", "density", ""));

@@ -63,6 +63,6 @@ TEST_CASE("slope rule: a saved phase remembers its probes") {
   state.stop.add_probe({2, 1.0 / 3, 0.1, 0.7, 1e-9});
   state.stop.update(1, 1);
   const TrainState back = train_state_from_json(to_json(state), phase, "test");
-  CHECK(back.stop.memory() == state.stop.memory());
-  CHECK(back.stop.memory().probes.size() == 1);
+  CHECK(back.stop.state() == state.stop.state());
+  CHECK(back.stop.state().probes.size() == 1);
 }

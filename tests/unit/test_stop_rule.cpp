@@ -39,7 +39,7 @@ TEST_CASE("stop rule: an epoch without anything to score reaches no target and c
   CHECK(rule.update(1, 0.8) == StopReason::none);
   CHECK(rule.update(1, 0.9) == StopReason::none);  // unimproved 1
   for (int epoch = 0; epoch < 4; ++epoch) CHECK(rule.update(1, none) == StopReason::none);
-  CHECK(rule.memory().unimproved == 1);
+  CHECK(rule.state().unimproved == 1);
   CHECK(rule.update(1, 0.9) == StopReason::early_stopping);
   settings.monitor = Monitor::metric;
   settings.metric_target = MetricTarget{Metric::r2, 0.1};
@@ -152,7 +152,7 @@ TEST_CASE("stop rule: early stopping by a metric, which rises, and which may be 
 TEST_CASE("stop rule: it continues from its memory, and without patience it never stops early") {
   StopRule rule(early(3)), later(early(3)), patient(early(0));
   for (const double loss : {1.0, 2.0, 3.0}) CHECK(rule.update(9.0, loss) == StopReason::none);
-  later.recall(rule.memory());
+  later.load_state(rule.state());
   CHECK(later.update(9.0, 4.0) == StopReason::early_stopping);
   for (int i = 0; i < 50; ++i) CHECK(patient.update(9.0, 1.0 + i) == StopReason::none);
 }

@@ -106,7 +106,7 @@ std::vector<float> trained(Backend& backend, bool in_place, double momentum) {
   const Shape in = state.model.input().with_rows(6), out = state.model.output().with_rows(6);
   for (int number = 0; number < 4; ++number) {
     const std::vector<float> x = random_values(in.count(), static_cast<std::uint64_t>(number) + 1);
-    StepContext step{.training = true, .number = static_cast<std::uint64_t>(number)};
+    StepContext step{.training = true, .updates_done = static_cast<std::uint64_t>(number)};
     state.optimizer.advance(0.05, step);
     backend.begin(step);
     state.model.forward(step, {in, x});

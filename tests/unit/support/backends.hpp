@@ -39,7 +39,7 @@ inline double loss_of(Backend& backend, const LossSettings& settings, ConstTenso
   return sum;
 }
 inline double loss_of(Backend& backend, LossKind kind, ConstTensor y, ConstTensor target, float weight, Span dy) {
-  return loss_of(backend, LossSettings::of(kind), y, target, weight, dy);
+  return loss_of(backend, LossSettings::single(kind), y, target, weight, dy);
 }
 
 inline Shape flat(Index n, Index c) { return {n, {1, 1, 1}, c, 0}; }

@@ -26,7 +26,7 @@ struct Subject {
   Subject(Backend& b, const LayerCase& c, const LayerCheck& how)
       : backend(b), layer_case(c), check(how), layer(make_case(b, c)) {
     for (Index row = 0; row < c.in.n; ++row) ids.push_back(row * 3000000007 + 11);
-    step = {.training = true, .seed = 5, .number = 3, .ids = ids, .team_sum = nullptr};
+    step = {.training = true, .seed = 5, .updates_done = 3, .ids = ids, .team_sum = nullptr};
   }
   LayerMemory buffers(Index rows) { return {*layer, layer_case.in, rows}; }
 };

@@ -52,30 +52,30 @@ void DeviceTraining::train(Index rows, std::uint64_t number, Index index) {
   for (std::int64_t& id : batch.ids) id += static_cast<std::int64_t>(number) * 100;
   const Feed::Batch loaded = load(batch, number);
   StepContext now = batch.step(true, model_state.optimizer.steps());
-  now.index = index;
+  now.batch_index = index;
   now.loss_weight = 1.0F / static_cast<float>(rows + static_cast<Index>(number % 3));
   model_state.optimizer.advance(1e-2 / static_cast<double>(1 + number % 4), now);
   backend_.begin(now);
-  backend_.run((key_ << 32) + static_cast<std::uint64_t>(rows) * 2 + 1, [&] {
+  backend_.run_recorded((key_ << 32) + static_cast<std::uint64_t>(rows) * 2 + 1, [&] {
     ++calls_;
     const ConstTensor y = model.forward(now, loaded.x);
     loss_->run(now, y, loaded.targets, model.output_gradient(rows), model.loss());
     model.backward(now, loaded.x);
     model_state.optimizer.update(now, model.params(), model.grads());
-    backend_.keep(now, model.loss(), losses_.span());
+    backend_.append_history(now, model.loss(), losses_.span());
   });
 }
 
 void DeviceTraining::evaluate(Index rows, std::uint64_t number, Index index) {
   Model& model = model_state.model;
   const Feed::Batch loaded = load(Batch(model, rows, number), number);
-  const StepContext now{.training = false, .index = index};
+  const StepContext now{.training = false, .batch_index = index};
   backend_.begin(now);
-  backend_.run((key_ << 32) + static_cast<std::uint64_t>(rows) * 2, [&] {
+  backend_.run_recorded((key_ << 32) + static_cast<std::uint64_t>(rows) * 2, [&] {
     ++calls_;
     const ConstTensor y = model.forward(now, loaded.x);
     loss_->run(now, y, loaded.targets, {}, model.loss());
-    backend_.keep(now, model.loss(), losses_.span());
+    backend_.append_history(now, model.loss(), losses_.span());
   });
 }
 

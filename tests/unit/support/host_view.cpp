@@ -66,9 +66,9 @@ class HostWeighted final : public WeightedOp {
   std::optional<DeviceFloats> w_;
 };
 
-class HostLocal final : public LocalOp {
+class HostLocal final : public LocallyConnectedOp {
  public:
-  HostLocal(Backend& device, std::unique_ptr<LocalOp> op) : device_(device), op_(std::move(op)) {}
+  HostLocal(Backend& device, std::unique_ptr<LocallyConnectedOp> op) : device_(device), op_(std::move(op)) {}
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     DeviceTensor in(device_, x);
     DeviceFloats weights(device_, w), bias(device_, b);
@@ -86,12 +86,12 @@ class HostLocal final : public LocalOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     fetch_gradients(device_, *op_, x, dy, dw, db);
   }
-  void update(const StepContext& step, const UntiedProduct& first, const UntiedProduct* second,
+  void update(const StepContext& step, const GradientProduct& first, const GradientProduct* second,
               const UntiedWeights& weights) override {
     device_.begin(step);
     DeviceTensor x(device_, first.x), dy(device_, first.dy);
     std::optional<DeviceTensor> other_x, other_dy;
-    UntiedProduct other;
+    GradientProduct other;
     if (second != nullptr)
       other = {other_x.emplace(device_, second->x).tensor(), other_dy.emplace(device_, second->dy).tensor()};
     DeviceFloats w(device_, weights.w), b(device_, weights.b), wv(device_, weights.w_velocity),
@@ -100,16 +100,16 @@ class HostLocal final : public LocalOp {
                 {w.span(), b.span(), wv.span(), bv.span()});
     w.to_host(weights.w), b.to_host(weights.b), wv.to_host(weights.w_velocity), bv.to_host(weights.b_velocity);
   }
-  void add_weights(ConstTensor x, ConstTensor dy, Span dw) override {
+  void accumulate_weight_gradient(ConstTensor x, ConstTensor dy, Span dw) override {
     DeviceTensor input(device_, x), gradient(device_, dy);
     DeviceFloats weights(device_, dw);
-    op_->add_weights(input.tensor(), gradient.tensor(), weights.span());
+    op_->accumulate_weight_gradient(input.tensor(), gradient.tensor(), weights.span());
     weights.to_host(dw);
   }
 
  private:
   Backend& device_;
-  std::unique_ptr<LocalOp> op_;
+  std::unique_ptr<LocallyConnectedOp> op_;
 };
 
 class HostPool final : public PoolOp {
@@ -336,7 +336,7 @@ class HostView final : public Backend {
   std::unique_ptr<WeightedOp> conv_transpose(const ConvGeometry& geometry, Index max_rows) override {
     return std::make_unique<HostWeighted>(*device_, device_->conv_transpose(geometry, max_rows));
   }
-  std::unique_ptr<LocalOp> locally_connected(const ConvGeometry& geometry, Index max_rows) override {
+  std::unique_ptr<LocallyConnectedOp> locally_connected(const ConvGeometry& geometry, Index max_rows) override {
     return std::make_unique<HostLocal>(*device_, device_->locally_connected(geometry, max_rows));
   }
   std::unique_ptr<PoolOp> upsample(const UpsampleGeometry& geometry, Index max_rows) override {
@@ -418,7 +418,7 @@ class HostView final : public Backend {
   void keep(const StepContext& step, ConstSpan value, Span history) override {
     device_->begin(step);
     DeviceFloats from(*device_, value), to(*device_, history);
-    device_->keep(step, from.span(), to.span());
+    device_->append_history(step, from.span(), to.span());
     to.to_host(history);
   }
   void add_sparsity(const StepContext& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) override {

@@ -102,7 +102,7 @@ class Comparison {
  private:
   double train(std::uint64_t number) {
     StepContext step;
-    step.number = number;
+    step.updates_done = number;
     const std::vector<std::int64_t> ids(static_cast<std::size_t>(rows_), 0);
     step.ids = ids;
     const ConstTensor y = model_.forward(step, {sample_, x_});

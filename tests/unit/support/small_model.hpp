@@ -78,7 +78,7 @@ struct Batch {
   }
   ConstTensor x() const { return {shape, values}; }
   StepContext step(bool training, std::uint64_t number = 0) const {
-    return {.training = training, .seed = 1, .number = number, .ids = ids};
+    return {.training = training, .seed = 1, .updates_done = number, .ids = ids};
   }
 };
 

@@ -1,4 +1,4 @@
-#include "src/training/model_state.hpp"
+#include "src/training/sharded_update.hpp"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ void ShardedUpdate::update(const ArenaSpan& summed, const ArenaSpan& place) {
 // The sum of one rank's moments and the others' zeros.
 void ShardedUpdate::complete() {
   if (whole_) return;
-  const std::vector<ArenaSpan>& cuts = model_state_.model.layout().cuts();
+  const std::vector<ArenaSpan>& cuts = model_state_.model.layout().partitioned();
   for (const auto& [first, pieces] : pieces_) {
     const bool cut = std::ranges::any_of(cuts, [first = first](const ArenaSpan& one) { return one.first == first; });
     for (const Span all : model_state_.optimizer.moments()) {

@@ -9,14 +9,14 @@
 namespace mrmf {
 
 /// A counter that all ranks share. No rank waits for another, but to make it and to give it up.
-class Tickets {
+class SharedCounter {
  public:
   /// Collective. The counter begins at 0.
-  explicit Tickets(Comm& comm);
+  explicit SharedCounter(Comm& comm);
   /// Collective.
-  ~Tickets();
-  Tickets(const Tickets&) = delete;
-  Tickets& operator=(const Tickets&) = delete;
+  ~SharedCounter();
+  SharedCounter(const SharedCounter&) = delete;
+  SharedCounter& operator=(const SharedCounter&) = delete;
 
   /// A number that no other call got. On the thread that made it. FaultError with MPI's text.
   std::int64_t next();

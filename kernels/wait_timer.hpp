@@ -17,9 +17,9 @@ struct WaitLimit {
 /// The time of one wait, as far as it counts: only while this process ran, and no other was known to be stopped. A
 /// batch system suspends jobs (gang scheduling, preemption by suspension), and people suspend virtual machines and
 /// laptops; with the process itself its waits stand still. Keeps a reference to the limit.
-class Patience {
+class WaitTimer {
  public:
-  explicit Patience(const WaitLimit& limit) : limit_(limit) {}
+  explicit WaitTimer(const WaitLimit& limit) : limit_(limit) {}
 
   /// Call again and again, much more often than every kMostBetweenUpdates.
   void update() {

@@ -12,7 +12,7 @@ namespace mrmf {
 
 /// Gives keys and values of earlier versions today's words. Returns a line for each, with where it stands and what it
 /// is called now. ConfigError where a key is given under both names.
-std::vector<std::string> rename_former_words(Value& root);
+std::vector<std::string> rename_deprecated_keys(Value& root);
 
 /// The same of settings as runs write them: "section.key", and its value as TOML. Leaves out keys that are gone, where
 /// they say what is done without them.

@@ -1,22 +1,22 @@
-// Numbers that ranks draw (mpi/tickets.hpp).
+// Numbers that ranks draw (mpi/shared_counter.hpp).
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "mpi/tickets.hpp"
+#include "mpi/shared_counter.hpp"
 
 using namespace mrmf;
 
-TEST_CASE("tickets: every number is drawn once, and each rank's rise") {
+TEST_CASE("shared counter: every number is drawn once, and each rank's rise") {
   Comm world = Comm::world();
   constexpr std::int64_t all = 200;
   std::vector<std::int64_t> drawn(all);
   {
-    Tickets tickets(world);
+    SharedCounter counter(world);
     std::int64_t before = -1;
-    for (std::int64_t number = tickets.next(); number < all; number = tickets.next()) {
+    for (std::int64_t number = counter.next(); number < all; number = counter.next()) {
       CHECK(number > before);
       before = number;
       ++drawn[static_cast<std::size_t>(number)];

@@ -8,7 +8,7 @@
 
 #include "kernels/check.hpp"
 #include "src/config/config.hpp"
-#include "src/config/former_words.hpp"
+#include "src/config/deprecated_keys.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/train_state.hpp"
 
@@ -38,7 +38,7 @@ TEST_CASE("former words: keys and values of earlier versions mean what they did,
       "teams = \"sequential\"\n";
   const Config former = read(was), today = read(is);
   CHECK(to_toml(former) == to_toml(today));
-  CHECK(today.former_words.empty());
+  CHECK(today.deprecation_warnings.empty());
   const std::vector<std::string> warnings = config_warnings(former);
   for (const std::string line : {"c.toml:12: method.top = \"front\" is called \"stem\" now",
                                  "c.toml:13: method.handover is called method.transfer now",
@@ -47,7 +47,7 @@ TEST_CASE("former words: keys and values of earlier versions mean what they did,
     CAPTURE(line);
     CHECK(std::ranges::count(warnings, line) == 1);
   }
-  CHECK(read(was, Writer::run).former_words.empty());  // what a run wrote is nobody's to correct
+  CHECK(read(was, Writer::run).deprecation_warnings.empty());  // what a run wrote is nobody's to correct
   CHECK(to_toml(read(was, Writer::run)) == to_toml(today));
 }
 
@@ -81,5 +81,5 @@ TEST_CASE("former words: a saved phase with looks has them as probes") {
   REQUIRE(at != std::string::npos);
   text.replace(at, 8, "\"looks\"");
   const TrainState back = train_state_from_json(text, phase, "state");
-  CHECK(back.stop.memory().probes == state.stop.memory().probes);
+  CHECK(back.stop.state().probes == state.stop.state().probes);
 }

@@ -1,5 +1,4 @@
-// What is kept of the files of a data set once they have been opened: the files used last, open, and where the rows of
-// all lie. Private to io/.
+// What was opened last: as many things as may be open at once. Private to io/.
 #pragma once
 
 #include <cstddef>
@@ -7,25 +6,18 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
-
-#include "io/row_reader.hpp"
 
 namespace mrmf {
-
-// What was opened last: as many things as may be open at once.
 
 /// Things by number, opened when they are asked for. Those that were used last stay open; others are closed, once
 /// nobody uses them any more. On any thread; two that ask for the same thing at once may both open it.
 template <class Thing>
-class Recent {
+class LruCache {
  public:
   using Open = std::function<std::shared_ptr<const Thing>(std::size_t number)>;
-  Recent(std::size_t most, Open open) : most_(most), open_(std::move(open)) {}
+  LruCache(std::size_t most, Open open) : most_(most), open_(std::move(open)) {}
 
   std::shared_ptr<const Thing> at(std::size_t number) {
     {
@@ -56,33 +48,6 @@ class Recent {
   std::mutex mutex_;
   Order order_;  // the one used last comes first
   std::unordered_map<std::size_t, typename Order::iterator> places_;
-};
-
-/// Where the rows of arrays lie that are read without HDF5, and the values of attributes: so that of a file whose
-/// headers this rank has read once, they are not read again. Takes some 200 bytes for each. On any thread.
-class RowMemory {
- public:
-  /// How an array is asked for.
-  struct Name {
-    const std::string& path;
-    const std::string& array;
-    bool whole;
-    PackingRule packing;
-  };
-  std::optional<PlainRows> find(const Name& name) const;
-  void keep(const Name& name, PlainRows rows);
-
- private:
-  struct Known {
-    std::string array;
-    PackingRule packing;
-    PlainRows rows;
-  };
-  static bool is(const Known& known, const Name& name);
-
-  mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::vector<Known>> files_;
-  std::vector<std::shared_ptr<const PlainRows::Form>> forms_;  // the last few that were seen
 };
 
 }  // namespace mrmf

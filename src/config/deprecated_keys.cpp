@@ -1,4 +1,4 @@
-#include "src/config/former_words.hpp"
+#include "src/config/deprecated_keys.hpp"
 
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ void rename_value(Value& section, const FormerValue& value, std::vector<std::str
 
 }  // namespace
 
-std::vector<std::string> rename_former_words(Value& root) {
+std::vector<std::string> rename_deprecated_keys(Value& root) {
   std::vector<std::string> lines;
   for (Value& section : root.items) {
     for (const FormerKey& key : kKeys)

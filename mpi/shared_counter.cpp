@@ -1,4 +1,4 @@
-#include "mpi/tickets.hpp"
+#include "mpi/shared_counter.hpp"
 
 #include <mpi.h>
 
@@ -6,13 +6,13 @@
 
 namespace mrmf {
 
-struct Tickets::State {
+struct SharedCounter::State {
   bool alone = true;
   std::int64_t own = 0;  // of one rank alone
   MPI_Win window = MPI_WIN_NULL;
 };
 
-Tickets::Tickets(Comm& comm) : state_(std::make_unique<State>()) {
+SharedCounter::SharedCounter(Comm& comm) : state_(std::make_unique<State>()) {
   state_->alone = comm.size() == 1;
   if (state_->alone) return;
   std::int64_t* counter = nullptr;
@@ -26,13 +26,13 @@ Tickets::Tickets(Comm& comm) : state_(std::make_unique<State>()) {
   comm.barrier();
 }
 
-Tickets::~Tickets() {
+SharedCounter::~SharedCounter() {
   if (state_->alone) return;
   MPI_Win_unlock_all(state_->window);
   MPI_Win_free(&state_->window);
 }
 
-std::int64_t Tickets::next() {
+std::int64_t SharedCounter::next() {
   if (state_->alone) return state_->own++;
   const std::int64_t one = 1;
   std::int64_t got = 0;

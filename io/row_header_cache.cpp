@@ -1,4 +1,4 @@
-#include "io/row_memory.hpp"
+#include "io/row_header_cache.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -10,11 +10,11 @@ constexpr std::size_t kMostForms = 16;  // that are compared with a new one
 
 }  // namespace
 
-bool RowMemory::is(const Known& known, const Name& name) {
+bool RowHeaderCache::is(const Known& known, const Name& name) {
   return known.array == name.array && known.packing == name.packing && known.rows.form->whole == name.whole;
 }
 
-std::optional<PlainRows> RowMemory::find(const Name& name) const {
+std::optional<PlainRows> RowHeaderCache::find(const Name& name) const {
   const std::scoped_lock lock(mutex_);
   const auto file = files_.find(name.path);
   if (file == files_.end()) return {};
@@ -23,7 +23,7 @@ std::optional<PlainRows> RowMemory::find(const Name& name) const {
   return known->rows;
 }
 
-void RowMemory::keep(const Name& name, PlainRows rows) {
+void RowHeaderCache::keep(const Name& name, PlainRows rows) {
   const std::scoped_lock lock(mutex_);
   const auto same = std::ranges::find_if(forms_, [&](const auto& form) { return *form == *rows.form; });
   if (same != forms_.end()) {
