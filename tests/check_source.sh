@@ -47,6 +47,10 @@ done)
 if [ -n "$long" ]; then
   echo "RULE: a file of more than 400 lines is one concept, and docs/architecture.md says which"; echo "$long"; failed=1
 fi
+tall=$(git ls-files src layers kernels io mpi | grep -E '\.(cpp|hpp|inl|cu|cuh)$' | xargs awk '
+  FNR == 1 { start = 0 } /^[A-Za-z_].*\{$/ && !/^(namespace|class|struct|enum|union|extern)/ { start = FNR; name = $0 }
+  /^\}/ { if (start && FNR - start + 1 > 60) print FILENAME ":" start ": " FNR - start + 1 " lines: " name; start = 0 }')
+if [ -n "$tall" ]; then echo "RULE: a function has at most 60 lines"; echo "$tall"; failed=1; fi
 python3 tests/check_types.py || failed=1
 python3 tests/check_docs.py || failed=1
 python3 tests/check_walks.py || failed=1

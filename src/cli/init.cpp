@@ -243,6 +243,41 @@ std::string channels_line(const DatasetGuess& guess, const Shape& sample) {
   return fmt::format("channels = {}  # the last axis\n", sample.channels);
 }
 
+// How the samples lie in the files, as keys of [data].
+std::string layout_lines(const DatasetGuess& guess, const Shape& sample) {
+  std::string text;
+  if (guess.rows != RowForm::axis)
+    text += fmt::format("rows = \"{}\"\n", guess.rows == RowForm::files ? "files" : "groups");
+  if (!guess.groups.empty()) text += "groups = " + quoted(guess.groups) + "\n";
+  if (guess.packing == PackingRule::ignore) text += "packing = \"ignore\"  # numbers as they are stored\n";
+  if (!guess.axes.empty()) text += "axes = " + quoted(guess.axes) + "\n";
+  return text + channels_line(guess, sample);
+}
+
+// Which rows train and which validate. `parts`: training, and perhaps validation.
+std::string split_lines(const DatasetGuess& guess, const std::vector<DraftSplit>& parts) {
+  const auto names = [&](const std::string& part, const std::string& groups, const DatasetSpec& spec) {
+    return fmt::format("{} = {{ {}samples = {}, labels = {} }}\n", part,
+                       groups.empty() ? "" : "groups = " + quoted(groups) + ", ", quoted(spec.samples),
+                       spec.more_labels.empty() ? quoted(spec.labels) : write(spec.label_names(), {}));
+  };
+  const std::string train = names("train", "", parts.front().spec);
+  if (parts.size() > 1) return train + names("validation", guess.validation_groups, parts.back().spec);
+  if (!guess.split_column.empty())
+    return train +
+           fmt::format("split = {{ column = {}{} }}\n", quoted(guess.split_column),
+                       guess.split_validation.empty() ? "" : ", validation = " + write_values(guess.split_validation));
+  if (!guess.group_column.empty())
+    return train + fmt::format(
+                       "split = {{ by = \"groups\", column = {}, validation = {} }}  # rows of one value on one "
+                       "side; test = 0.1 keeps some apart\n",
+                       quoted(guess.group_column), kValidation);
+  return train +
+         fmt::format(
+             "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
+             kValidation);
+}
+
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const DatasetGuess& guess = draft.guess;
   std::vector<DraftSplit> parts{part_of(options, guess, RowPart::train, world)};
@@ -267,33 +302,8 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   for (const std::string& reason : guess.reasons) text += "# " + reason + "\n";
   text += fmt::format("# {} samples of {}\n[data]\nfiles = [{}]\n", draft.shape.samples, to_string(draft.shape.sample),
                       fmt::join(files, ", "));
-  if (guess.rows != RowForm::axis)
-    text += fmt::format("rows = \"{}\"\n", guess.rows == RowForm::files ? "files" : "groups");
-  if (!guess.groups.empty()) text += "groups = " + quoted(guess.groups) + "\n";
-  if (guess.packing == PackingRule::ignore) text += "packing = \"ignore\"  # numbers as they are stored\n";
-  if (!guess.axes.empty()) text += "axes = " + quoted(guess.axes) + "\n";
-  text += channels_line(guess, draft.shape.sample);
-  const auto split = [&](const std::string& part, const std::string& groups, const DatasetSpec& spec) {
-    return fmt::format("{} = {{ {}samples = {}, labels = {} }}\n", part,
-                       groups.empty() ? "" : "groups = " + quoted(groups) + ", ", quoted(spec.samples),
-                       spec.more_labels.empty() ? quoted(spec.labels) : write(spec.label_names(), {}));
-  };
-  text += split("train", "", parts.front().spec);
-  if (given)
-    text += split("validation", guess.validation_groups, parts.back().spec);
-  else if (!guess.split_column.empty())
-    text += fmt::format("split = {{ column = {}{} }}\n", quoted(guess.split_column),
-                        guess.split_validation.empty() ? "" : ", validation = " + write_values(guess.split_validation));
-  else if (!guess.group_column.empty())
-    text += fmt::format(
-        "split = {{ by = \"groups\", column = {}, validation = {} }}  # rows of one value on one side; test = 0.1 "
-        "keeps "
-        "some apart\n",
-        quoted(guess.group_column), kValidation);
-  else
-    text += fmt::format(
-        "split = {{ by = \"rows\", validation = {} }}  # a fifth of the rows, chosen at random, validates\n",
-        kValidation);
+  text += layout_lines(guess, draft.shape.sample);
+  text += split_lines(guess, parts);
   if (!missing.empty())
     text += "not_finite = \"fill\"  # of missing numbers; mask = true adds a channel that says where they are\n";
   else if (skipped > 0)

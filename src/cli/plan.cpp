@@ -182,9 +182,39 @@ std::vector<std::string> refusals(const Config& config, const Plan& plan, const 
   return {};
 }
 
-void print_plan(const PlanOptions& options, Comm& world) {
+// What there is to print.
+struct PlanReport {
+  Config config;  ///< with what "auto" chose
+  Plan plan;
+  std::optional<DataSample> sample{};
+  std::optional<AutoSchedule> chosen{};
+  std::optional<Costs> costs{};
+  std::optional<RanksProposal> ranks{};
+  std::optional<TournamentOutlook> tournament{};
+};
+
+// What the run costs, and the baseline beside it. `asked`: the configuration before "auto" chose.
+Costs costs_of(const Config& asked, const PlanReport& report, const std::optional<RunSize>& size, int ranks) {
+  const Shape& sample = report.sample->shape;
+  const Config& run = report.ranks && report.ranks->config ? *report.ranks->config : report.config;
+  const Plan plan = make_plan(run);
+  Costs costs{.run = run_cost(run, plan, sample, size)};
+  costs.ranks = ranks;
+  costs.sums = planned_sums(run, plan, sample, ranks);
+  if (!report.chosen && (run.method.name == MethodName::baseline || !epochs_given(report.config))) return costs;
+  const Config baseline = beside(report.chosen ? baseline_of(asked) : without_method(report.config), report.ranks);
+  const Plan alone = make_plan(baseline);
+  costs.baseline = run_cost(baseline, alone, sample, size);
+  costs.baseline_may_end_early = may_end_early(alone);
+  return costs;
+}
+
+// Collective.
+PlanReport make_report(const PlanOptions& options, Comm& world) {
+  PlanReport report;
   Config config = read_config(options.config, options.overrides);
-  const std::optional<DataSample> sample = find_sample(config, options.sample, world);
+  report.sample = find_sample(config, options.sample, world);
+  const std::optional<DataSample>& sample = report.sample;
   const RanksOptions counted = sample ? with_counts(options.ranks, config, *sample, world) : options.ranks;
   const std::optional<RunSize> size = size_of(config, counted, world);
   if (sample && sample->train) {
@@ -192,15 +222,13 @@ void print_plan(const PlanOptions& options, Comm& world) {
     if (absent(config.data.validation.files).empty())
       require_distinct_rows(config.data, *sample->train, headers_of(config.data.validation, world), nullptr, world);
   }
-  std::optional<AutoSchedule> chosen;
-  std::optional<Costs> costs;
   if (config.method.name == MethodName::automatic) set_batch(config, options.ranks);
   const Config asked = config;
   if (config.method.name == MethodName::automatic) {
-    chosen = schedule_for(config, *sample, size, world);
-    config = chosen->config;
+    report.chosen = schedule_for(config, *sample, size, world);
+    config = report.chosen->config;
   }
-  const Plan plan = make_plan(config);
+  const Plan plan = report.plan = make_plan(config);
   const int meant = options.ranks.ranks > 0 ? options.ranks.ranks : std::max(config.run.ranks, world.size());
   require_ways(plan, config, meant, config.run.device != Device::cuda && options.ranks.machine.empty());
   print_warnings(config_warnings(config), world);
@@ -209,29 +237,23 @@ void print_plan(const PlanOptions& options, Comm& world) {
     resolve_labels(resolved, *sample->train, plan.resolutions());
     print_warnings(sample_warnings(config, sample->shape), world);
   }
-  std::optional<RanksProposal> ranks;
   if (options.ranks.ranks > 0) {
     if (!sample) throw ConfigError("plan --ranks needs the shape of a sample; correct data.files, or give --sample");
-    ranks = plan_ranks(config, *sample, counted, world);
+    report.ranks = plan_ranks(config, *sample, counted, world);
   } else if (sample && size) {
     print_warnings(refusals(config, plan, sample->shape, *of_trainer(size, config)), world);
   }
-  if (sample) {
-    const Config& run = ranks && ranks->config ? *ranks->config : config;
-    costs.emplace().run = run_cost(run, make_plan(run), sample->shape, of_trainer(size, config));
-    costs->ranks = meant;
-    costs->sums = planned_sums(run, make_plan(run), sample->shape, costs->ranks);
-    if (chosen || (run.method.name != MethodName::baseline && epochs_given(config))) {
-      const Config baseline = beside(chosen ? baseline_of(asked) : without_method(config), ranks);
-      const Plan alone = make_plan(baseline);
-      costs->baseline = run_cost(baseline, alone, sample->shape, of_trainer(size, config));
-      costs->baseline_may_end_early = may_end_early(alone);
-    }
-  }
-  std::optional<TournamentOutlook> tournament;
+  report.config = config;
+  if (sample) report.costs = costs_of(asked, report, of_trainer(size, config), meant);
   if (sample)
-    tournament = tournament_outlook(config, plan, sample->shape,
-                                    size ? std::optional(static_cast<Index>(size->training)) : std::nullopt);
+    report.tournament = tournament_outlook(config, plan, sample->shape,
+                                           size ? std::optional(static_cast<Index>(size->training)) : std::nullopt);
+  return report;
+}
+
+void print_plan(const PlanOptions& options, Comm& world) {
+  const PlanReport report = make_report(options, world);
+  const auto& [config, plan, sample, chosen, costs, ranks, tournament] = report;
   if (!world.root()) return;
   if (options.json) {
     std::cout << plan_json(plan, sample, costs, chosen, ranks, tournament);

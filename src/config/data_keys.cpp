@@ -111,8 +111,23 @@ void add_names(Keys& keys, const std::string& path, Field field, const std::stri
 
 constexpr double kMostFolds = 1000;
 
+// data.split.folds, and what goes with it.
+void add_folds(Keys& keys) {
+  keys.push_back(
+      {"split.folds", expected_number(true, within(2, kMostFolds)),
+       "folds: how many parts are made, each of which validates once; the values of split.column unless set",
+       [](DataConfig& data, const Value& value, const std::string& path) {
+         data.split.folds = static_cast<int>(read_integer(value, path, within(2, kMostFolds)));
+       },
+       [](const DataConfig& data) { return data.split.folds > 0 ? fmt::format("{}", data.split.folds) : ""; }});
+  add(keys, "split.fold", MRMF_FIELD(split.fold), within(0, kMostFolds),
+      "folds: the one that validates, from 0; mrmf train --folds trains all of them");
+  add(keys, "split.stratify", MRMF_FIELD(split.stratify), {},
+      "give every part its share of each class, where samples have one class each; of groups and folds unless set");
+}
+
 // data.split.column and what its values mean; data.split.validation is a share for other splits.
-void add_roles(Keys& keys) {
+void add_split_column(Keys& keys) {
   const Rule share = within(0.0001, 0.9999);
   const std::string expected = expected_number(false, share) + ", or a list of numbers or texts";
   keys.push_back(
@@ -161,17 +176,7 @@ void add_roles(Keys& keys) {
       "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"; "
       "groups: what it belongs to, such as its subject, of which all rows are on one side; folds: the same where "
       "split.folds is set, or else the row's fold");
-  keys.push_back(
-      {"split.folds", expected_number(true, within(2, kMostFolds)),
-       "folds: how many parts are made, each of which validates once; the values of split.column unless set",
-       [](DataConfig& data, const Value& value, const std::string& path) {
-         data.split.folds = static_cast<int>(read_integer(value, path, within(2, kMostFolds)));
-       },
-       [](const DataConfig& data) { return data.split.folds > 0 ? fmt::format("{}", data.split.folds) : ""; }});
-  add(keys, "split.fold", MRMF_FIELD(split.fold), within(0, kMostFolds),
-      "folds: the one that validates, from 0; mrmf train --folds trains all of them");
-  add(keys, "split.stratify", MRMF_FIELD(split.stratify), {},
-      "give every part its share of each class, where samples have one class each; of groups and folds unless set");
+  add_folds(keys);
 }
 
 // Names of training or validation data: `spec` gives their specification.
@@ -216,7 +221,7 @@ void add_files(Keys& keys) {
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
       "names, chosen at random, or the rows that a data set of the files marks; groups: rows of one value of "
       "split.column, such as a subject, stay together; folds: one of several parts");
-  add_roles(keys);
+  add_split_column(keys);
   add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files, groups, folds: of the random choice");
   add(keys, "duplicates", MRMF_FIELD(duplicates), one_of({"refuse", "allow"}),
       "the same rows named twice, or for training and for validation, by whatever names, links or virtual data sets: "
@@ -535,21 +540,30 @@ std::vector<Key<DataConfig>> data_keys() {
   return keys;
 }
 
-void complete_data(DataConfig& data, const KeyLocations& places, const std::string& origin) {
-  const KeyOrigin place{places, origin};
-  const auto require = [&](const std::string& key, bool present, const std::string& hint) {
-    place.require(present, key, key + " is missing; " + hint);
-  };
-  require("data.files", !data.train.files.empty(), "name the HDF5 files to read, such as files = [\"neuron.h5\"]");
-  for (const std::string& file : data.train.files) require_file_name(file, place.of("data.files"));
-  for (const std::string& file : data.validation.files) require_file_name(file, place.of("data.validation.files"));
-  data.train.files = expand_patterns(data.train.files);
-  data.validation.files = expand_patterns(data.validation.files);
-  for (const std::string& file : data.test.files) require_file_name(file, place.of("data.test.files"));
-  data.test.files = expand_patterns(data.test.files);
-  const std::string hint = "name the data set inside the files";
-  require("data.train.samples", !data.train.samples.empty(), hint);
-  require("data.train.labels", !data.train.labels.empty(), hint);
+namespace {
+
+const char* const kNameHint = "name the data set inside the files";
+
+void require_key(const KeyOrigin& place, const std::string& key, bool present, const std::string& hint) {
+  place.require(present, key, key + " is missing; " + hint);
+}
+
+// The names of files, with patterns expanded.
+void complete_files(DataConfig& data, const KeyOrigin& place) {
+  require_key(place, "data.files", !data.train.files.empty(),
+              "name the HDF5 files to read, such as files = [\"neuron.h5\"]");
+  for (const auto& [key, files] :
+       {std::pair("data.files", &data.train.files), std::pair("data.validation.files", &data.validation.files),
+        std::pair("data.test.files", &data.test.files)}) {
+    for (const std::string& file : *files) require_file_name(file, place.of(key));
+    *files = expand_patterns(*files);
+  }
+}
+
+// The names of data sets, and what validates and tests where they do not say it.
+void complete_names(DataConfig& data, const KeyOrigin& place) {
+  require_key(place, "data.train.samples", !data.train.samples.empty(), kNameHint);
+  require_key(place, "data.train.labels", !data.train.labels.empty(), kNameHint);
   for (const auto& [key, more] : {std::pair("data.train.samples", &data.train.more_samples),
                                   std::pair("data.train.labels", &data.train.more_labels)})
     place.require(std::ranges::none_of(*more, &std::string::empty), key,
@@ -559,15 +573,19 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
   piece.seed = data.split.seed;
   place.require(piece.number < piece.of, "data.part.number",
                 fmt::format("data.part.number is {} of {} parts, which count from 0", piece.number, piece.of));
-  const std::string split = hint + ", or let data.split.by choose some of the training rows";
-  require("data.validation.samples", !data.validation.samples.empty(), split);
-  require("data.validation.labels", !data.validation.labels.empty(), split);
+  const std::string split = std::string(kNameHint) + ", or let data.split.by choose some of the training rows";
+  require_key(place, "data.validation.samples", !data.validation.samples.empty(), split);
+  require_key(place, "data.validation.labels", !data.validation.labels.empty(), split);
   if (data.validation.files.empty()) data.validation.files = data.train.files;
-  require("data.test.labels", data.test.samples.empty() || !data.test.labels.empty(), hint);
+  require_key(place, "data.test.labels", data.test.samples.empty() || !data.test.labels.empty(), kNameHint);
   place.require(
       !data.test.samples.empty() || (data.test.files.empty() && data.test.labels.empty() && data.test.groups.empty()),
-      "data.test.samples", "data.test.samples is missing; " + hint);
+      "data.test.samples", std::string("data.test.samples is missing; ") + kNameHint);
   if (!data.test.samples.empty() && data.test.files.empty()) data.test.files = data.train.files;
+}
+
+// How rows and samples lie in the files.
+void complete_layout(DataConfig& data, const KeyOrigin& place) {
   if (data.train.rows != RowForm::axis) data.train.axes = axes_with_rows(data.train.axes);
   AxisOrder order;
   try {
@@ -591,6 +609,15 @@ void complete_data(DataConfig& data, const KeyLocations& places, const std::stri
                 "data.groups says which groups are samples, which goes with data.rows = \"groups\"");
   share_layout(data.validation, data.train);
   if (!data.test.samples.empty()) share_layout(data.test, data.train);
+}
+
+}  // namespace
+
+void complete_data(DataConfig& data, const KeyLocations& places, const std::string& origin) {
+  const KeyOrigin place{places, origin};
+  complete_files(data, place);
+  complete_names(data, place);
+  complete_layout(data, place);
   const bool fill = data.train.not_finite == NotFiniteRule::fill;
   place.require(fill || data.fill.empty(), "data.fill", "data.fill goes with data.not_finite = \"fill\"");
   place.require(fill || !data.train.mask, "data.mask", "data.mask goes with data.not_finite = \"fill\"");

@@ -52,29 +52,44 @@ void set_strata(Config& config, Task task) {
     if (!part->samples.empty()) part->choice.strata = data.train.labels;
 }
 
-template <class Require>
-void check_class_values(const TrainingConfig& training, const Require& require) {
+// Refuses keys that do not go with the loss, at the place where they are given.
+struct TaskKeys {
+  const KeyLocations& places;
+  const std::string& origin;
+  Task task;
+
+  void require(bool good, const std::string& key, const std::string& message) const {
+    const auto found = places.find(key);
+    if (!good) throw ConfigError((found == places.end() ? origin : found->second) + ": " + message);
+  }
+  void needs(const std::string& key, bool set, bool read, const std::string& wants) const {
+    require(!set || read, key, key + " is set, and training.loss is of " + task_text(task) + "; it goes with " + wants);
+  }
+};
+
+void check_class_values(const TrainingConfig& training, const TaskKeys& keys) {
   const std::vector<std::string>& values = training.class_values;
   const std::string key = "training.class_values";
   if (values.empty()) return;
-  require(values.size() > 1, key, key + " names one class; name two or more");
-  require(!training.classes || std::ssize(values) == *training.classes, key,
-          fmt::format("{} names {} classes, and training.classes = {}; remove that", key, values.size(),
-                      training.classes.value_or(0)));
+  keys.require(values.size() > 1, key, key + " names one class; name two or more");
+  keys.require(!training.classes || std::ssize(values) == *training.classes, key,
+               fmt::format("{} names {} classes, and training.classes = {}; remove that", key, values.size(),
+                           training.classes.value_or(0)));
   const auto words = std::ranges::count_if(values, [](const std::string& value) { return !class_number(value); });
-  require(words == 0 || words == std::ssize(values), key,
-          key + " mixes words and numbers; the labels are one or the other");
+  keys.require(words == 0 || words == std::ssize(values), key,
+               key + " mixes words and numbers; the labels are one or the other");
   for (const std::string& value : values)
-    require(std::abs(class_number(value).value_or(0)) < kMostClassValue, key,
-            fmt::format("{} has {}, and takes numbers below 2^53 (9e15); store smaller ones", key, value));
+    keys.require(std::abs(class_number(value).value_or(0)) < kMostClassValue, key,
+                 fmt::format("{} has {}, and takes numbers below 2^53 (9e15); store smaller ones", key, value));
   for (std::size_t i = 0; i < values.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       const bool same = words == 0 ? class_number(values[i]) == class_number(values[j]) : values[i] == values[j];
-      require(!same, key, fmt::format("{} has {} twice", key, values[i]));
+      keys.require(!same, key, fmt::format("{} has {} twice", key, values[i]));
     }
   if (!training.ignore) return;
-  require(std::ranges::none_of(values, [&](const std::string& v) { return class_number(v) == *training.ignore; }), key,
-          fmt::format("{} has {}, which training.ignore takes for no label; keep one", key, *training.ignore));
+  keys.require(std::ranges::none_of(values, [&](const std::string& v) { return class_number(v) == *training.ignore; }),
+               key,
+               fmt::format("{} has {}, which training.ignore takes for no label; keep one", key, *training.ignore));
 }
 
 std::string expected_metric() {
@@ -209,62 +224,72 @@ std::vector<Key<MethodConfig>> metric_target_keys() {
   return keys;
 }
 
-void complete_task(Config& config, const KeyLocations& places, const std::string& origin) {
-  TrainingConfig& training = config.training;
-  const Task task = training.loss.task();
-  const auto require = [&](bool good, const std::string& key, const std::string& message) {
-    const auto found = places.find(key);
-    if (!good) throw ConfigError((found == places.end() ? origin : found->second) + ": " + message);
-  };
-  const auto needs = [&](const std::string& key, bool set, bool read, const std::string& wants) {
-    require(!set || read, key, key + " is set, and training.loss is of " + task_text(task) + "; it goes with " + wants);
-  };
-  const std::string measured = training.monitored ? "training.monitor" : "training.metric";
-  if (training.monitored) {
-    require(!training.metric || training.metric == training.monitored, "training.monitor",
-            fmt::format("training.monitor is {}, and training.metric {}; a run measures one: remove either",
-                        to_string(*training.monitored), to_string(training.metric.value_or(Metric{}))));
-    training.metric = std::exchange(training.monitored, std::nullopt);
-  }
+namespace {
+
+void check_class_keys(const Config& config, const TaskKeys& keys) {
+  const TrainingConfig& training = config.training;
   const std::vector<float>& weights = training.loss.class_weights;
-  needs("training.classes", training.classes.has_value(), task == Task::classes, "cross_entropy or dice");
-  needs("training.class_values", !training.class_values.empty(), task == Task::classes, "cross_entropy or dice");
-  check_class_values(training, require);
-  needs("training.class_weights", !weights.empty(), task != Task::regression, "cross-entropies and dice");
-  require(!training.balanced_weights || task == Task::classes, "training.class_weights",
-          "training.class_weights = \"balanced\" goes with cross_entropy or dice, and training.loss is of " +
-              task_text(task) + "; give numbers, or use the loss binary_focal");
-  require(config.data.sampling == Sampling::all || task == Task::classes, "data.sampling",
-          "data.sampling = \"balanced\" draws classes equally often, and training.loss is of " + task_text(task) +
-              "; remove it");
-  require(
+  keys.needs("training.classes", training.classes.has_value(), keys.task == Task::classes, "cross_entropy or dice");
+  keys.needs("training.class_values", !training.class_values.empty(), keys.task == Task::classes,
+             "cross_entropy or dice");
+  check_class_values(training, keys);
+  keys.needs("training.class_weights", !weights.empty(), keys.task != Task::regression, "cross-entropies and dice");
+  keys.require(!training.balanced_weights || keys.task == Task::classes, "training.class_weights",
+               "training.class_weights = \"balanced\" goes with cross_entropy or dice, and training.loss is of " +
+                   task_text(keys.task) + "; give numbers, or use the loss binary_focal");
+  keys.require(config.data.sampling == Sampling::all || keys.task == Task::classes, "data.sampling",
+               "data.sampling = \"balanced\" draws classes equally often, and training.loss is of " +
+                   task_text(keys.task) + "; remove it");
+  keys.require(
       config.data.sampling == Sampling::all || config.data.shuffle, "data.shuffle",
       "data.shuffle = false with data.sampling = \"balanced\" would draw the first samples of large classes alone, in "
       "every epoch; remove either");
-  needs("training.ignore", training.ignore.has_value(), task != Task::regression, "cross-entropies and dice");
-  require(weights.empty() || std::accumulate(weights.begin(), weights.end(), 0.0F) > 0, "training.class_weights",
-          "training.class_weights are all 0: nothing would be learnt");
+  keys.needs("training.ignore", training.ignore.has_value(), keys.task != Task::regression, "cross-entropies and dice");
+  keys.require(weights.empty() || std::accumulate(weights.begin(), weights.end(), 0.0F) > 0, "training.class_weights",
+               "training.class_weights are all 0: nothing would be learnt");
+}
+
+// training.metric, training.monitor, and the targets and stops that ask for a metric.
+void complete_metric(Config& config, const TaskKeys& keys) {
+  TrainingConfig& training = config.training;
+  const std::string measured = training.monitored ? "training.monitor" : "training.metric";
+  if (training.monitored) {
+    keys.require(!training.metric || training.metric == training.monitored, "training.monitor",
+                 fmt::format("training.monitor is {}, and training.metric {}; a run measures one: remove either",
+                             to_string(*training.monitored), to_string(training.metric.value_or(Metric{}))));
+    training.metric = std::exchange(training.monitored, std::nullopt);
+  }
   if (const auto& target = config.method.metric_target) {
     const std::string key = "method.target.validation_" + to_string(target->metric);
-    require(!config.method.target, key, key + " and method.target.validation_loss are both given; keep one");
-    require(!training.metric || *training.metric == target->metric, key,
-            key + " is to be reached, and training.metric is another one; remove that");
-    require(fits(target->metric.kind, task), key,
-            key + " does not go with training.loss, which is of " + task_text(task));
+    keys.require(!config.method.target, key, key + " and method.target.validation_loss are both given; keep one");
+    keys.require(!training.metric || *training.metric == target->metric, key,
+                 key + " is to be reached, and training.metric is another one; remove that");
+    keys.require(fits(target->metric.kind, keys.task), key,
+                 key + " does not go with training.loss, which is of " + task_text(keys.task));
     training.metric = target->metric;
   }
   const std::string stop = metric_stop(config.method);
-  require(stop.empty() || training.metric, stop,
-          stop + " ends a phase by training.metric, which is not set; set it to " + metric_choices(task));
-  require(stop.empty() || falls(training.metric->kind) || most_stop(config.method) <= 1, stop,
-          fmt::format("{} is {:g}, and training.metric = \"{}\" is at most 1", stop, most_stop(config.method),
-                      to_string(training.metric.value_or(Metric{}))));
-  require(!training.metric || fits(training.metric->kind, task), measured,
-          measured + " does not go with training.loss, which is of " + task_text(task) + "; set it to " +
-              metric_choices(task));
+  keys.require(stop.empty() || training.metric, stop,
+               stop + " ends a phase by training.metric, which is not set; set it to " + metric_choices(keys.task));
+  keys.require(stop.empty() || falls(training.metric->kind) || most_stop(config.method) <= 1, stop,
+               fmt::format("{} is {:g}, and training.metric = \"{}\" is at most 1", stop, most_stop(config.method),
+                           to_string(training.metric.value_or(Metric{}))));
+  keys.require(!training.metric || fits(training.metric->kind, keys.task), measured,
+               measured + " does not go with training.loss, which is of " + task_text(keys.task) + "; set it to " +
+                   metric_choices(keys.task));
+}
+
+}  // namespace
+
+void complete_task(Config& config, const KeyLocations& places, const std::string& origin) {
+  TrainingConfig& training = config.training;
+  const Task task = training.loss.task();
+  const TaskKeys keys{places, origin, task};
+  check_class_keys(config, keys);
+  complete_metric(config, keys);
   const Normalisation& units = config.data.normalise_labels;
-  require((!units.log1p && !units.mean_std) || task == Task::regression, "data.normalise.labels",
-          "data.normalise.labels changes numbers, and training.loss is of " + task_text(task) + "; remove it");
+  keys.require((!units.log1p && !units.mean_std) || task == Task::regression, "data.normalise.labels",
+               "data.normalise.labels changes numbers, and training.loss is of " + task_text(task) + "; remove it");
   LabelForm form;
   form.kind = task == Task::classes  ? LabelKind::classes
               : task == Task::binary ? LabelKind::probabilities
