@@ -16,20 +16,20 @@ namespace {
 // Reports a key by the place where it was set.
 class Checker {
  public:
-  Checker(const KeyLocations& places, const std::string& origin) : places_(places), origin_(origin) {}
+  Checker(const KeyLocations& locations, const std::string& origin) : locations_(locations), origin_(origin) {}
 
-  bool given(const std::string& path) const { return places_.count(path) > 0; }
+  bool given(const std::string& path) const { return locations_.count(path) > 0; }
 
   /// The first key below `section` that was set, but for some.
   std::string first_given(const std::string& section, const std::vector<std::string>& but) const {
-    for (const auto& [path, place] : places_)
+    for (const auto& [path, place] : locations_)
       if (path.starts_with(section) && std::ranges::find(but, path) == but.end()) return path;
     return section;
   }
 
   [[noreturn]] void fail(const std::string& path, const std::string& message) const {
-    const auto found = places_.find(path);
-    throw ConfigError((found == places_.end() ? origin_ : found->second) + ": " + message);
+    const auto found = locations_.find(path);
+    throw ConfigError((found == locations_.end() ? origin_ : found->second) + ": " + message);
   }
 
   void require(const std::string& path, bool present, const std::string& hint) const {
@@ -37,7 +37,7 @@ class Checker {
   }
 
  private:
-  const KeyLocations& places_;
+  const KeyLocations& locations_;
   const std::string& origin_;
 };
 
@@ -334,8 +334,8 @@ bool waits_for_nothing(const RoleSettings& role, const RoleSettings& stage = {})
 
 }  // namespace
 
-void check_stops(const MethodConfig& method, const KeyLocations& places, const std::string& origin) {
-  const Checker checker(places, origin);
+void check_stops(const MethodConfig& method, const KeyLocations& locations, const std::string& origin) {
+  const Checker checker(locations, origin);
   const auto fail = [&](const std::string& place, const std::string& key) {
     checker.fail(place, key + "patience counts epochs in which the training loss falls by less than " + key +
                             "threshold, which is not set; set it too, or remove the patience");
@@ -356,21 +356,21 @@ void check_stops(const MethodConfig& method, const KeyLocations& places, const s
   if (waits_for_nothing(method.finetune)) fail("method.stop.finetune.patience", "method.stop.finetune.");
 }
 
-void complete(Config& config, const KeyLocations& places, const std::string& origin) {
-  const Checker checker(places, origin);
-  complete_data(config.data, places, origin);
+void complete(Config& config, const KeyLocations& locations, const std::string& origin) {
+  const Checker checker(locations, origin);
+  complete_data(config.data, locations, origin);
   complete_model(config, checker);
   check_run(config.run, checker);
   complete_optimizer(config.training.optimizer, checker);
-  complete_parts(config, places, origin);
+  complete_parts(config, locations, origin);
   check_optimizer(config, checker);
-  complete_tournament(config, places, origin);
-  complete_task(config, places, origin);
+  complete_tournament(config, locations, origin);
+  complete_task(config, locations, origin);
   complete_method(config, checker);
   check_grid(config, checker);
-  complete_communication(config, places, origin);
-  check_training(config, places, origin);
-  check_tournament(config, places, origin);
+  complete_communication(config, locations, origin);
+  check_training(config, locations, origin);
+  check_tournament(config, locations, origin);
 }
 
 }  // namespace mrmf

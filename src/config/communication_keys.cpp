@@ -58,8 +58,8 @@ std::vector<Way> ways_of(const Config& config) {
 /// Refuses keys with the place where they were set.
 class Checks {
  public:
-  Checks(const Config& config, const KeyLocations& places, const std::string& origin)
-      : config_(config), training_(config.training), places_(places), origin_(origin) {}
+  Checks(const Config& config, const KeyLocations& locations, const std::string& origin)
+      : config_(config), training_(config.training), locations_(locations), origin_(origin) {}
 
   void of_way(const Way& way) const {
     const SumSettings& sums = way.sums;
@@ -102,13 +102,13 @@ class Checks {
  private:
   bool lion() const { return training_.optimizer.name == OptimizerKind::lion; }
   [[noreturn]] void fail(const std::string& key, const std::string& message) const {
-    const auto found = places_.find(key);
-    throw ConfigError((found == places_.end() ? origin_ : found->second) + ": " + message);
+    const auto found = locations_.find(key);
+    throw ConfigError((found == locations_.end() ? origin_ : found->second) + ": " + message);
   }
 
   const Config& config_;
   const TrainingConfig& training_;
-  const KeyLocations& places_;
+  const KeyLocations& locations_;
   const std::string& origin_;
 };
 
@@ -159,12 +159,12 @@ std::vector<Key<TrainingConfig>> communication_keys() {
   return keys;
 }
 
-void complete_communication(Config& config, const KeyLocations& places, const std::string& origin) {
+void complete_communication(Config& config, const KeyLocations& locations, const std::string& origin) {
   SumSettings& sums = config.training.sums;
-  if (sends_signs(sums.communication) && !places.contains("training.momenta.rule"))
+  if (sends_signs(sums.communication) && !locations.contains("training.momenta.rule"))
     sums.momenta.rule = MomentaRule::local;
   const std::vector<Way> ways = ways_of(config);
-  const Checks checks(config, places, origin);
+  const Checks checks(config, locations, origin);
   for (const Way& way : ways) checks.of_way(way);
   checks.of_all(ways);
 }

@@ -95,10 +95,10 @@ Config parse_config(const std::string& text, const std::string& origin, const st
   std::vector<std::string> former = rename_deprecated_keys(root);
   Config config;
   if (writer == Writer::person) config.deprecation_warnings = std::move(former);
-  KeyLocations places;
-  read_table(root, "", "", config_keys(), config, places);
-  complete(config, places, origin);
-  if (writer == Writer::person) check_stops(config.method, places, origin);
+  KeyLocations locations;
+  read_table(root, "", "", config_keys(), config, locations);
+  complete(config, locations, origin);
+  if (writer == Writer::person) check_stops(config.method, locations, origin);
   return config;
 }
 

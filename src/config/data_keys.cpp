@@ -338,17 +338,17 @@ void add_reading(Keys& keys) {
 
 /// Reports keys of [data] by the place where they were set.
 struct KeyOrigin {
-  const KeyLocations& places;
+  const KeyLocations& locations;
   const std::string& origin;
 
   std::string of(const std::string& key) const {
-    const auto found = places.find(key);
-    return found == places.end() ? origin : found->second;
+    const auto found = locations.find(key);
+    return found == locations.end() ? origin : found->second;
   }
   void require(bool good, const std::string& key, const std::string& message) const {
     if (!good) throw ConfigError(of(key) + ": " + message);
   }
-  bool given(const std::string& key) const { return places.contains(key); }
+  bool given(const std::string& key) const { return locations.contains(key); }
 };
 
 // Chooses whole files at random: as many as the shares say, at least one for each part.
@@ -613,8 +613,8 @@ void complete_layout(DataConfig& data, const KeyOrigin& place) {
 
 }  // namespace
 
-void complete_data(DataConfig& data, const KeyLocations& places, const std::string& origin) {
-  const KeyOrigin place{places, origin};
+void complete_data(DataConfig& data, const KeyLocations& locations, const std::string& origin) {
+  const KeyOrigin place{locations, origin};
   complete_files(data, place);
   complete_names(data, place);
   complete_layout(data, place);

@@ -175,14 +175,14 @@ std::vector<std::string> paths(const std::vector<Key<S>>& keys, const std::strin
 /// already walked inside it.
 template <class S>
 void read_table(const Value& table, const std::string& prefix, const std::string& inner,
-                const std::vector<Key<S>>& keys, S& target, KeyLocations& places) {
+                const std::vector<Key<S>>& keys, S& target, KeyLocations& locations) {
   for (const Value& value : table.items) {
     const std::string path = inner + value.key;
     bool known = false, section = false;
     for (const Key<S>& key : keys) {
       if (key.path == path) {
         key.read(target, value, prefix + path);
-        places[prefix + path] = value.where;
+        locations[prefix + path] = value.where;
         known = true;
       }
       section = section || key.path.starts_with(path + ".");
@@ -190,7 +190,7 @@ void read_table(const Value& table, const std::string& prefix, const std::string
     if (known) continue;
     if (!section) unknown_key(value, prefix + path, paths(keys, prefix));
     if (value.kind != Value::Kind::table) no_table(value, prefix + path, paths(keys, prefix));
-    read_table(value, prefix, path + ".", keys, target, places);
+    read_table(value, prefix, path + ".", keys, target, locations);
   }
 }
 

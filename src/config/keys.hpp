@@ -36,7 +36,7 @@ Key<MethodConfig> resolutions_key();
 std::vector<Key<DataConfig>> data_keys();
 /// Files that patterns name, the parts of a split, and what both parts share. ConfigError where keys do not fit each
 /// other.
-void complete_data(DataConfig& data, const KeyLocations& places, const std::string& origin);
+void complete_data(DataConfig& data, const KeyLocations& locations, const std::string& origin);
 
 /// The largest batch. It does not overflow when multiplied by the bytes of the largest sample (io/limits.hpp), or
 /// summed over all ranks.
@@ -44,7 +44,7 @@ inline constexpr double kMostBatch = 1 << 22;
 /// Every key of [training] (training_keys.cpp).
 std::vector<Key<TrainingConfig>> training_keys();
 /// ConfigError where keys of [training] do not go with each other or with the method.
-void check_training(const Config& config, const KeyLocations& places, const std::string& origin);
+void check_training(const Config& config, const KeyLocations& locations, const std::string& origin);
 /// The keys of [training] about the loss, and what labels are (task_keys.cpp).
 std::vector<Key<TrainingConfig>> task_keys();
 /// Reading and writing a loss: a word, or a list of them as a sum (loss_keys.cpp).
@@ -62,30 +62,30 @@ void name_terms(std::vector<LossTerm>& terms);
 /// What a preset of several parts trains for, if the last phase has so many epochs; of others, nothing.
 PartsConfig preset_parts(const std::string& name, const PresetSizes& sizes, int epochs);
 /// ConfigError where terms, parts, turns and layers do not fit each other or the rest.
-void complete_parts(Config& config, const KeyLocations& places, const std::string& origin);
+void complete_parts(Config& config, const KeyLocations& locations, const std::string& origin);
 /// The keys of [training] about sums over ranks (communication_keys.cpp).
 std::vector<Key<TrainingConfig>> communication_keys();
 /// Lion's momenta are local where directions are added; ConfigError where the keys of sums do not fit the others.
-void complete_communication(Config& config, const KeyLocations& places, const std::string& origin);
+void complete_communication(Config& config, const KeyLocations& locations, const std::string& origin);
 /// method.target.validation_accuracy and so on.
 std::vector<Key<MethodConfig>> metric_target_keys();
 /// What labels are follows from the loss; ConfigError where the keys of a task do not fit each other.
-void complete_task(Config& config, const KeyLocations& places, const std::string& origin);
+void complete_task(Config& config, const KeyLocations& locations, const std::string& origin);
 
 /// Every key of [tournament] (tournament_keys.cpp).
 std::vector<Key<TournamentConfig>> tournament_keys();
 /// training.metric and training.monitor follow tournament.metric; ConfigError where they cannot.
-void complete_tournament(Config& config, const KeyLocations& places, const std::string& origin);
+void complete_tournament(Config& config, const KeyLocations& locations, const std::string& origin);
 /// ConfigError where keys of [tournament] do not go with each other or with the rest.
-void check_tournament(const Config& config, const KeyLocations& places, const std::string& origin);
+void check_tournament(const Config& config, const KeyLocations& locations, const std::string& origin);
 
 std::vector<Key<StageOverride>> stage_keys();
 /// The list [[method.stages]] as one key.
 Key<MethodConfig> stage_list_key();
 
 /// Derives keys that follow from others, and makes checks that span several keys. Names `origin` where no key was set.
-void complete(Config& config, const KeyLocations& places, const std::string& origin);
+void complete(Config& config, const KeyLocations& locations, const std::string& origin);
 /// ConfigError for a patience without a threshold.
-void check_stops(const MethodConfig& method, const KeyLocations& places, const std::string& origin);
+void check_stops(const MethodConfig& method, const KeyLocations& locations, const std::string& origin);
 
 }  // namespace mrmf

@@ -86,8 +86,8 @@ LayerSpec read_layer(const Value& value, const std::string& path) {
   if (!type) throw ConfigError(value.where + ": " + path + " has no type; it must be " + expected<LayerKind>(kinds));
   LayerSpec spec;
   read(*type, path + ".type", kinds, spec.kind);
-  KeyLocations places;
-  read_table(value, path + ".", "", keys_of(spec.kind), spec, places);
+  KeyLocations locations;
+  read_table(value, path + ".", "", keys_of(spec.kind), spec, locations);
   for (const LayerKey& entry : layer_keys()) {
     const bool applies = std::find(entry.kinds.begin(), entry.kinds.end(), spec.kind) != entry.kinds.end();
     if (!entry.required || !applies || value.find(entry.key.path)) continue;
@@ -214,8 +214,8 @@ Key<MethodConfig> stage_list_key() {
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (entries[i].kind != Value::Kind::table) refuse(entries[i], indexed(path, i), "a table");
       StageOverride stage;
-      KeyLocations places;
-      read_table(entries[i], indexed(path, i) + ".", "", stage_keys(), stage, places);
+      KeyLocations locations;
+      read_table(entries[i], indexed(path, i) + ".", "", stage_keys(), stage, locations);
       method.stages.push_back(stage);
     }
   };

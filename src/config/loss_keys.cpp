@@ -66,8 +66,8 @@ Term read_term(const Value& value, const std::string& path) {
   if (value.kind != Value::Kind::table) refuse(value, path, expected_loss());
   if (value.find("kind") == nullptr)
     throw ConfigError(value.where + ": " + path + " has no kind; it must be " + expected_word(one_of(loss_words())));
-  KeyLocations places;
-  read_table(value, path + ".", "", term_keys(), term, places);
+  KeyLocations locations;
+  read_table(value, path + ".", "", term_keys(), term, locations);
   for (const auto& [key, kind] : {std::pair("delta", LossKind::huber), std::pair("smooth", LossKind::dice)})
     if (value.find(key) != nullptr && term.kind != kind)
       throw ConfigError(value.where + ": " + path + "." + key + " belongs to " + word(kind) + ", and this is " +

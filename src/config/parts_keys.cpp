@@ -62,8 +62,8 @@ Key<TrainingConfig> list_key(const std::string& path, List list, std::vector<Key
       const std::string at = fmt::format("{}[{}]", full, i);
       if (entry.kind != Value::Kind::table) refuse(entry, at, "a table");
       S one;
-      KeyLocations places;
-      read_table(entry, at + ".", "", keys(), one, places);
+      KeyLocations locations;
+      read_table(entry, at + ".", "", keys(), one, locations);
       for (const std::string& name : needed)
         if (entry.find(name) == nullptr) throw ConfigError(entry.where + ": " + at + " has no " + name + "; give it");
       list(training).push_back(std::move(one));
@@ -80,15 +80,15 @@ Key<TrainingConfig> list_key(const std::string& path, List list, std::vector<Key
 /// Reports by the place where a list was set.
 class Rules {
  public:
-  Rules(const KeyLocations& places, const std::string& origin) : places_(places), origin_(origin) {}
+  Rules(const KeyLocations& locations, const std::string& origin) : locations_(locations), origin_(origin) {}
   void require(bool good, const std::string& key, const std::string& message) const {
     if (good) return;
-    const auto found = places_.find(key);
-    throw ConfigError((found == places_.end() ? origin_ : found->second) + ": " + message);
+    const auto found = locations_.find(key);
+    throw ConfigError((found == locations_.end() ? origin_ : found->second) + ": " + message);
   }
 
  private:
-  const KeyLocations& places_;
+  const KeyLocations& locations_;
   const std::string& origin_;
 };
 
@@ -258,8 +258,8 @@ void name_terms(std::vector<LossTerm>& terms) {
     if (terms[i].name.empty()) terms[i].name = fmt::format("term{}", i + 1);
 }
 
-void complete_parts(Config& config, const KeyLocations& places, const std::string& origin) {
-  const Rules rules(places, origin);
+void complete_parts(Config& config, const KeyLocations& locations, const std::string& origin) {
+  const Rules rules(locations, origin);
   PartsConfig& parts = config.training.parts;
   if (parts.terms.empty()) {
     for (const LayerSpec& layer : config.model.layers)

@@ -109,14 +109,14 @@ std::vector<Key<TournamentConfig>> tournament_keys() {
   return keys;
 }
 
-void complete_tournament(Config& config, const KeyLocations& places, const std::string& origin) {
+void complete_tournament(Config& config, const KeyLocations& locations, const std::string& origin) {
   const std::string& name = config.tournament.metric;
   if (name.empty()) return;
   TrainingConfig& training = config.training;
   const auto require = [&](bool good, const std::string& message) {
-    const auto found = places.find("tournament.metric");
+    const auto found = locations.find("tournament.metric");
     if (!good)
-      throw ConfigError((found == places.end() ? origin : found->second) + ": tournament.metric = " + quoted(name) +
+      throw ConfigError((found == locations.end() ? origin : found->second) + ": tournament.metric = " + quoted(name) +
                         " " + message);
   };
   const std::optional<Metric> metric = metric_from(name),
@@ -134,12 +134,12 @@ void complete_tournament(Config& config, const KeyLocations& places, const std::
   training.monitor = Monitor::metric;
 }
 
-void check_tournament(const Config& config, const KeyLocations& places, const std::string& origin) {
+void check_tournament(const Config& config, const KeyLocations& locations, const std::string& origin) {
   const TournamentConfig& t = config.tournament;
   const auto require = [&](bool good, const std::string& key, const std::string& message) {
     if (good) return;
-    const auto found = places.find("tournament." + key);
-    throw ConfigError((found == places.end() ? origin : found->second) + ": tournament." + key + " " + message);
+    const auto found = locations.find("tournament." + key);
+    throw ConfigError((found == locations.end() ? origin : found->second) + ": tournament." + key + " " + message);
   };
   if (t.trainers == 1) return;
   const auto each = [&](std::size_t entries) { return entries == 0 || std::ssize(t.settings) == t.trainers; };

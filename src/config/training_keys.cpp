@@ -83,11 +83,11 @@ std::vector<Key<TrainingConfig>> training_keys() {
   return keys;
 }
 
-void check_training(const Config& config, const KeyLocations& places, const std::string& origin) {
+void check_training(const Config& config, const KeyLocations& locations, const std::string& origin) {
   const TrainingConfig& training = config.training;
   const auto fail = [&](const std::string& key, const std::string& message) {
-    const auto found = places.find(key);
-    throw ConfigError((found == places.end() ? origin : found->second) + ": " + message);
+    const auto found = locations.find(key);
+    throw ConfigError((found == locations.end() ? origin : found->second) + ": " + message);
   };
   if (training.monitor == Monitor::metric && !training.metric)
     fail("training.monitor", "training.monitor = \"metric\" looks at training.metric, which is not set; set it to " +

@@ -157,12 +157,12 @@ bool updates_in_pieces(const TrainingConfig& training, const SumSettings& sums, 
 }
 
 void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,
-                        const std::string& place) {
+                        const std::string& position) {
   if (ranks.team.size() == 1) return;
   const auto refuse = [&](std::uint64_t hash, int part) {
     throw FaultError(
         fmt::format("the ranks disagree on the parameters {}: {}; look for a faulty node or mixed builds of mrmf",
-                    place, differing_text(hash, part, ranks.team)));
+                    position, differing_text(hash, part, ranks.team)));
   };
   const std::vector<float> params = on_host(backend, model.params());
   const std::vector<ArenaSpan>& cuts = model.layout().partitioned();

@@ -36,12 +36,12 @@ struct ComparedRanks {
   Comm& same_block;
 };
 
-/// FaultError, on every rank, when the model does not have the same bits on all of them. `place` is the position in the
-/// run: "at the start of stage 1 (...)". The message names the ranks of the world that differ from most, and their
+/// FaultError, on every rank, when the model does not have the same bits on all of them. `position` is the position in
+/// the run: "at the start of stage 1 (...)". The message names the ranks of the world that differ from most, and their
 /// nodes. When all agree, this costs a hash on each rank and 16 bytes of messages, twice with row-parallel weights.
 /// Collective.
 void require_same_model(Backend& backend, Model& model, Compared what, const ComparedRanks& ranks,
-                        const std::string& place);
+                        const std::string& position);
 
 /// Makes the running statistics their mean over the ranks. With local batch norm every rank has its own; the model that
 /// is validated, fused and saved has the mean. Collective.

@@ -63,7 +63,7 @@ bool is_mse_alone(const LossSettings& loss) {
   return weight > 0 && loss.weights == alone.weights;
 }
 
-std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& place,
+std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& position,
                            double variance) {
   constexpr double kFar = 1e3;
   if (!is_mse_alone(loss) || !(variance > 0)) return "";
@@ -75,7 +75,7 @@ std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, c
       "the "
       "training labels ({:.3g}), which a model that always answers their mean would have; set data.normalise.labels = "
       "\"mean_std\", or lower the learning rate if they are normalised",
-      epoch.epoch, place, epoch.train_loss, epoch.validation_loss, kFar, weight * variance);
+      epoch.epoch, position, epoch.train_loss, epoch.validation_loss, kFar, weight * variance);
 }
 
 namespace {

@@ -30,7 +30,7 @@ bool is_mse_alone(const LossSettings& loss);
 
 /// A warning when both losses of an epoch are more than 1000 times that variance; empty: they are not, or the labels do
 /// not vary, or the loss is not the mean squared error alone.
-std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& place,
+std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, const std::string& position,
                            double variance);
 
 /// The record of the epoch that `state` has just trained. The seconds are end_epoch()'s. `recalibrated`: rows of the

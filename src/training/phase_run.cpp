@@ -233,12 +233,12 @@ void PhaseRun::take_counts(TrainState& state) {
 
 // In the middle of an epoch, ranks may have their own statistics.
 void compare_ranks(TrainingSession& session, ModelState& model_state, const TrainState& state,
-                   const std::string& place) {
+                   const std::string& position) {
   const RunContext& ctx = session.ctx;
   const Timer timer;
   const bool own_state = !session.config.global_batch_norm && !ctx.shard_replicas && state.step > 0;
   require_same_model(ctx.backend, model_state.model, own_state ? Compared::parameters : Compared::parameters_and_state,
-                     {ctx.team, ctx.data_parallel_team(model_state.resolution)}, place);
+                     {ctx.team, ctx.data_parallel_team(model_state.resolution)}, position);
   if (ctx.saving) ctx.saving->times.compared();
   session.clock.time().communication += timer.seconds();
 }

@@ -119,9 +119,9 @@ OptimizerSettings optimizer_at(const Phase& phase, const TrainState& state);
 /// needs. Collective. FaultError when ranks disagree on the parameters.
 PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, const TrainState& state);
 
-/// FaultError, on every rank, when the ranks of the team disagree on the model (require_same_model()); `place` says
+/// FaultError, on every rank, when the ranks of the team disagree on the model (require_same_model()); `position` says
 /// where the run stands. Collective.
 void compare_ranks(TrainingSession& session, ModelState& model_state, const TrainState& state,
-                   const std::string& place);
+                   const std::string& position);
 
 }  // namespace mrmf
