@@ -26,7 +26,7 @@ namespace mrmf {
 struct RowName {
   std::string object;     ///< "": the file, or the group
   std::string attribute;  ///< "": the object is an array
-  static RowName of(const std::string& name);
+  static RowName parse(const std::string& name);
 };
 
 /// The rows under one name of one file, open, in their own element type. Read by any thread.

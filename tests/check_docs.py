@@ -72,6 +72,14 @@ def broken_names(path, text):
                 yield f"{path}:{number}: there is no {name}"
 
 
+def outside_site(pages):
+    """Pages of the guide that the site's menu does not have."""
+    menu = pathlib.Path("jobs/packaging/site/mkdocs.yml").read_text(encoding="utf-8")
+    for page in pages:
+        if str(page).startswith("docs/guide/") and f": {page}\n" not in menu:
+            yield f"{page}: jobs/packaging/site/mkdocs.yml does not name it"
+
+
 def too_large(page, text):
     lines = text.splitlines()
     if len(lines) > LINES:
