@@ -17,6 +17,10 @@
 
 namespace mrmf {
 
+/// When lower resolutions are averaged: once, and kept, or from the original for every batch. Both give the same
+/// numbers, bit for bit.
+enum class Averaging { load, epoch };
+
 /// How a file's (T, C) sample is seen (the layout trap).
 /// transpose: positions by channels, as stored. reinterpret: the flat buffer read as (C, T), as the reference Neuron
 /// Inverter code feeds it to its convolutions. Averaging happens before either.

@@ -37,10 +37,6 @@ struct FormPart {
 /// form_parts(form). x is the whole sample.
 void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x);
 
-/// When lower resolutions are averaged: once, and kept, or from the original for every batch. Both give the same
-/// numbers, bit for bit.
-enum class Averaging { load, epoch };
-
 /// How a row comes together from the files.
 struct RowMaking {
   Index sources = 1;   ///< data sets whose channels follow each other in it, and the mask

@@ -79,11 +79,6 @@ class SampleTable {
   virtual Feed::Batch gather(const StepContext& step) = 0;
 };
 
-/// The precision of a GPU. fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits
-/// of mantissa; bf16: activations in bfloat16. Parameters, gradients, statistics and sums are float32 in all of them;
-/// in bf16 a convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
-enum class Precision { fp32, tf32, bf16 };
-
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.hpp"
+#include "kernels/operations.hpp"
 #include "kernels/random.hpp"
 #include "kernels/tensor.hpp"
 

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "io/sample_store.hpp"
-#include "kernels/backend.hpp"
+#include "io/dataset.hpp"
+#include "io/patches.hpp"
+#include "kernels/operations.hpp"
 #include "layers/parts.hpp"
 #include "layers/spec.hpp"
 #include "src/config/metric.hpp"
