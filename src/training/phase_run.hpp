@@ -20,6 +20,7 @@
 #include "src/training/part_updates.hpp"
 #include "src/training/run_context.hpp"
 #include "src/training/shard_replicas.hpp"
+#include "src/training/sharded_update.hpp"
 #include "src/training/windowed_model.hpp"
 #include "src/training/worker_sums.hpp"
 
