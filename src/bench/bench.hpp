@@ -46,14 +46,16 @@ struct BenchSettings {
   std::string name;         ///< the network's, for people: a preset's, or the file that configures it
   NetworkSettings network;  ///< with the rows of a step
   LossSettings loss = LossSettings::single(LossKind::mse);
-  int steps = 10;        ///< timed, after some that are not
-  int first = 0;         ///< training: steps before all others whose losses are written
-  bool profile = false;  ///< training: one more step at the end, which a profiler sees
-  bool fuse = true;      ///< layers are fused where the backend offers it
+  int steps = 10;         ///< timed, after some that are not
+  int first = 0;          ///< training: steps before all others whose losses are written
+  bool profile = false;   ///< training: one more step at the end, which a profiler sees
+  bool fuse = true;       ///< layers are fused where the backend offers it
+  bool in_place = false;  ///< as training.update_in_place
   OptimizerSettings optimizer{};
   OutputOption json;  ///< for the figures
 
   int batch() const { return static_cast<int>(network.max_rows); }
+  ModelSettings model() const { return {.network = network, .fuse = fuse, .in_place = in_place}; }
   /// "resnet, sample 64x64x3, batch 32"
   std::string title() const;
 };

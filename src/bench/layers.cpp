@@ -178,7 +178,7 @@ std::string name_of(const Network& network, const Unit& unit) {
 }  // namespace
 
 void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream& out) {
-  TimedSteps steps(backend, {.network = settings.network}, settings.optimizer, settings.loss);
+  TimedSteps steps(backend, settings.model(), settings.optimizer, settings.loss);
   constexpr int warm_up = 2;
   for (int i = 0; i < settings.steps + warm_up; ++i) steps.run(i >= warm_up);
 

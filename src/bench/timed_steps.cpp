@@ -77,7 +77,8 @@ void TimedSteps::run(bool timed) {
     model.backward(model.units()[u], now, x);
     note(units[u].backward);
   }
-  model_state_.optimizer.update(now, model.params(), model.grads());
+  model_state_.update(now);
+  model.constrain(model_state_.optimizer.steps());
   note(update);
 }
 

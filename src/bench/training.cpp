@@ -56,13 +56,6 @@ namespace {
 
 constexpr Index kMostSteps = 100000;
 
-ModelSettings model_settings(const BenchSettings& settings) {
-  ModelSettings result;
-  result.network = settings.network;
-  result.fuse = settings.fuse;
-  return result;
-}
-
 struct Outcome {
   std::vector<float> losses;
   std::uint64_t parameters = 0;  // a hash
@@ -103,7 +96,7 @@ std::string exact(const std::vector<float>& values) {
 
 BenchSteps::BenchSteps(Backend& backend, const BenchSettings& settings)
     : backend_(backend),
-      model_state_(backend, model_settings(settings), settings.optimizer, {1, 1, 1}),
+      model_state_(backend, settings.model(), settings.optimizer, {1, 1, 1}),
       batch_(settings.batch()),
       ids_(static_cast<std::size_t>(settings.batch())),
       losses_(backend.allocate(kMostSteps)) {
@@ -142,7 +135,8 @@ void BenchSteps::step() {
     const ConstTensor y = model.forward(now, loaded_.x);
     loss_->run(now, y, loaded_.targets, model.output_gradient(batch_), model.loss());
     model.backward(now, loaded_.x);
-    model_state_.optimizer.update(now, model.params(), model.grads());
+    model_state_.update(now);
+    model.constrain(model_state_.optimizer.steps());
     backend_.append_history(now, model.loss(), losses_.span());
   });
 }

@@ -45,10 +45,9 @@ Shape bench_sample(const BenchOptions& options, bool parity) {
 // Looks at the host's memory: the model's arenas with two moments, a batch and its copy. What is wrong; empty if it
 // will do. A device reports when it is full.
 std::string too_little_memory(Backend& backend, const BenchSettings& settings) {
-  ModelSettings model;
-  model.network = settings.network;
+  const ModelSettings model = settings.model();
   const Network network(backend, model.network);
-  constexpr int moments = 2;
+  const int moments = moment_count(settings.optimizer, settings.in_place);
   const Index floats = build_execution(backend, network, model).floats(network, moments) + 2 * network.input().count();
   const double needed = static_cast<double>(floats * size_of(ElementType::float32)) / 1e9, there = host_memory() / 1e9;
   if (needed <= there) return "";
@@ -85,6 +84,7 @@ void take_config(BenchOptions& options, Comm& world) {
   if (options.batch > 0) options.settings.network.max_rows = options.batch;
   options.settings.loss = config.training.loss;
   options.settings.optimizer = plan.last.optimizer;
+  options.settings.in_place = config.training.update_in_place;
 }
 
 // About one and a half times the effect of rounding through all layers (docs/gpu.md). Rounding decides which of two
@@ -142,9 +142,8 @@ void run_bench(Benchmark what, BenchOptions options, Comm& world) {
   if (backend->synchronous())
     if (const std::string wrong = too_little_memory(*backend, options.settings); !wrong.empty())
       throw ConfigError(wrong);
-  ModelSettings model;
-  model.network = options.settings.network;
-  if (const std::string line = choose_kernels(*backend, {model}, world); !line.empty()) std::cout << line << '\n';
+  if (const std::string line = choose_kernels(*backend, {options.settings.model()}, world); !line.empty())
+    std::cout << line << '\n';
   if (what == Benchmark::training)
     bench_training(*backend, options.settings, std::cout);
   else if (backend->synchronous())
