@@ -282,6 +282,28 @@ class Commands(support.MrmfTest):
         text = self.mrmf("bench", "training", "--length", "160", "--batch", "8", "--steps", "2", "--threads", "1")
         self.assertGreater(json.loads(text.splitlines()[-1])["samples_per_second"], 0)
 
+    def test_bench_training_takes_the_network_of_a_configuration(self):
+        plane = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers", "plane.toml")
+        bench = ("bench", "training", plane, "--sample", "16x12x1", "--steps", "2")
+        figures = json.loads(self.mrmf(*bench, "--set", "training.batch=6").splitlines()[-1])
+        self.assertEqual(figures["batch"], 6)
+        # 14x10 outputs of 16 filters with 9 taps, 5x3 of 32 with 144, then 2x1x32 to 64 to 5: no gradient of the input
+        first, others = 2 * 14 * 10 * 16 * 9, 2 * (5 * 3 * 32 * 144 + 64 * 64 + 64 * 5)
+        flop = 6 * (2 * first + 3 * others)
+        self.assertAlmostEqual(figures["gflops"] * 1e9 * figures["step_seconds"], flop, delta=1e-4 * flop)
+        self.assertGreater(figures["peak_gflops"], 0)
+        self.assertLess(figures["gflops"], figures["peak_gflops"])
+        text = self.mrmf("bench", "layers", plane, "--sample", "16x12x1", "--steps", "1")
+        self.assertIn("plane.toml, sample 16x12x1, batch 64", text)
+        # the loss that is configured, and updates in place
+        self.mrmf(*bench, "--set", 'training.loss="cross_entropy"')
+        untied = 'model.layers=[{type="locally_connected", filters=3, kernel=[3, 3]}, {type="flatten"}, {type="dense", units=2}]'
+        in_place = ("--set", untied, "--set", 'training.optimizer={name="sgd", momentum=0.0}', "--set")
+        self.mrmf(*bench, *in_place, "training.update_in_place=true")
+        self.fails(3, *bench[:3], message="none.h5")  # without --sample the data say which shape
+        self.fails(2, *bench, "--preset", "resnet", message="excludes")
+        self.fails(2, "bench", "training", "--set", "training.batch=6", message="requires")
+
     def test_bench_refuses_what_it_cannot_do(self):
         for words in (("--steps", "0"), ("--batch", "-1"), ("--length", "0"), ("--threads", "-1"),
                       ("--backend", "onednm")):
