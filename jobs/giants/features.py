@@ -6,6 +6,8 @@ matplotlib, too.
     python3 jobs/giants/features.py filters layer1 -o filters.png
     python3 jobs/giants/features.py readout layer1 digits.h5  # labels by a linear fit
     python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again
+    python3 jobs/giants/features.py halve crops.h5 -o half.h5           # samples on half the resolution
+    python3 jobs/giants/features.py finer layer1 -o start.safetensors   # a layer of half the resolution, for the whole
 
 `layer1` is a run's folder, of which the best epoch's model is taken, or a model file.
 """
@@ -73,15 +75,48 @@ def encoder(options):
     shape = [layer.rows, layer.columns, layer.units]
     parts = {"code.weight": layer.weight.reshape(*shape, layer.high, layer.wide, layer.channels),
              "code.bias": np.zeros(shape, "f4")}
+    safetensors(options.output, parts)
+
+
+def safetensors(path, tensors):
     header, end = {}, 0
-    for name, values in parts.items():
+    for name, values in tensors.items():
         header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [end, end + values.nbytes]}
         end += values.nbytes
     text = json.dumps(header).encode()
-    with open(options.output, "wb") as file:
+    with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for values in parts.values():
+        for values in tensors.values():
             file.write(np.ascontiguousarray(values, "f4"))
+
+
+def halve(options):
+    """Means of blocks of 2x2 pixels, as large in the mean square as the samples are."""
+    with h5py.File(options.samples) as file, h5py.File(options.output, "w") as made:
+        scale = None
+        for name in ("train", "validation"):
+            rows = file[name][:]
+            n, height, width, channels = rows.shape
+            half = rows.reshape(n, height // 2, 2, width // 2, 2, channels).mean((2, 4))
+            scale = scale or np.sqrt((rows ** 2).mean() / (half ** 2).mean())
+            made[name] = half * scale
+
+
+def finer(options):
+    """Fields of half the resolution on the whole one: each weight goes to the 2x2 pixels under it, and a position
+    between two of them has the field of the one before, moved by a pixel. Rows keep their length."""
+    layer = Layer(options.model)
+    weight = layer.weight.reshape(layer.rows, layer.columns, layer.units, layer.high, layer.wide, layer.channels)
+    made = np.zeros((2 * layer.rows - 1, 2 * layer.columns - 1, layer.units, 2 * layer.high, 2 * layer.wide,
+                     layer.channels), "f4")
+    for row in range(made.shape[0]):
+        for column in range(made.shape[1]):
+            field = weight[row // 2, column // 2].repeat(2, 1).repeat(2, 2)
+            made[row, column, :, :2 * layer.high - row % 2, :2 * layer.wide - column % 2] = \
+                field[:, row % 2:, column % 2:]
+    lengths = np.linalg.norm(made.reshape(*made.shape[:3], -1), axis=3)
+    made *= (options.row_length / np.maximum(lengths, 1e-12))[..., None, None, None]
+    safetensors(options.output, {f"{layer.name}.weight": made})
 
 
 def gather(options):
@@ -157,7 +192,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     wants = {encoder: ("model", "output"), gather: ("files", "output"), filters: ("model", "output"),
-             share: ("model", "samples"), readout: ("model", "samples", "pool")}
+             share: ("model", "samples"), readout: ("model", "samples", "pool"), halve: ("samples", "output"),
+             finer: ("model", "output", "row_length")}
     for run, words in wants.items():
         command = commands.add_parser(run.__name__)
         command.set_defaults(run=run)
@@ -168,6 +204,8 @@ def main():
             command.add_argument("files", nargs="+")
         if "output" in words:
             command.add_argument("-o", "--output", required=True)
+        if "row_length" in words:
+            command.add_argument("--row-length", type=float, default=1, help="of the weights of every feature")
         if "pool" in words:
             command.add_argument("--pool", type=int, default=5)
     options = parser.parse_args()
