@@ -207,7 +207,7 @@ void WorkerSums::start_coded(const PackedTensors& tensors) {
     if (settings_.error_feedback) workers.back().residual = model_state_.workers.residuals()[worker];
   }
   const CodingSettings settings{settings_.communication, most_level(settings_, count.all),
-                                mix(step_->seed, step_->number)};
+                                mix(step_->seed, step_->updates_done)};
   pending_.start([&] {
     auto coding =
         std::make_unique<TimedCoding>(make_sum_coding(settings, tensors, std::move(workers), model_state_.model.grads(),
