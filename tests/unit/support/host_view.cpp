@@ -415,7 +415,7 @@ class HostView final : public Backend {
   std::unique_ptr<LossOp> loss(const LossSettings& settings, const Shape& output, Index target_channels) override {
     return std::make_unique<HostLoss>(*device_, device_->loss(settings, output, target_channels));
   }
-  void keep(const StepContext& step, ConstSpan value, Span history) override {
+  void append_history(const StepContext& step, ConstSpan value, Span history) override {
     device_->begin(step);
     DeviceFloats from(*device_, value), to(*device_, history);
     device_->append_history(step, from.span(), to.span());
