@@ -290,7 +290,7 @@ class Commands(support.MrmfTest):
         # 14x10 outputs of 16 filters with 9 taps, 5x3 of 32 with 144, then 2x1x32 to 64 to 5: no gradient of the input
         first, others = 2 * 14 * 10 * 16 * 9, 2 * (5 * 3 * 32 * 144 + 64 * 64 + 64 * 5)
         flop = 6 * (2 * first + 3 * others)
-        self.assertAlmostEqual(figures["gflops"] * 1e9 * figures["step_seconds"], flop, delta=1e-4 * flop)
+        self.assertAlmostEqual(figures["gflops"] * 1e9 * figures["step_seconds"], flop, delta=1e-3 * flop)
         self.assertGreater(figures["peak_gflops"], 0)
         self.assertLess(figures["gflops"], figures["peak_gflops"])
         text = self.mrmf("bench", "layers", plane, "--sample", "16x12x1", "--steps", "1")
