@@ -121,6 +121,18 @@ exec {MRMF} "$@"
         self.assertTrue((self.folder / "written-1").exists(), self.log(job))
         self.was_continued("run", self.log(job))
 
+    def test_rank_that_crashes_when_its_work_is_done(self):
+        # As MPI's libraries do now and then while they end: after `doctor`, and after the training.
+        self.write("crashing", f"""#!/bin/bash
+{MRMF} "$@" || exit $?
+kill -SEGV $$
+""")
+        (self.folder / "crashing").chmod(0o755)
+        job = self.start("--program=crashing")
+        self.assertEqual(self.wait_for_state(job, "COMPLETED")["Restarts"], "0")
+        self.assertIn("Segmentation fault", self.log(job))
+        self.assertIn("done: run", self.log(job))
+
     def test_step_that_cannot_start(self):
         job = self.start("--sbatch=--ntasks=1")
         self.wait_for_state(job, "FAILED")
