@@ -30,23 +30,23 @@ ReaderPool::~ReaderPool() {
   work_there_.notify_all();
 }
 
-void ReaderPool::submit(ReadGroup& ticket, const std::vector<ReadTask>& tasks) {
+void ReaderPool::submit(ReadGroup& group, const std::vector<ReadTask>& tasks) {
   const std::scoped_lock lock(mutex_);
-  ticket = {};
-  ticket.left = std::ssize(tasks);
-  for (const ReadTask& task : tasks) jobs_.push_back({task, &ticket});
+  group = {};
+  group.left = std::ssize(tasks);
+  for (const ReadTask& task : tasks) jobs_.push_back({task, &group});
   work_there_.notify_all();
 }
 
-void ReaderPool::wait(ReadGroup& ticket) {
+void ReaderPool::wait(ReadGroup& group) {
   std::unique_lock lock(mutex_);
-  work_done_.wait(lock, [&] { return ticket.left == 0; });
-  if (ticket.error) std::rethrow_exception(std::exchange(ticket.error, nullptr));
+  work_done_.wait(lock, [&] { return group.left == 0; });
+  if (group.error) std::rethrow_exception(std::exchange(group.error, nullptr));
 }
 
 void ReaderPool::cancel() {
   std::unique_lock lock(mutex_);
-  for (const Job& job : jobs_) --job.ticket->left;
+  for (const Job& job : jobs_) --job.group->left;
   jobs_.clear();
   work_done_.wait(lock, [&] { return running_ == 0; });
 }
@@ -69,12 +69,12 @@ void ReaderPool::work() {
     }
     lock.lock();
     --running_;
-    --job.ticket->left;
-    if (error && job.task.rows.first < job.ticket->failed_row) {
-      job.ticket->failed_row = job.task.rows.first;
-      job.ticket->error = error;
+    --job.group->left;
+    if (error && job.task.rows.first < job.group->failed_row) {
+      job.group->failed_row = job.task.rows.first;
+      job.group->error = error;
     }
-    if (job.ticket->left == 0 || running_ == 0) work_done_.notify_all();
+    if (job.group->left == 0 || running_ == 0) work_done_.notify_all();
   }
 }
 
@@ -110,7 +110,7 @@ std::byte* RowCache::place(Index row) const {
 
 /// A batch being read or in use.
 struct RowStream::Batch {
-  ReaderPool::ReadGroup ticket;
+  ReaderPool::ReadGroup group;
   std::vector<const std::byte*> rows;   // one per id
   std::vector<Index> arriving;          // rows being read into their places
   std::unique_ptr<std::byte[]> memory;  // for rows without a place
@@ -163,13 +163,13 @@ RowStream::RowStream(Range rows, Index row_bytes)
 RowStream::~RowStream() = default;
 
 void RowStream::load_all() {
-  ReaderPool::ReadGroup ticket;
+  ReaderPool::ReadGroup group;
   tasks_.clear();
   const Range all = settings_.rows;
   for (Index row = all.first; row < all.first + all.count; row += settings_.task_rows)
     tasks_.push_back({{row, std::min(settings_.task_rows, all.first + all.count - row)}, cache_.place(row)});
-  pool_->submit(ticket, tasks_);
-  pool_->wait(ticket);
+  pool_->submit(group, tasks_);
+  pool_->wait(group);
   mark_all();
 }
 
@@ -220,7 +220,7 @@ const std::vector<const std::byte*>& RowStream::fetch(std::span<const std::int64
     begin(*ring_.front(), ids);
   }
   Batch& batch = *ring_[fetched_ % ring_.size()];
-  if (pool_) pool_->wait(batch.ticket);
+  if (pool_) pool_->wait(batch.group);
   for (const Index row : std::exchange(batch.arriving, {})) cache_.mark_resident(row);
   return batch.rows;
 }
@@ -262,7 +262,7 @@ void RowStream::begin(Batch& batch, std::span<const std::int64_t> ids) {
     batch.rows[i] = last;
   }
   if (pool_)
-    pool_->submit(batch.ticket, tasks_);
+    pool_->submit(batch.group, tasks_);
   else
     MRMF_CHECK(tasks_.empty(), "rows that are not in memory were asked for");
 }

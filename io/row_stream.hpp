@@ -43,16 +43,16 @@ class ReaderPool {
   ReaderPool& operator=(const ReaderPool&) = delete;
   ~ReaderPool();
 
-  void submit(ReadGroup& ticket, const std::vector<ReadTask>& tasks);
-  /// Waits for all of the ticket's tasks; throws the error of the first row that failed.
-  void wait(ReadGroup& ticket);
+  void submit(ReadGroup& group, const std::vector<ReadTask>& tasks);
+  /// Waits for all of the group's tasks; throws the error of the first row that failed.
+  void wait(ReadGroup& group);
   /// Drops tasks that have not begun and waits for the rest; drops their errors, too.
   void cancel();
 
  private:
   struct Job {
     ReadTask task;
-    ReadGroup* ticket;
+    ReadGroup* group;
   };
   void work();
 

@@ -76,7 +76,7 @@ def outside_site(pages):
     """Pages of the guide that the site's menu does not have."""
     menu = pathlib.Path("jobs/packaging/site/mkdocs.yml").read_text(encoding="utf-8")
     for page in pages:
-        if str(page).startswith("docs/guide/") and f": {page}\n" not in menu:
+        if page.suffix == ".md" and str(page).startswith("docs/guide/") and f": {page}\n" not in menu:
             yield f"{page}: jobs/packaging/site/mkdocs.yml does not name it"
 
 
@@ -99,8 +99,9 @@ def stale_pictures():
 
 
 def main():
-    broken = [*stale_pictures()]
-    for path in tracked():
+    pages = tracked()
+    broken = [*stale_pictures(), *outside_site(pages)]
+    for path in pages:
         if path.suffix == ".md":
             text = path.read_text(encoding="utf-8")
             broken += [*broken_links(path, text), *broken_names(path, text), *too_large(path, text)]

@@ -103,8 +103,9 @@ def halve(options):
 
 
 def finer(options):
-    """Fields of half the resolution on the whole one: each weight goes to the 2x2 pixels under it, and a position
-    between two of them has the field of the one before, moved by a pixel. Rows keep their length."""
+    """Fields of half the resolution on the whole one: each weight goes to the 2x2 pixels under it. A position
+    between two of them sees the same pixels as the one before, less the row or column that leaves its field. Rows get
+    this length."""
     layer = Layer(options.model)
     weight = layer.weight.reshape(layer.rows, layer.columns, layer.units, layer.high, layer.wide, layer.channels)
     made = np.zeros((2 * layer.rows - 1, 2 * layer.columns - 1, layer.units, 2 * layer.high, 2 * layer.wide,

@@ -20,6 +20,7 @@ esac
 half=${HALF_EPOCHS:-$half} seed=${SEED:-1}
 cd "$2"; mkdir -p half-first; cd half-first
 
+folder() { case $1 in whole) echo "whole-$seed" ;; *) echo "$1-$seed-of-$half" ;; esac; }
 layer() {  # name, samples, edge, kernel, epochs, start
   local values=$(($3 * $3 * channels)) features=$((($3 - $4 + 1) * ($3 - $4 + 1) * maps))
   length=$(awk "BEGIN { print ($features > $values ? sqrt($values / $features) : 1) }")
@@ -41,27 +42,29 @@ update_in_place = true
 optimizer = { name = "sgd", learning_rate = $(awk "BEGIN { print ${RATE:-0.0008} * $values }"), momentum = 0.9 }
 
 [run]
-folder = "$1-$seed"
+folder = "$(folder "$1")"
 END
 }
-train() { [ -e "$1-$seed/result.json" ] || "$program" train "$1.toml"; }
+train() { [ -e "$(folder "$1")/result.json" ] || "$program" train "$1.toml"; }
 
-[ -e half.h5 ] || "$python" "$here/features.py" halve ../samples1.h5 -o half.h5
+if [ ! -e half.h5 ]; then
+  "$python" "$here/features.py" halve ../samples1.h5 -o making.h5
+  mv making.h5 half.h5
+fi
 layer whole ../samples1.h5 $size $kernel $epochs
 train whole
 layer half half.h5 $((size / 2)) $((kernel / 2)) "$half"
 train half
 layer after ../samples1.h5 $size $kernel $epochs
-"$python" "$here/features.py" finer "half-$seed" --row-length "$length" -o start.safetensors
+"$python" "$here/features.py" finer "$(folder half)" --row-length "$length" -o start.safetensors
 "$program" import start.safetensors -o start.h5 --config after.toml --overwrite
 layer after ../samples1.h5 $size $kernel $epochs start.h5
 train after
-"$python" - "$seed" "$half" <<'END'
+"$python" - "$(folder whole)" "$(folder after)" "$half" <<'END'
 import json, sys
-seed, half = sys.argv[1:]
-def losses(name):
-    return [json.loads(line)["validation_loss"] for line in open(f"{name}-{seed}/epochs.jsonl")]
-whole, after, before = losses("whole"), losses("after"), int(half) / 16
+def losses(folder):
+    return [json.loads(line)["validation_loss"] for line in open(f"{folder}/epochs.jsonl")]
+whole, after, before = losses(sys.argv[1]), losses(sys.argv[2]), int(sys.argv[3]) / 16
 print(f"{'cost in epochs':>14} {'whole':>8} {'half first':>11}")
 for epoch, (a, b) in enumerate(zip(whole, after), 1):
     print(f"{epoch:>14} {a:8.4f}")

@@ -41,7 +41,7 @@ struct SumBenchSettings {
 /// ConfigError for one rank. Collective.
 void bench_network(const SumBenchSettings& settings, Comm& world, std::ostream& out);
 
-/// `mrmf bench training` and `mrmf bench parity`: whole training steps on made-up data.
+/// What is timed or compared on made-up data: the steps of one network.
 struct BenchSettings {
   std::string name;         ///< the network's, for people: a preset's, or the file that configures it
   NetworkSettings network;  ///< with the rows of a step

@@ -109,6 +109,7 @@ void bench_gradients(const GradientCheck& check, const BenchSettings& settings, 
   BenchSettings still = settings;  // the parameters do not move, so each step's gradients are compared independently
   still.optimizer.name = OptimizerKind::sgd;
   still.optimizer.learning_rate = 0;
+  still.in_place = false;  // there would be no gradients to compare
   BenchSettings of_device = still;
   of_device.fuse = check.fuse;
   BenchSteps device(check.device, of_device), host(check.host, still);

@@ -287,8 +287,9 @@ void bench_device_layers(Backend& backend, const BenchSettings& settings, Precis
         fmt::format("{{\"name\": \"{}\", \"forward_us\": {:.2f}, \"backward_us\": {:.2f}, \"roofline_us\": {}}}", name,
                     1e6 * times.forward, 1e6 * times.backward, peak ? fmt::format("{:.2f}", 1e6 * floor) : "null"));
   }
-  // Adam reads w, dw, m, v and writes w, m, v.
-  floor_sum += peak ? 28.0 * static_cast<double>(network.trainable()) / peak->bytes_per_second : 0;
+  // An update reads w and dw and writes w, and reads and writes each moment.
+  const double update_bytes = 4.0 * (3 + 2 * moment_count(settings.optimizer, settings.in_place));
+  floor_sum += peak ? update_bytes * static_cast<double>(network.trainable()) / peak->bytes_per_second : 0;
   out << fmt::format("{:<34}{:>24.1f}", "whole step, with loss and update", 1e6 * step);
   out << (peak ? fmt::format("{:>12.1f}{:>6.0f} %\n", 1e6 * floor_sum, 100 * floor_sum / step) : std::string("\n"));
   out << "roofline: the larger of bytes / bandwidth and operations / peak, with cuDNN's fusions; units are timed "

@@ -205,7 +205,7 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
     out << fmt::format("\nproducts: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} that multiply-adds in registers reach",
                        1e-9 * rate, 100 * rate / peak, 1e-9 * peak);
   const std::string json = fmt::format(
-      "{{\"samples_per_second\": {:.6g}, \"step_seconds\": {:.7f}, \"mean_step_seconds\": {:.7f}, "
+      "{{\"samples_per_second\": {:.6g}, \"step_seconds\": {:.7g}, \"mean_step_seconds\": {:.7g}, "
       "\"loader_samples_per_second\": {:.6g}, "
       "\"batch\": {}, \"steps\": {}, \"gflops\": {:.6g}, \"peak_gflops\": {}{}}}\n",
       settings.batch() / step, step, mean, settings.batch() / loaded, settings.batch(), settings.steps, 1e-9 * rate,

@@ -72,10 +72,9 @@ void take_preset(BenchOptions& options, bool parity) {
 // The network, batch, loss and optimizer of a configuration's last phase. Of the data only the headers are read, and
 // not even they where --sample is given.
 void take_config(BenchOptions& options, Comm& world) {
-  Config config = read_config(options.config, options.overrides);
+  const Config config = with_schedule(read_config(options.config, options.overrides), options.sample, world);
   if (!config.training.parts.terms.empty())
     throw ConfigError(options.config + ": a network of several parts has no benchmark");
-  if (config.method.name == MethodName::automatic) config = baseline_of(config);  // trains the same last network
   Shape sample = data_sample(config, options.sample, world).shape;
   if (options.length > 0) sample.spatial[2] = options.length;
   const Plan plan = make_plan(config);
@@ -169,9 +168,11 @@ void add_network_options(CLI::App& sub, BenchOptions& options, bool parity) {
                  "size of a sample, e.g. 64x64x64x4; the data's or the preset's own unless given");
   sub.add_option("--length", options.length, "positions along the last axis of a sample, instead of its own")
       ->check(above_zero());
-  sub.add_option("--batch", options.batch,
-                 parity ? "rows per step (4)"
-                        : "rows per step; the configuration's, or the preset's own (neuron_inverter 512, cubes 8)")
+  sub.add_option(
+         "--batch", options.batch,
+         parity ? "rows per step (4)"
+                : "rows per step; those that the configuration computes at once, or the preset's own (neuron_inverter "
+                  "512, cubes 8)")
       ->check(above_zero());
 }
 

@@ -69,7 +69,7 @@ struct MetricValue {
   bool operator==(const MetricValue&) const = default;
 };
 
-/// The same as monitored() takes it (src/plan/best_epoch.hpp).
+/// The same as monitored() takes it (src/plan/stop_rule.hpp).
 inline std::optional<double> rising(const std::optional<MetricValue>& metric) {
   return metric ? std::optional(rising(metric->metric, metric->value)) : std::nullopt;
 }

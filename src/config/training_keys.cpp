@@ -69,7 +69,7 @@ std::vector<Key<TrainingConfig>> training_keys() {
       "largest L2 norm of all gradients together, to which a step's larger ones are scaled; 0 for any");
   for (Key<TrainingConfig>& key : communication_keys()) keys.push_back(std::move(key));
   add(keys, "accumulate", MRMF_FIELD(accumulate), within(1, kMostBatch),
-      "parts of a step's batch that a rank computes one after the other: activations take so much less memory");
+      "micro-batches of a step, which a rank computes one after the other: activations take so much less memory");
   add(keys, "update_in_place", MRMF_FIELD(update_in_place), {},
       "sgd: untied weights are updated where their gradient is computed, without memory for it");
   add(keys, "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step");

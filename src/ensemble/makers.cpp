@@ -49,7 +49,7 @@ class Makers {
         journal_(journal_of(ensemble, world.rank(), world.size())),
         numbers_(world) {}
 
-  /// Until no ticket is left, or a signal came. `beat` is called now and then with the members made so far.
+  /// Until no number is left, or a signal came. `beat` is called now and then with the members made so far.
   void run(const StopSignals& signals, const std::function<void(Index)>& beat) {
     std::vector<std::jthread> workers;
     for (int w = 0; w < threads_; ++w) workers.emplace_back([this] { work(); });
@@ -238,7 +238,7 @@ class GroupTrainer {
     journal_.emplace(journal_of(ensemble, roots_.rank(), roots_.size()));
   }
 
-  /// Until no ticket is left, or a signal came, whose number it returns.
+  /// Until no number is left, or a signal came, whose number it returns.
   int run(const std::function<void(Index)>& beat) {
     for (;;) {
       std::int64_t at = group_.root() ? numbers_->next() : 0;

@@ -115,8 +115,8 @@ BatchSampler::First BatchSampler::first(const Phase& phase) const {
     throw ConfigError(
         fmt::format("batch {} leaves rank {} without samples in some steps{} of {}; use a larger batch or "
                     "fewer ranks{}",
-                    phase.batch, team_->rank(), micro_batches_ == 1 ? "" : ", or parts of them,", phase_text(phase),
-                    micro_batches_ == 1 ? "" : ", or a smaller training.accumulate"));
+                    phase.batch, team_->rank(), micro_batches_ == 1 ? "" : ", or micro-batches of them,",
+                    phase_text(phase), micro_batches_ == 1 ? "" : ", or a smaller training.accumulate"));
   return first;
 }
 

@@ -59,9 +59,9 @@ NormRows norm_rows(const Config& config, bool on_cpu) {
   return shard_by_shard(config, on_cpu) ? NormRows::shard : NormRows::rank;
 }
 
-// The fewest rows that one statistic is of, over the parts of all steps of an epoch. Shards have two sizes, whose rows
-// change at one step each, so three steps stand for all.
-Index least_rows(const OrderSettings& order, NormRows of, int parts) {
+// The fewest rows that one statistic is of, over the micro-batches of all steps of an epoch. Shards have two sizes,
+// whose rows change at one step each, so three steps stand for all.
+Index least_rows(const OrderSettings& order, NormRows of, int micro_batches) {
   const Index steps = steps_per_epoch(order), own = order.shards / order.ranks;
   Index least = order.samples * order.repeats;
   const auto take = [&](Index rows) {
@@ -69,7 +69,7 @@ Index least_rows(const OrderSettings& order, NormRows of, int parts) {
   };
   const Index size = order.samples / order.shards * order.repeats;
   for (const Index step : {Index{0}, size % steps, (size + order.repeats) % steps}) {
-    std::vector<Index> team(static_cast<std::size_t>(parts));
+    std::vector<Index> team(static_cast<std::size_t>(micro_batches));
     for (Index rank = 0; rank < order.ranks; ++rank) {
       Index rows = 0;
       for (Index shard = rank * own; shard < (rank + 1) * own; ++shard) {
@@ -78,10 +78,10 @@ Index least_rows(const OrderSettings& order, NormRows of, int parts) {
         if (of == NormRows::shard) take(here);
         rows += here;
       }
-      for (int part = 0; part < parts; ++part) {
-        const Index here = piece(rows, part, parts).count;
+      for (int number = 0; number < micro_batches; ++number) {
+        const Index here = piece(rows, number, micro_batches).count;
         if (of == NormRows::rank) take(here);
-        team[static_cast<std::size_t>(part)] += here;
+        team[static_cast<std::size_t>(number)] += here;
       }
     }
     if (of == NormRows::team) std::ranges::for_each(team, take);

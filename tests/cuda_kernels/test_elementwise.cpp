@@ -133,7 +133,7 @@ TEST_CASE("cuda kernels: dropout drops the very features the reference drops") {
     }
 }
 
-TEST_CASE("cuda kernels: keep puts a value where the step says") {
+TEST_CASE("cuda kernels: append_history puts a value where the step says") {
   StepContext step;
   step.batch_index = 2;
   const cuda::StepBlock block = cuda::StepBlock::of(step);

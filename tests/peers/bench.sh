@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Training speed of mrmf beside the newest PyTorch and JAX, measured in one run on this machine, then our layers beside
 # oneDNN's own times, and one table of all. Usage: tests/peers/bench.sh [BUILD] [NETWORK]: neuron_inverter, cosmoflow
-# (cubes of 64^3 and 128^3), plane (48x64 and 28x28), resnet or unet3d; all of them unless given. Environment: SAMPLE and
+# (cubes of 64^3 and 128^3), plane (64x48 and 28x28), resnet or unet3d; all of them unless given. Environment: SAMPLE and
 # BATCH (of one network), THREADS, STEPS, VARIANTS (of PyTorch), JAX=off.
 # Ours runs before and after the others: the spread of the two says how quiet the machine was.
 set -euo pipefail
@@ -65,18 +65,21 @@ compare() {  # network, sample, batch, steps
   # shellcheck disable=SC2086  # VARIANTS is a list of words
   $venv/bin/python tests/peers/torch/bench_torch.py --network "$network" --sample "$sample" --batch "$batch" \
     --threads "$threads" --steps "$steps" ${VARIANTS:+--variants $VARIANTS} | tee "$log.torch"
-  if [ "${JAX:-on}" = on ]; then
+  if [ "$JAX" = on ]; then
     echo "== JAX"
-    taskset -c "0-$((threads - 1))" $venv/bin/python tests/peers/jax/bench_jax.py --network "$network" \
-      --sample "$sample" --batch "$batch" --steps "$steps" | tee "$log.jax"
+    $venv/bin/python tests/peers/jax/bench_jax.py --network "$network" --sample "$sample" --batch "$batch" \
+      --threads "$threads" --steps "$steps" | tee "$log.jax"
   fi
   echo "== mrmf, second run"; ours training | tee "$log.second"
   echo "== layers beside oneDNN's own times"; ours layers | tee "$log.layers"
 }
 
+case ${JAX:=on} in on | off) ;; *) fail "JAX is on or off, not '$JAX'" ;; esac
+[ "$network" = all ] || printf '%s\n' "${rows[@]}" | grep -q "^$network " ||
+  { echo "bench: no network '$network'; give neuron_inverter, cosmoflow, plane, resnet or unet3d" >&2; exit 2; }
 [ -x "$build/mrmf" ] || fail "$build/mrmf is missing; run make first"
 install PyTorch "torch, numpy, h5py" torch numpy h5py
-[ "${JAX:-on}" = off ] || install JAX "jax, flax, optax" jax flax optax
+[ "$JAX" = off ] || install JAX "jax, flax, optax" jax flax optax
 
 measured=()
 for row in "${rows[@]}"; do
@@ -86,8 +89,6 @@ for row in "${rows[@]}"; do
   compare "$name" "${SAMPLE:-$sample}" "${BATCH:-$batch}" "${STEPS:-$steps}"
   measured+=("$work/$name-${SAMPLE:-$sample}")
 done
-[ ${#measured[@]} -gt 0 ] ||
-  { echo "bench: no network '$network'; give neuron_inverter, cosmoflow, plane, resnet or unet3d" >&2; exit 2; }
 echo; echo "== exported networks in PyTorch beside mrmf predict: relative deviations"
 $venv/bin/python -B tests/peers/torch/exported.py --build "$build"
 echo; echo "== side by side"

@@ -21,12 +21,12 @@ def row(name):
     jax = last_json(f"{name}.jax") if pathlib.Path(f"{name}.jax").exists() else {}
     layers = re.search(r"whole step / oneDNN's sum +([0-9.]+)", pathlib.Path(f"{name}.layers").read_text())
     rates = [first["samples_per_second"], second["samples_per_second"]]
-    ours, best = sum(rates) / 2, torch["samples_per_second"]
+    ours, best = sum(rates) / 2, torch["samples_per_second"]  # None: VARIANTS were of bf16 alone
     share = (first["gflops"] + second["gflops"]) / (first["peak_gflops"] + second["peak_gflops"])
     return {"network": torch["network"], "sample": torch["sample"], "batch": torch["batch"], "ours": ours,
             "spread": round(abs(rates[0] - rates[1]) / ours, 4), "torch": best, "torch_best": torch["best"],
             "torch_bf16": torch["bf16_samples_per_second"], "jax": jax.get("samples_per_second"),
-            "ratio": round(ours / best, 3), "share_of_peak": round(share, 3),
+            "ratio": best and round(ours / best, 3), "share_of_peak": round(share, 3),
             "step_over_onednn": float(layers[1]) if layers else None,
             "torch_version": torch["version"], "jax_version": jax.get("version")}
 
@@ -45,7 +45,7 @@ print("mrmf: mean of two runs, before and after the others; of peak: its product
 print("| network | batch | PyTorch | PyTorch bf16 | JAX | mrmf | runs differ by | mrmf / PyTorch | of peak | step / oneDNN |")
 print("|---|---|---|---|---|---|---|---|---|---|")
 for r in rows:
-    print(f"| {r['network']} {r['sample']} | {r['batch']} | {text(r['torch'])} ({r['torch_best']}) | {text(r['torch_bf16'])} "
-          f"| {text(r['jax'])} | {text(r['ours'])} | {100 * r['spread']:.1f} % | **{r['ratio']:.2f}** "
+    print(f"| {r['network']} {r['sample']} | {r['batch']} | {text(r['torch'])} ({r['torch_best'] or '-'}) | {text(r['torch_bf16'])} "
+          f"| {text(r['jax'])} | {text(r['ours'])} | {100 * r['spread']:.1f} % | **{text(r['ratio'])}** "
           f"| {100 * r['share_of_peak']:.0f} % | {text(r['step_over_onednn'])} |")
 print(json.dumps(rows))

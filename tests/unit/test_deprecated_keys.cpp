@@ -29,7 +29,7 @@ Config read(const std::string& lines, Writer writer = Writer::person) {
 
 }  // namespace
 
-TEST_CASE("former words: keys and values of earlier versions mean what they did, and a warning has today's") {
+TEST_CASE("deprecated keys: keys and values of earlier versions mean what they did, and a warning has today's") {
   const std::string was =
       "top = \"front\"\nhandover = \"best\"\nswitch = \"epochs\"\nlook_epochs = 3\nsplit = [2, 1]\n"
       "teams = \"sequential\"\n";
@@ -51,7 +51,7 @@ TEST_CASE("former words: keys and values of earlier versions mean what they did,
   CHECK(to_toml(read(was, Writer::run)) == to_toml(today));
 }
 
-TEST_CASE("former words: overrides may have them, a key given twice is refused") {
+TEST_CASE("deprecated keys: overrides may have them, a key given twice is refused") {
   CHECK(parse_config(with_method(""), "c.toml", {"method.top=front"}).method.top == TopRule::stem);
   CHECK_THROWS_WITH_AS(
       read("handover = \"best\"\ntransfer = \"last\"\n"),
@@ -59,7 +59,7 @@ TEST_CASE("former words: overrides may have them, a key given twice is refused")
       ConfigError);
 }
 
-TEST_CASE("former words: settings that runs wrote, as the comparison reads them") {
+TEST_CASE("deprecated keys: settings that runs wrote, as the comparison reads them") {
   using Settings = std::map<std::string, std::string>;
   CHECK(with_todays_words({{"method.top", "\"front\""},
                            {"method.look_epochs", "2"},
@@ -70,7 +70,7 @@ TEST_CASE("former words: settings that runs wrote, as the comparison reads them"
   CHECK(todays_word("method.top", "dense") == "dense");
 }
 
-TEST_CASE("former words: a saved phase with looks has them as probes") {
+TEST_CASE("deprecated keys: a saved phase with looks has them as probes") {
   Phase phase;
   phase.stop.epochs = 8;
   phase.stop.probe_epochs = 2;

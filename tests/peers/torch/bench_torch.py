@@ -32,7 +32,7 @@ VARIANTS = {  # name: (channels-last: as 2-D for the 1-D network, torch.compile,
 }
 
 
-HOPELESS = 4  # so many times slower than another variant in its warm-up, a variant is not timed in turns
+HOPELESS = 4  # so many times slower than another of its precision in the warm-up, a variant is not timed in turns
 
 
 def cpu_model():
@@ -101,21 +101,26 @@ def make_step(options, channels_last, compiled, bf16):
     return step
 
 
+def is_hopeless(name, seconds):
+    """Whether another variant of the same precision is much faster. `seconds`: of the variants' last warm-up steps."""
+    return seconds[name] > HOPELESS * min(s for other, s in seconds.items() if VARIANTS[other][2] == VARIANTS[name][2])
+
+
 def ready_steps(options):
     """(steps of the variants that run here, seconds of their last warm-up step, reasons of those that do not run)."""
     steps, seconds, reasons = {}, {}, {}
     for name in options.variants:
         try:
             step = make_step(options, *VARIANTS[name])
-            for done in range(options.warmup):
+            for done in range(max(2, options.warmup)):
                 begin = time.perf_counter()
                 step()
                 seconds[name] = time.perf_counter() - begin
-                if done and seconds[name] > HOPELESS * min(seconds.values()):
+                if done and is_hopeless(name, seconds):
                     break
             steps[name] = step
         except Exception as error:  # torch.compile needs a compiler: say what is missing and continue with the others
-            if not VARIANTS[name][1]:
+            if not any(VARIANTS[name][1:]):
                 raise
             seconds.pop(name, None)
             reasons[name] = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -126,7 +131,7 @@ def measure(options):
     """{variant: result} of all variants. A hopeless one has its last warm-up step alone."""
     steps, warm, reasons = ready_steps(options)
     seconds = {name: [] for name in steps}
-    takes_turns = [name for name in steps if warm[name] <= HOPELESS * min(warm.values())]
+    takes_turns = [name for name in steps if not is_hopeless(name, warm)]
     for _ in range(options.steps):
         for name in takes_turns:
             begin = time.perf_counter()
@@ -154,7 +159,7 @@ def main():
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=9, help="timed steps per variant")
-    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--warmup", type=int, default=3, help="steps before, the first of which compiles; at least 2")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -48,31 +48,31 @@ class Child {
 
 }  // namespace
 
-TEST_CASE("patience: a wait is over after its limit, and never without one") {
+TEST_CASE("wait timer: a wait is over after its limit, and never without one") {
   const WaitLimit limit{0.05}, none;
-  WaitTimer patience(limit), endless(none);
+  WaitTimer timer(limit), endless(none);
   const Timer timer;
-  while (!patience.over()) {
-    patience.update();
+  while (!timer.over()) {
+    timer.update();
     endless.update();
   }
   CHECK(timer.seconds() >= 0.05);
-  CHECK(patience.counted() > 0.05);
+  CHECK(timer.counted() > 0.05);
   CHECK_FALSE(endless.over());
 }
 
-TEST_CASE("patience: while the process itself does not run, no time passes") {
+TEST_CASE("wait timer: while the process itself does not run, no time passes") {
   const WaitLimit limit{0.25};
-  WaitTimer patience(limit);
+  WaitTimer timer(limit);
   for (int i = 0; i < 2; ++i) {
     sleep_seconds(0.4);  // as if it had been stopped
-    patience.update();
-    CHECK(patience.counted() <= (i + 1) * WaitTimer::kMostBetweenUpdates);
-    CHECK_FALSE(patience.over());
+    timer.update();
+    CHECK(timer.counted() <= (i + 1) * WaitTimer::kMostBetweenUpdates);
+    CHECK_FALSE(timer.over());
   }
 }
 
-TEST_CASE("patience: while another is stopped, no time passes, and the limit counts on when it continues") {
+TEST_CASE("wait timer: while another is stopped, no time passes, and the limit counts on when it continues") {
   int asked = 0, late = 0;
   bool stopped = true;
   const WaitLimit limit{0.05, [&](bool is_late) {
@@ -80,17 +80,17 @@ TEST_CASE("patience: while another is stopped, no time passes, and the limit cou
                           late += is_late ? 1 : 0;
                           return stopped;
                         }};
-  WaitTimer patience(limit);
+  WaitTimer timer(limit);
   const Timer timer;
   while (late < 3) {
-    patience.update();
-    CHECK_FALSE(patience.over());
+    timer.update();
+    CHECK_FALSE(timer.over());
   }
   CHECK(timer.seconds() > 0.05);
   CHECK(asked < 1000 * timer.seconds());  // it costs a look at every process of the node
   stopped = false;
-  while (!patience.over()) patience.update();
-  CHECK(patience.counted() > 0.05);
+  while (!timer.over()) timer.update();
+  CHECK(timer.counted() > 0.05);
 }
 
 TEST_CASE("node processes: a process that is stopped, continues, ends, and another of its number") {
