@@ -352,8 +352,9 @@ class ClipOp {
   /* With Backend::slices(), x, y and what backward keeps may be slices. */                                            \
   OP(void, activate, (ActivationKind kind, float slope, ConstTensor x, Tensor y))                                      \
   OP(void, activate_backward, (ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx))         \
-  /* y = x * mask / (1 - rate), the identity when not training. The mask is a pure function of step.seed, */           \
-  /* step.updates_done, layer, sample id and feature (DropoutMask, kernels/formulas.hpp). Backward: the same on dy. */ \
+  /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.updates_done, layer, sample id, feature): see \
+   */                                                                                                                  \
+  /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
   OP(void, dropout, (const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y))               \
   /* y = a + b of activations of one shape, pads included; y may be a or b. With Backend::slices(), a and b may be */  \
   /* slices, if they are not y. */                                                                                     \
