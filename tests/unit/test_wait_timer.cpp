@@ -50,25 +50,25 @@ class Child {
 
 TEST_CASE("wait timer: a wait is over after its limit, and never without one") {
   const WaitLimit limit{0.05}, none;
-  WaitTimer timer(limit), endless(none);
+  WaitTimer wait(limit), endless(none);
   const Timer timer;
-  while (!timer.over()) {
-    timer.update();
+  while (!wait.over()) {
+    wait.update();
     endless.update();
   }
   CHECK(timer.seconds() >= 0.05);
-  CHECK(timer.counted() > 0.05);
+  CHECK(wait.counted() > 0.05);
   CHECK_FALSE(endless.over());
 }
 
 TEST_CASE("wait timer: while the process itself does not run, no time passes") {
   const WaitLimit limit{0.25};
-  WaitTimer timer(limit);
+  WaitTimer wait(limit);
   for (int i = 0; i < 2; ++i) {
     sleep_seconds(0.4);  // as if it had been stopped
-    timer.update();
-    CHECK(timer.counted() <= (i + 1) * WaitTimer::kMostBetweenUpdates);
-    CHECK_FALSE(timer.over());
+    wait.update();
+    CHECK(wait.counted() <= (i + 1) * WaitTimer::kMostBetweenUpdates);
+    CHECK_FALSE(wait.over());
   }
 }
 
@@ -80,17 +80,17 @@ TEST_CASE("wait timer: while another is stopped, no time passes, and the limit c
                           late += is_late ? 1 : 0;
                           return stopped;
                         }};
-  WaitTimer timer(limit);
+  WaitTimer wait(limit);
   const Timer timer;
   while (late < 3) {
-    timer.update();
-    CHECK_FALSE(timer.over());
+    wait.update();
+    CHECK_FALSE(wait.over());
   }
   CHECK(timer.seconds() > 0.05);
   CHECK(asked < 1000 * timer.seconds());  // it costs a look at every process of the node
   stopped = false;
-  while (!timer.over()) timer.update();
-  CHECK(timer.counted() > 0.05);
+  while (!wait.over()) wait.update();
+  CHECK(wait.counted() > 0.05);
 }
 
 TEST_CASE("node processes: a process that is stopped, continues, ends, and another of its number") {
