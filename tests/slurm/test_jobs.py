@@ -125,7 +125,7 @@ exec {MRMF} "$@"
         # As MPI's libraries do now and then while they end: after `doctor`, and after the training.
         self.write("crashing", f"""#!/bin/bash
 {MRMF} "$@" || exit $?
-kill -SEGV $$
+[ -z "${{SLURM_STEP_ID:-}}" ] || kill -SEGV $$
 """)
         (self.folder / "crashing").chmod(0o755)
         job = self.start("--program=crashing")
