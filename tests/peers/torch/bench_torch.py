@@ -102,8 +102,10 @@ def make_step(options, channels_last, compiled, bf16):
 
 
 def is_hopeless(name, seconds):
-    """Whether another variant of the same precision is much faster. `seconds`: of the variants' last warm-up steps."""
-    return seconds[name] > HOPELESS * min(s for other, s in seconds.items() if VARIANTS[other][2] == VARIANTS[name][2])
+    """Whether another variant of the same precision is much faster, or any is out of sight, as beside bf16 on processors
+    that lack it. `seconds`: of the variants' last warm-up steps."""
+    alike = min(s for other, s in seconds.items() if VARIANTS[other][2] == VARIANTS[name][2])
+    return seconds[name] > HOPELESS * alike or seconds[name] > 5 * HOPELESS * min(seconds.values())
 
 
 def ready_steps(options):
@@ -116,7 +118,7 @@ def ready_steps(options):
                 begin = time.perf_counter()
                 step()
                 seconds[name] = time.perf_counter() - begin
-                if done and is_hopeless(name, seconds):
+                if (done or not VARIANTS[name][1]) and is_hopeless(name, seconds):  # the first step compiles
                     break
             steps[name] = step
         except Exception as error:  # torch.compile needs a compiler: say what is missing and continue with the others
