@@ -4,7 +4,7 @@
 namespace mrmf::cpu {
 
 /// Operations per second of loops of independent multiply-adds in registers, with the instruction set in use, on so
-/// many threads at once; the best of a few tries of some milliseconds. A multiply-add counts as two operations.
+/// many threads at once; the best of many tries of some milliseconds. A multiply-add counts as two operations.
 double fma_peak(int threads);
 
 }  // namespace mrmf::cpu
