@@ -103,18 +103,22 @@ def halve(options):
 
 
 def finer(options):
-    """Fields of half the resolution on the whole one: each weight goes to the 2x2 pixels under it. A position
-    between two of them sees the same pixels as the one before, less the row or column that leaves its field. Rows get
-    this length."""
+    """Fields of half the resolution on the whole one. Each position becomes four. The first has the weights of the one
+    before, each on the 2x2 pixels under it; so it sees what half the resolution shows. The other three have the same
+    with the signs of Haar's details along the rows, the columns and both, and see what it does not show. They begin a
+    pixel later, so a row or column of weights leaves their fields. Rows get this length."""
     layer = Layer(options.model)
     weight = layer.weight.reshape(layer.rows, layer.columns, layer.units, layer.high, layer.wide, layer.channels)
     made = np.zeros((2 * layer.rows - 1, 2 * layer.columns - 1, layer.units, 2 * layer.high, 2 * layer.wide,
                      layer.channels), "f4")
+    signs = np.ones((2, 2 * max(layer.high, layer.wide)), "f4")
+    signs[1, 1::2] = -1
     for row in range(made.shape[0]):
         for column in range(made.shape[1]):
+            odd = row % 2, column % 2
             field = weight[row // 2, column // 2].repeat(2, 1).repeat(2, 2)
-            made[row, column, :, :2 * layer.high - row % 2, :2 * layer.wide - column % 2] = \
-                field[:, row % 2:, column % 2:]
+            field *= signs[odd[0], :field.shape[1], None, None] * signs[odd[1], :field.shape[2], None]
+            made[row, column, :, :field.shape[1] - odd[0], :field.shape[2] - odd[1]] = field[:, odd[0]:, odd[1]:]
     lengths = np.linalg.norm(made.reshape(*made.shape[:3], -1), axis=3)
     made *= (options.row_length / np.maximum(lengths, 1e-12))[..., None, None, None]
     safetensors(options.output, {f"{layer.name}.weight": made})

@@ -301,6 +301,19 @@ class Script(support.MrmfTest):
         with h5py.File(self.path("giant/samples3.h5")) as file:
             self.assertEqual(file["train"].shape[1:], (16, 16, 8))
 
+    def test_half_the_resolution_first(self):
+        giants = os.path.join(REPOSITORY, "jobs", "giants")
+        environment = dict(support.environment(), MRMF=support.MRMF, PYTHON=sys.executable)
+        os.mkdir(self.path("giant"))
+        for words in ([sys.executable, f"{giants}/images.py", "--size", "32", "--count", "192", "--grey", "--synthetic", "-o",
+                       self.path("giant/samples1.h5")], [f"{giants}/half_first.sh", "test", self.path("giant")]):
+            done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        table = done.stdout.partition("half first\n")[2]
+        losses = [float(line.split()[1]) for line in table.splitlines()]
+        self.assertEqual(len(losses), 4)
+        self.assertLess(losses[1], losses[0])  # after a cost of 1.25 and of 1
+
 
 if __name__ == "__main__":
     support.main()
