@@ -34,21 +34,16 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
   prepare(max_rows());
 }
 
-// In the host's memory where that is the backend's own: a copy of the parameters might not fit beside them.
 void Model::initialise(std::uint64_t seed) {
   std::vector<float> state(state_.size());
   for (std::size_t i = 0; i < network_.size(); ++i) {
     const Entry& entry = network_.entry(i);
     Rng rng(mix(seed, i));
     const Span own = span_at(params_.span(), layout().params_of(i)), own_state = span_at(state, entry.state);
-    if (backend_->synchronous() && std::ssize(own) == entry.params.count && layout().partitioned(i) == nullptr) {
-      entry.layer->initialise(rng, own, own_state);
-      continue;
-    }
-    std::vector<float> whole(static_cast<std::size_t>(entry.params.count)), part(own.size());  // the same on any grid
-    entry.layer->initialise(rng, whole, own_state);
-    layout().take(i, whole, part);
-    backend_->write(part, own);
+    const bool direct = backend_->synchronous() && layout().partitioned(i) == nullptr;  // a copy might not fit
+    std::vector<float> whole(direct ? 0 : static_cast<std::size_t>(entry.params.count)), part(direct ? 0 : own.size());
+    entry.layer->initialise(rng, direct ? own : Span(whole), own_state);
+    if (!direct) layout().take(i, whole, part), backend_->write(part, own);
   }
   backend_->write(state, state_.span());
   copy_weights(Copied::all);
