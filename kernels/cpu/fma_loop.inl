@@ -18,7 +18,7 @@ void run(long rounds, float* values) {
   for (long i = 0; i < chains; ++i) values[i] = sums[i][0];
 }
 
-constexpr Loop loop{chains + 2, 2 * chains * lanes, run};
+constexpr Loop loop{chains + 2, 2 * chains* lanes, run};
 
 }  // namespace
 }  // namespace mrmf::cpu::fma
