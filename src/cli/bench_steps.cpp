@@ -42,7 +42,7 @@ Shape bench_sample(const BenchOptions& options, bool parity) {
   return sample;
 }
 
-// Looks at the host's memory: the model's arenas with two moments, a batch and its copy. What is wrong; empty if it
+// Looks at the host's memory: the model's arenas, moments included, a batch and its copy. What is wrong; empty if it
 // will do. A device reports when it is full.
 std::string too_little_memory(Backend& backend, const BenchSettings& settings) {
   const ModelSettings model = settings.model();

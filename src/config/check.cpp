@@ -7,6 +7,7 @@
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
 #include "layers/stem.hpp"
+#include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
 
@@ -16,29 +17,25 @@ namespace {
 // Reports a key by the place where it was set.
 class Checker {
  public:
-  Checker(const KeyLocations& locations, const std::string& origin) : locations_(locations), origin_(origin) {}
+  Checker(const KeyLocations& locations, const std::string& origin) : keys_{locations, origin} {}
 
-  bool given(const std::string& path) const { return locations_.count(path) > 0; }
+  bool given(const std::string& path) const { return keys_.given(path); }
 
   /// The first key below `section` that was set, but for some.
   std::string first_given(const std::string& section, const std::vector<std::string>& but) const {
-    for (const auto& [path, place] : locations_)
+    for (const auto& [path, place] : keys_.locations)
       if (path.starts_with(section) && std::ranges::find(but, path) == but.end()) return path;
     return section;
   }
 
-  [[noreturn]] void fail(const std::string& path, const std::string& message) const {
-    const auto found = locations_.find(path);
-    throw ConfigError((found == locations_.end() ? origin_ : found->second) + ": " + message);
-  }
+  [[noreturn]] void fail(const std::string& path, const std::string& message) const { keys_.fail(path, message); }
 
   void require(const std::string& path, bool present, const std::string& hint) const {
-    if (!present) throw ConfigError(origin_ + ": " + path + " is missing; " + hint);
+    if (!present) throw ConfigError(keys_.origin + ": " + path + " is missing; " + hint);
   }
 
  private:
-  const KeyLocations& locations_;
-  const std::string& origin_;
+  KeyOrigin keys_;
 };
 
 void check_bottom_layers(const ModelConfig& model, const Wiring& wiring, const Checker& checker) {

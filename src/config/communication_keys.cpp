@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/check.hpp"
+#include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 
 #define MRMF_FIELD(member) \
@@ -59,7 +60,7 @@ std::vector<Way> ways_of(const Config& config) {
 class Checks {
  public:
   Checks(const Config& config, const KeyLocations& locations, const std::string& origin)
-      : config_(config), training_(config.training), locations_(locations), origin_(origin) {}
+      : config_(config), training_(config.training), keys_{locations, origin} {}
 
   void of_way(const Way& way) const {
     const SumSettings& sums = way.sums;
@@ -101,15 +102,11 @@ class Checks {
 
  private:
   bool lion() const { return training_.optimizer.name == OptimizerKind::lion; }
-  [[noreturn]] void fail(const std::string& key, const std::string& message) const {
-    const auto found = locations_.find(key);
-    throw ConfigError((found == locations_.end() ? origin_ : found->second) + ": " + message);
-  }
+  [[noreturn]] void fail(const std::string& key, const std::string& message) const { keys_.fail(key, message); }
 
   const Config& config_;
   const TrainingConfig& training_;
-  const KeyLocations& locations_;
-  const std::string& origin_;
+  KeyOrigin keys_;
 };
 
 }  // namespace

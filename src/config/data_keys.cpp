@@ -13,6 +13,7 @@
 #include "io/file_names.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
+#include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {
@@ -335,21 +336,6 @@ void add_reading(Keys& keys) {
   add(keys, "coarse_labels", MRMF_FIELD(coarse_labels), one_of({"shares", "majority"}),
       "classes with positions at a lower resolution: the share of each class, or the class that most positions have");
 }
-
-/// Reports keys of [data] by the place where they were set.
-struct KeyOrigin {
-  const KeyLocations& locations;
-  const std::string& origin;
-
-  std::string of(const std::string& key) const {
-    const auto found = locations.find(key);
-    return found == locations.end() ? origin : found->second;
-  }
-  void require(bool good, const std::string& key, const std::string& message) const {
-    if (!good) throw ConfigError(of(key) + ": " + message);
-  }
-  bool given(const std::string& key) const { return locations.contains(key); }
-};
 
 // Chooses whole files at random: as many as the shares say, at least one for each part.
 void split_files(DataConfig& data, const KeyOrigin& place) {

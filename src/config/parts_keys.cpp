@@ -6,6 +6,7 @@
 
 #include "io/edit_distance.hpp"
 #include "kernels/check.hpp"
+#include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {
@@ -77,21 +78,6 @@ Key<TrainingConfig> list_key(const std::string& path, List list, std::vector<Key
   return key;
 }
 
-/// Reports by the place where a list was set.
-class Rules {
- public:
-  Rules(const KeyLocations& locations, const std::string& origin) : locations_(locations), origin_(origin) {}
-  void require(bool good, const std::string& key, const std::string& message) const {
-    if (good) return;
-    const auto found = locations_.find(key);
-    throw ConfigError((found == locations_.end() ? origin_ : found->second) + ": " + message);
-  }
-
- private:
-  const KeyLocations& locations_;
-  const std::string& origin_;
-};
-
 template <class S>
 std::vector<std::string> names_of(const std::vector<S>& all) {
   std::vector<std::string> names;
@@ -99,7 +85,7 @@ std::vector<std::string> names_of(const std::vector<S>& all) {
   return names;
 }
 
-void check_terms(const std::vector<LossTerm>& terms, const Rules& rules) {
+void check_terms(const std::vector<LossTerm>& terms, const KeyOrigin& rules) {
   const std::string key = "training.terms";
   rules.require(terms.size() <= kMostTerms, key,
                 fmt::format("{} has {} terms; at most {} are kept apart", key, terms.size(), kMostTerms));
@@ -122,14 +108,14 @@ void check_terms(const std::vector<LossTerm>& terms, const Rules& rules) {
 }
 
 void check_names(const std::vector<std::string>& named, const std::vector<std::string>& known, const std::string& what,
-                 std::size_t turn, const Rules& rules) {
+                 std::size_t turn, const KeyOrigin& rules) {
   for (const std::string& name : named)
     rules.require(std::ranges::find(known, name) != known.end(), "training.turns",
                   fmt::format("training.turns[{}] names {}, which is no {}{} ({})", turn, quoted(name), what,
                               did_you_mean(name, known, '"'), fmt::join(known, ", ")));
 }
 
-void check_turns(const Config& config, const Rules& rules) {
+void check_turns(const Config& config, const KeyOrigin& rules) {
   const PartsConfig& parts = config.training.parts;
   const std::string key = "training.turns";
   for (std::size_t i = 0; i < parts.turns.size(); ++i) {
@@ -151,7 +137,7 @@ void check_turns(const Config& config, const Rules& rules) {
                   fmt::format("{}: it is nobody's turn in epoch {}; change `since` or `until`", key, epoch + 1));
 }
 
-void check_parts(const Config& config, const Rules& rules) {
+void check_parts(const Config& config, const KeyOrigin& rules) {
   const PartsConfig& parts = config.training.parts;
   const std::string key = "training.parts";
   std::set<std::string> names;
@@ -169,7 +155,7 @@ void check_parts(const Config& config, const Rules& rules) {
 }
 
 // What networks of several parts do not go with.
-void check_rest(const Config& config, const Rules& rules) {
+void check_rest(const Config& config, const KeyOrigin& rules) {
   const std::string why = "training.terms: a network of several parts ", key = "training.terms";
   const TrainingConfig& training = config.training;
   rules.require(config.method.name == MethodName::baseline, key,
@@ -259,7 +245,7 @@ void name_terms(std::vector<LossTerm>& terms) {
 }
 
 void complete_parts(Config& config, const KeyLocations& locations, const std::string& origin) {
-  const Rules rules(locations, origin);
+  const KeyOrigin rules{locations, origin};
   PartsConfig& parts = config.training.parts;
   if (parts.terms.empty()) {
     for (const LayerSpec& layer : config.model.layers)

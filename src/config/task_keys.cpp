@@ -8,6 +8,7 @@
 
 #include "io/class_values.hpp"
 #include "kernels/check.hpp"
+#include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {
@@ -53,15 +54,9 @@ void set_strata(Config& config, Task task) {
 }
 
 // Refuses keys that do not go with the loss, at the place where they are given.
-struct TaskKeys {
-  const KeyLocations& locations;
-  const std::string& origin;
+struct TaskKeys : KeyOrigin {
   Task task;
 
-  void require(bool good, const std::string& key, const std::string& message) const {
-    const auto found = locations.find(key);
-    if (!good) throw ConfigError((found == locations.end() ? origin : found->second) + ": " + message);
-  }
   void needs(const std::string& key, bool set, bool read, const std::string& wants) const {
     require(!set || read, key, key + " is set, and training.loss is of " + task_text(task) + "; it goes with " + wants);
   }
@@ -284,7 +279,7 @@ void complete_metric(Config& config, const TaskKeys& keys) {
 void complete_task(Config& config, const KeyLocations& locations, const std::string& origin) {
   TrainingConfig& training = config.training;
   const Task task = training.loss.task();
-  const TaskKeys keys{locations, origin, task};
+  const TaskKeys keys{{locations, origin}, task};
   check_class_keys(config, keys);
   complete_metric(config, keys);
   const Normalisation& units = config.data.normalise_labels;

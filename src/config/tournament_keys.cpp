@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "kernels/check.hpp"
+#include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {
@@ -114,10 +115,8 @@ void complete_tournament(Config& config, const KeyLocations& locations, const st
   if (name.empty()) return;
   TrainingConfig& training = config.training;
   const auto require = [&](bool good, const std::string& message) {
-    const auto found = locations.find("tournament.metric");
-    if (!good)
-      throw ConfigError((found == locations.end() ? origin : found->second) + ": tournament.metric = " + quoted(name) +
-                        " " + message);
+    KeyOrigin{locations, origin}.require(good, "tournament.metric",
+                                         "tournament.metric = " + quoted(name) + " " + message);
   };
   const std::optional<Metric> metric = metric_from(name),
                               named = training.monitored ? training.monitored : training.metric;
@@ -137,9 +136,7 @@ void complete_tournament(Config& config, const KeyLocations& locations, const st
 void check_tournament(const Config& config, const KeyLocations& locations, const std::string& origin) {
   const TournamentConfig& t = config.tournament;
   const auto require = [&](bool good, const std::string& key, const std::string& message) {
-    if (good) return;
-    const auto found = locations.find("tournament." + key);
-    throw ConfigError((found == locations.end() ? origin : found->second) + ": tournament." + key + " " + message);
+    KeyOrigin{locations, origin}.require(good, "tournament." + key, "tournament." + key + " " + message);
   };
   if (t.trainers == 1) return;
   const auto each = [&](std::size_t entries) { return entries == 0 || std::ssize(t.settings) == t.trainers; };

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "kernels/check.hpp"
+#include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {
@@ -85,10 +86,8 @@ std::vector<Key<TrainingConfig>> training_keys() {
 
 void check_training(const Config& config, const KeyLocations& locations, const std::string& origin) {
   const TrainingConfig& training = config.training;
-  const auto fail = [&](const std::string& key, const std::string& message) {
-    const auto found = locations.find(key);
-    throw ConfigError((found == locations.end() ? origin : found->second) + ": " + message);
-  };
+  const KeyOrigin keys{locations, origin};
+  const auto fail = [&](const std::string& key, const std::string& message) { keys.fail(key, message); };
   if (training.monitor == Monitor::metric && !training.metric)
     fail("training.monitor", "training.monitor = \"metric\" looks at training.metric, which is not set; set it to " +
                                  metric_choices(training.loss.task()));
