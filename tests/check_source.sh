@@ -51,6 +51,13 @@ tall=$(git ls-files src layers kernels io mpi | grep -E '\.(cpp|hpp|inl|cu|cuh)$
   FNR == 1 { start = 0 } /^[A-Za-z_].*\{$/ && !/^(namespace|class|struct|enum|union|extern)/ { start = FNR; name = $0 }
   /^\}/ { if (start && FNR - start + 1 > 60) print FILENAME ":" start ": " FNR - start + 1 " lines: " name; start = 0 }')
 if [ -n "$tall" ]; then echo "RULE: a function has at most 60 lines"; echo "$tall"; failed=1; fi
+broken=$(git ls-files -s | while read -r mode _ _ file; do
+  case $file in *.typed) continue ;; esac
+  [ -s "$file" ] || echo "$file is empty"
+  [ "$mode" != 100755 ] || [ "$(head -c 2 "$file")" = "#!" ] || echo "$file is to be run, but does not begin with #!"
+  case $file in *.sh) bash -n "$file" 2>&1 ;; esac
+done)
+if [ -n "$broken" ]; then echo "RULE: no file is empty, and scripts can be run"; echo "$broken"; failed=1; fi
 python3 tests/check_types.py || failed=1
 python3 tests/check_docs.py || failed=1
 python3 tests/check_walks.py || failed=1

@@ -13,13 +13,8 @@ usage() { sed -n '2,10s/^# \?//p' "$0"; exit "$1"; }
 [ $# = 2 ] || usage 2
 here=$(cd "$(dirname "$0")" && pwd)
 program=${MRMF:-$here/../../build/mrmf} python=${PYTHON:-python3}
-case $1 in
-  test)      size=32 channels=1 maps=8  pool=3 kernels=(8 6 4)    count=192  epochs=2 batch=32 images=(--grey --synthetic) ;;
-  small)     size=32 channels=3 maps=16 pool=3 kernels=(8 6 4)    count=4096 epochs=10 batch=64 images=() ;;
-  hundredth) size=64 channels=3 maps=21 pool=5 kernels=(18 18 18) count=2048 epochs=3 batch=64 images=() ;;
-  digits)    size=28 channels=1 maps=16 pool=3 kernels=(8) count=5000 epochs=10 batch=64 images=(--digits) ;;
-  *) usage 2 ;;
-esac
+source "$here/layer.sh"
+size_of "$1" || usage 2
 count=${COUNT:-$count} epochs=${EPOCHS:-$epochs} in_place=true
 rates=(0.0008 0.0008 0.0008)           # times the values of a sample
 [ "$1" != hundredth ] || rates=(0.0008 0.0001 0.0001) # large fields of smooth features leave less room
@@ -56,34 +51,14 @@ if [ ! -e samples1.h5 ]; then
   mv making.h5 samples1.h5
 fi
 for layer in $(seq ${#kernels[@]}); do
-  kernel=${kernels[$((layer - 1))]}
-  values=$((size * size * channels)) features=$(((size - kernel + 1) * (size - kernel + 1) * maps))
-  # Rows are shorter where there are more features than values; the loss is a mean over values.
-  length=$(awk "BEGIN { print ($features > $values ? sqrt($values / $features) : 1) }")
-  rate=$(awk "BEGIN { print ${RATE:-${rates[$((layer - 1))]}} * $values }")
-  cat > "layer$layer.toml" <<END
-[data]
-files = "samples$layer.h5"
-train = { samples = "train", labels = "train" }
-validation = { samples = "validation", labels = "validation" }
-
-[model]
-layers = [{ type = "rica", filters = $maps, kernel = [$kernel, $kernel], sparsity = 0.1, row_length = $length }]
-
-[training]
-batch = $batch
-epochs = $epochs
-update_in_place = $in_place
-optimizer = { name = "sgd", learning_rate = $rate, momentum = 0.9 }
-
-[run]
-folder = "layer$layer"
-END
+  field=${kernels[$((layer - 1))]} edge=$size rate=${RATE:-${rates[$((layer - 1))]}}
+  samples=samples$layer.h5 folder=layer$layer
+  layer_configuration > "layer$layer.toml"
   [ -e "layer$layer/result.json" ] || ${LAUNCH:-} "$program" train "layer$layer.toml"
   "$python" "$here/features.py" share "layer$layer" "samples$layer.h5"
   if [ "$layer" -lt ${#kernels[@]} ] && [ ! -e "samples$((layer + 1)).h5" ]; then
-    encode "$layer" "$kernel"
+    encode "$layer" "$field"
   fi
-  size=$((size - kernel + 1 - pool + 1)) channels=$maps
+  size=$((size - field + 1 - pool + 1)) channels=$maps
 done
 [ "$1" != digits ] || "$python" "$here/features.py" readout layer1 samples1.h5 --pool $pool
