@@ -9,7 +9,7 @@
 namespace mrmf {
 namespace {
 
-std::vector<std::string> names_of(const std::string& text) {
+std::vector<std::string> axis_names(const std::string& text) {
   std::string spaced = text;
   std::ranges::replace(spaced, ',', ' ');
   std::istringstream words(spaced);
@@ -38,7 +38,7 @@ void move_row(const ChannelBox& box, const std::byte* from, std::byte* to) {
 }  // namespace
 
 AxisOrder parse_axes(const std::string& text, const std::string& key) {
-  const std::vector<std::string> names = names_of(text);
+  const std::vector<std::string> names = axis_names(text);
   if (names.empty()) return {};
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(key + " is \"" + text + "\": " + why +
@@ -62,7 +62,7 @@ AxisOrder parse_axes(const std::string& text, const std::string& key) {
 }
 
 std::string axes_with_rows(const std::string& text) {
-  const std::vector<std::string> names = names_of(text);
+  const std::vector<std::string> names = axis_names(text);
   if (names.empty() || names.front() == "n") return text;
   std::string all = "n";
   for (const std::string& name : names) all += " " + name;

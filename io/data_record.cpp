@@ -119,7 +119,7 @@ constexpr Index most_files = 64;              // that are looked into
 constexpr Index most_bytes = Index{1} << 26;  // most bytes of all files' data sets of one name
 constexpr Index most_groups = 4096;           // most groups of a file, each of which must be opened
 
-std::vector<std::string> names_of(const DatasetSpec& spec) {
+std::vector<std::string> recorded_names(const DatasetSpec& spec) {
   std::vector<std::string> names = spec.sample_names();
   std::ranges::copy(spec.label_names(), std::back_inserter(names));
   if (!spec.choice.column.empty()) names.push_back(spec.choice.column);
@@ -167,7 +167,7 @@ void record_arrays(const UsedFile& used, Index position, const h5::Glance& glanc
 
 std::vector<UsedFile> used_files(const DatasetSpec& train, const DatasetSpec& validation) {
   const bool shared = train.files == validation.files && train.groups == validation.groups;
-  std::vector<std::string> names = names_of(train), more = names_of(validation);
+  std::vector<std::string> names = recorded_names(train), more = recorded_names(validation);
   std::vector<UsedFile> files;
   if (shared) std::ranges::copy(more, std::back_inserter(names));
   for (std::vector<std::string>* list : {&names, &more}) {

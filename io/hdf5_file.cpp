@@ -107,8 +107,7 @@ Space select(hid_t file_space, const Block& block) {
 
 namespace {
 
-/// Bytes per read. Converted types pass through a buffer of the smaller size.
-constexpr Index largest_read = Index{1} << 30;
+/// Bytes per read of converted types, which pass through a buffer of this size.
 constexpr Index largest_converted_read = Index{1} << 26;
 
 /// Texts of a memory space. `read` fills a buffer, given the type.
@@ -246,7 +245,7 @@ void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span
   rows.require(first, count);
   const bool direct = rows.type() == ElementType::float32;
   const bool whole = direct && rows.packing().in_place();
-  const Index limit = (whole ? largest_read : largest_converted_read) / size_of(rows.type());
+  const Index limit = (whole ? kMostReadBytes : largest_converted_read) / size_of(rows.type());
   const auto parts = h5::blocks(rows.shape(), first, count, limit);
   std::size_t wanted = 0, done = 0;
   Index largest = 0;

@@ -13,11 +13,10 @@
 #include <utility>
 
 #include "io/file_names.hpp"
+#include "io/limits.hpp"
 
 namespace mrmf {
 namespace {
-
-constexpr Index largest_read = Index{1} << 30;
 
 [[noreturn]] void cannot_open(const std::string& path, int reason) {
   if (reason == ENOENT) {
@@ -82,7 +81,7 @@ std::string read_file(const std::string& path, Index most) {
   Index done = 0;
   for (Index wanted = file.bytes() + 1;; wanted = std::max(file.bytes() + 1, done + room)) {
     text.resize(static_cast<std::size_t>(wanted));
-    const auto left = static_cast<std::size_t>(std::min(wanted - done, largest_read));
+    const auto left = static_cast<std::size_t>(std::min(wanted - done, kMostReadBytes));
     const ssize_t got = ::read(file.number(), text.data() + done, left);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw DataError(path + ": cannot be read: " + std::strerror(errno) + "; copy it or make it again");

@@ -13,6 +13,8 @@ namespace mrmf {
 
 /// Elements of the largest data set, or of all files together. The bytes of several such still fit an Index.
 constexpr Index kMostElements = Index{1} << 52;
+/// Bytes of one call that reads: fewer than the system's calls may return.
+constexpr Index kMostReadBytes = Index{1} << 30;
 constexpr Index kMostRowElements = Index{1} << 34;  ///< most row elements of one row
 
 /// DataError with the shape when a data set exceeds these numbers, or has a size below 0 (2^63 or more in the file).

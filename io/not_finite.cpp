@@ -18,7 +18,7 @@ constexpr Index kReadBytes = Index{1} << 24;
 using FirstBad = Index (*)(ElementType, const void*, Index);
 
 /// What is not finite in its own type, else what float32 cannot hold.
-Index first_bad(ElementType type, const void* raw, Index count) {
+Index first_unusable(ElementType type, const void* raw, Index count) {
   const Index first = first_not_finite(type, raw, count);
   return first < count ? first : first_beyond_float32(type, raw, count);
 }
@@ -86,9 +86,9 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
   std::vector<Index> bad;
   collective_try(comm, [&] {
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
-    const FirstBad in_samples = spec.not_finite == NotFiniteRule::fill ? first_infinite : first_bad;
+    const FirstBad in_samples = spec.not_finite == NotFiniteRule::fill ? first_infinite : first_unusable;
     scan(spec, spec.sample_names(), shape, mine, in_samples, bad);
-    scan(spec, spec.label_names(), shape, mine, first_bad, bad);
+    scan(spec, spec.label_names(), shape, mine, first_unusable, bad);
   });
   std::ranges::sort(bad);
   bad.erase(std::unique(bad.begin(), bad.end()), bad.end());

@@ -179,11 +179,12 @@ std::optional<long double> as_real(long double number) {
 /// To the nearest float16, ties to even.
 std::optional<long double> as_half(long double number) {
   if (std::isinf(number)) return number;
-  constexpr int kDigits = 11, kLeastExponent = -24;  // digits of the significand; exponent of the smallest subnormal
+  constexpr int kSignificandDigits = 11,
+                kLeastExponent = -24;  // digits of the significand; exponent of the smallest subnormal
   constexpr long double kLargest = 65504;
   int exponent = 0;
   std::frexp(number, &exponent);
-  const int unit = std::max(exponent - kDigits, kLeastExponent);
+  const int unit = std::max(exponent - kSignificandDigits, kLeastExponent);
   const long double rounded = std::ldexp(std::nearbyint(std::ldexp(number, -unit)), unit);
   return std::abs(rounded) > kLargest ? std::nullopt : std::optional(rounded);
 }

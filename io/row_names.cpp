@@ -47,7 +47,7 @@ h5::Object owner_of(const DataFile& file, const RowName& name) {
 
 namespace {
 
-herr_t add_link(hid_t, const char* name, const H5L_info_t*, void* names) {
+herr_t add_name_of_link(hid_t, const char* name, const H5L_info_t*, void* names) {
   static_cast<std::vector<std::string>*>(names)->emplace_back(name);
   return 0;
 }
@@ -55,7 +55,7 @@ herr_t add_link(hid_t, const char* name, const H5L_info_t*, void* names) {
 /// All links of a group, whatever they lead to, by name.
 std::vector<std::string> links_of(hid_t group) {
   std::vector<std::string> names;
-  H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_link, &names);
+  H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_name_of_link, &names);
   return names;
 }
 

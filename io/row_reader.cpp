@@ -12,12 +12,12 @@
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_rows.hpp"
 #include "io/input_file.hpp"
+#include "io/limits.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
 namespace {
 
-constexpr Index largest_read = Index{1} << 30;      // below what one read call may return
 constexpr Index long_run = Index{1} << 16;          // bytes that are worth a call of their own
 constexpr Index short_read = Index{1} << 20;        // bytes of short runs, what lies between them included
 constexpr Index unpacked_at_once = Index{1} << 17;  // bytes of packed numbers, with the result less than a core's cache
@@ -126,7 +126,7 @@ struct RowReader::State {
   // Bytes of the data set from `start` on.
   void read_bytes(Index start, Index bytes, std::byte* to) const {
     for (Index done = 0; done < bytes;) {
-      const Index left = std::min(bytes - done, largest_read);
+      const Index left = std::min(bytes - done, kMostReadBytes);
       const ssize_t got = ::pread(plain->number(), to + done, static_cast<std::size_t>(left),
                                   static_cast<off_t>(offset + start + done));
       if (got < 0 && errno == EINTR) continue;
@@ -190,7 +190,7 @@ struct RowReader::State {
 
   void read_by_library(Index first, Index count, std::byte* to) const {
     const h5::Lock lock;
-    for (const h5::Block& block : h5::blocks(shape, first, count, largest_read / std::max(stored, bytes()))) {
+    for (const h5::Block& block : h5::blocks(shape, first, count, kMostReadBytes / std::max(stored, bytes()))) {
       rows->read(block, to);
       to += block.elements * bytes();
     }

@@ -80,7 +80,7 @@ void ReaderPool::work() {
 
 namespace {
 
-constexpr Index block_bytes = Index{1} << 22;         // bytes of neighbours read together: long enough for a disk
+constexpr Index kNeighbourBytes = Index{1} << 22;     // bytes of neighbours read together: long enough for a disk
 constexpr Index most_batches = 4, least_batches = 2;  // the one in use, and those being read meanwhile
 
 }  // namespace
@@ -88,7 +88,7 @@ constexpr Index most_batches = 4, least_batches = 2;  // the one in use, and tho
 RowCache::RowCache(Range rows, Index row_bytes, Index capacity)
     : rows_(rows), row_bytes_(row_bytes), resident_(static_cast<std::size_t>(rows.count), false) {
   const bool all = capacity >= rows.count;
-  block_rows_ = std::clamp<Index>(block_bytes / std::max<Index>(row_bytes, 1), 1, std::max<Index>(capacity, 1));
+  block_rows_ = std::clamp<Index>(kNeighbourBytes / std::max<Index>(row_bytes, 1), 1, std::max<Index>(capacity, 1));
   blocks_ = (rows.count + block_rows_ - 1) / block_rows_;
   kept_blocks_ = all ? blocks_ : capacity / block_rows_;
   for (Index block = 0; block < blocks_; ++block)

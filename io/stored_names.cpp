@@ -28,7 +28,7 @@ std::vector<long long> class_numbers(const LabelForm& form, std::size_t count) {
 }
 
 // A name for each of the numbers; empty where one has none.
-Names names_of(const std::map<long long, std::string>& known, const std::vector<long long>& numbers) {
+Names names_of_numbers(const std::map<long long, std::string>& known, const std::vector<long long>& numbers) {
   Names names;
   for (const long long number : numbers) {
     const auto found = known.find(number);
@@ -153,7 +153,7 @@ Names find_names(const DatasetSpec& spec, std::size_t count) {
   if (spec.form.kind == LabelKind::classes) {
     const std::vector<long long> numbers = class_numbers(spec.form, count);
     for (const auto& known : {enumerated(dataset.get()), flags(dataset.get())})
-      if (Names names = names_of(known, numbers); !names.empty()) return names;
+      if (Names names = names_of_numbers(known, numbers); !names.empty()) return names;
   }
   return listed(dataset.get(), count);
 }

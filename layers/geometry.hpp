@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "kernels/tensor.hpp"
 #include "layers/layer.hpp"
@@ -26,7 +27,18 @@ UpsampleGeometry upsample_geometry(const Shape& in, const LayerSpec& spec);
 /// The output of a layer whose spatial sizes become `spatial`.
 Shape output_shape(const Shape& in, const Extent& spatial, Index channels);
 
-/// The used axes, the last `axes` of the extent: "4", "3x3x3".
+/// A window along one axis: output o sees the input positions from o * stride - before on, `reach` of them. Turned
+/// round (conv_transpose), input i adds to so many outputs.
+struct AxisWindow {
+  Index reach = 1, stride = 1, before = 0;
+};
+/// Rounded up and down for positions before the first one, too; b > 0.
+constexpr Index ceil_div(Index a, Index b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+constexpr Index floor_div(Index a, Index b) { return -ceil_div(-a, b); }
+
+/// The sizes of the used axes, the last `axes` of the extent.
+inline std::vector<Index> used_axes(const Extent& extent, int axes) { return {extent.end() - axes, extent.end()}; }
+/// They as a text: "4", "3x3x3".
 std::string to_string(const Extent& extent, int axes);
 
 /// FaultError unless a batch norm's input has all positions that its statistics are to be of.

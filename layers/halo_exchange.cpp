@@ -199,8 +199,6 @@ Index halo_exchange_floats(const HaloExchangeSettings& s) {
 
 namespace {
 
-constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-
 /// Outputs [first, end) along the axis that is cut into slabs.
 struct Range {
   Index first = 0, end = 0;

@@ -11,14 +11,6 @@
 namespace mrmf {
 namespace {
 
-constexpr Index ceil_div(Index a, Index b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
-constexpr Index floor_div(Index a, Index b) { return -ceil_div(-a, b); }
-
-/// A window along one axis: output o sees the input positions from o * stride - before on, `reach` of them.
-struct Window {
-  Index reach = 1, stride = 1, before = 0;
-};
-
 std::vector<Interval> whole_axis(Index positions, Index blocks) {
   return {static_cast<std::size_t>(blocks), Interval{0, positions}};
 }
@@ -59,12 +51,12 @@ std::vector<Interval> mapped_pieces(const std::vector<Interval>& from, Index pos
 }
 
 // A cut of the output: the first whose window has its middle at or behind the cut.
-std::vector<Interval> window_pieces(const std::vector<Interval>& in, const Window& w, Index out) {
+std::vector<Interval> window_pieces(const std::vector<Interval>& in, const AxisWindow& w, Index out) {
   return mapped_pieces(in, out, [&](Index cut) { return ceil_div(2 * (cut + w.before) - w.reach + 1, 2 * w.stride); });
 }
 
 /// What windows need of an axis of `in` positions, and the zeros that they see at its ends.
-void window_needs(const std::vector<Interval>& out, const Window& w, Index in, std::vector<Interval>& needs,
+void window_needs(const std::vector<Interval>& out, const AxisWindow& w, Index in, std::vector<Interval>& needs,
                   std::vector<Interval>& pads) {
   for (const Interval& piece : out) {
     const Index first = piece.first * w.stride - w.before, end = (piece.end() - 1) * w.stride - w.before + w.reach;
@@ -74,7 +66,7 @@ void window_needs(const std::vector<Interval>& out, const Window& w, Index in, s
   }
 }
 
-Window window_of(const ConvGeometry& g, std::size_t a) { return {g.reach()[a], g.stride[a], g.pad_before[a]}; }
+AxisWindow window_of(const ConvGeometry& g, std::size_t a) { return {g.reach()[a], g.stride[a], g.pad_before[a]}; }
 
 bool is_window(LayerKind kind) {
   return kind == LayerKind::conv || kind == LayerKind::locally_connected || is_pool(kind);
@@ -92,7 +84,7 @@ void place_window(const Entry& entry, const BlockPositions& in, LayerPlacement& 
   const PoolGeometry pool = conv ? PoolGeometry{} : pool_geometry(entry.input, entry.spec);
   BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a) {
-    const Window w = conv ? window_of(g, a) : Window{pool.window[a], pool.stride[a], 0};
+    const AxisWindow w = conv ? window_of(g, a) : AxisWindow{pool.window[a], pool.stride[a], 0};
     layer.output.owned.axes[a] = window_pieces(in.axes[a], w, entry.output().spatial[a]);
     window_needs(layer.output.owned.axes[a], w, entry.input.spatial[a], needs.axes[a], layer.pads[a]);
   }
@@ -116,7 +108,7 @@ void place_transposed(const Entry& entry, const BlockPositions& in, LayerPlaceme
   const ConvGeometry g = conv_transpose_geometry(entry.input, entry.spec);
   BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a) {
-    const Window w = window_of(g, a);
+    const AxisWindow w = window_of(g, a);
     const Index positions = entry.input.spatial[a], out = g.in[a];
     auto& owned = layer.output.owned.axes[a];
     owned = mapped_pieces(in.axes[a], out, [&](Index cut) {
@@ -145,7 +137,7 @@ void place_rica(const Entry& entry, const BlockPositions& in, const Grid& grid, 
   BlockPositions needs;
   std::array<std::vector<Interval>, 3> no_pads;
   for (std::size_t a = 0; a < 3; ++a) {
-    const Window w = window_of(g, a);
+    const AxisWindow w = window_of(g, a);
     layer.fields.axes[a] = window_pieces(in.axes[a], w, g.out()[a]);
     const auto empty = [](const Interval& piece) { return piece.count < 1; };
     if (std::ranges::any_of(layer.fields.axes[a], empty))

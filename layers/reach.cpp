@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "layers/geometry.hpp"
+
 namespace mrmf {
 namespace {
-
-constexpr Index floor_div(Index a, Index b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 /// Positions [first, end), maybe outside of the sample; none: nobody needs any.
 struct Span1 {
@@ -17,16 +17,11 @@ struct Span1 {
   }
 };
 
-/// A layer along one axis: output o sees `reach` positions from o * stride - before on; or, where it is turned round,
-/// input i adds to so many outputs.
-struct Window {
-  Index reach = 1, stride = 1, before = 0;
-};
-
-Window window_of(const LayerSpec& spec, std::size_t a) {
+AxisWindow window_of(const LayerSpec& spec, std::size_t a) {
   if (spec.kind == LayerKind::local_contrast_norm) return {2 * spec.window[a] - 1, 1, spec.window[a] - 1};
   if (is_pool(spec.kind)) return {spec.window[a], spec.stride[a] != 0 ? spec.stride[a] : spec.window[a], 0};
-  Window window{(spec.window[a] - 1) * spec.dilation[a] + 1, std::max<Index>(1, spec.stride[a]), spec.pad_before[a]};
+  AxisWindow window{(spec.window[a] - 1) * spec.dilation[a] + 1, std::max<Index>(1, spec.stride[a]),
+                    spec.pad_before[a]};
   if (spec.same_padding) window.before = std::max<Index>(0, window.reach - window.stride) / 2;
   return window;
 }
@@ -44,7 +39,7 @@ Span1 needs(const LayerSpec& spec, std::size_t a, const Span1& out) {
     const Index factor = spec.window[a], margin = spec.mode == UpsampleKind::linear && factor > 1 ? 1 : 0;
     return {floor_div(out.first, factor) - margin, floor_div(out.end - 1, factor) + 1 + margin};
   }
-  const Window w = window_of(spec, a);
+  const AxisWindow w = window_of(spec, a);
   if (spec.kind == LayerKind::conv_transpose)
     return {-floor_div(-(out.first + w.before - w.reach + 1), w.stride),
             floor_div(out.end - 1 + w.before, w.stride) + 1};

@@ -12,10 +12,10 @@ namespace mrmf::cpu {
 namespace {
 
 /// Per-channel terms of dx = factor * dy - offset - (x - mean) * slope.
-struct GradientTerms {
+struct GroupGradientTerms {
   const float *mean, *factor, *offset, *slope;
 };
-inline void group_gradient(const Block& b, const float* __restrict x, const float* dy, const GradientTerms& t,
+inline void group_gradient(const Block& b, const float* __restrict x, const float* dy, const GroupGradientTerms& t,
                            float* dx) {
   const float* __restrict mean = t.mean, * __restrict factor = t.factor, * __restrict offset = t.offset, * __restrict slope = t.slope;
   for (Index r = 0; r < b.rows; ++r, x += b.stride, dy += b.stride, dx += b.stride)

@@ -15,13 +15,13 @@ struct Taps {
   Index count, channels;
 };
 
-constexpr Index lanes = 64;  // channels processed together, in registers or the nearest cache
+constexpr Index kChannelBlock = 64;  // channels processed together, in registers or the nearest cache
 
 inline void window_max(const Taps& taps, const float* x, float* y, std::uint8_t* winner) {
-  for (Index first = 0; first < taps.channels; first += lanes) {
-    const Index count = std::min(lanes, taps.channels - first);
-    float best[lanes];
-    std::int32_t position[lanes];
+  for (Index first = 0; first < taps.channels; first += kChannelBlock) {
+    const Index count = std::min(kChannelBlock, taps.channels - first);
+    float best[kChannelBlock];
+    std::int32_t position[kChannelBlock];
     for (Index c = 0; c < count; ++c) best[c] = x[first + c], position[c] = 0;
     for (Index t = 1; t < taps.count; ++t) {
       const float* in = x + taps.offset[t] + first;
@@ -39,9 +39,9 @@ inline void window_max(const Taps& taps, const float* x, float* y, std::uint8_t*
 
 inline void window_average(const Taps& taps, const float* x, float* y) {
   const float share = 1.0F / static_cast<float>(taps.count);
-  for (Index first = 0; first < taps.channels; first += lanes) {
-    const Index count = std::min(lanes, taps.channels - first);
-    float sum[lanes] = {};
+  for (Index first = 0; first < taps.channels; first += kChannelBlock) {
+    const Index count = std::min(kChannelBlock, taps.channels - first);
+    float sum[kChannelBlock] = {};
     for (Index t = 0; t < taps.count; ++t) {
       const float* in = x + taps.offset[t] + first;
       for (Index c = 0; c < count; ++c) sum[c] += in[c];

@@ -31,7 +31,7 @@
 namespace mrmf {
 namespace {
 
-constexpr std::size_t block = std::size_t{1} << 23;
+constexpr std::size_t kReadBytes = std::size_t{1} << 23;
 
 std::size_t size_of(const InputFile& file) {
   struct stat facts {};
@@ -65,10 +65,10 @@ double drop_from_memory(const std::string& path) {
 /// they cannot be read.
 void read_plainly(const std::string& path, Range bytes) {
   const InputFile file(path);
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(block);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kReadBytes);
   ::lseek(file.number(), static_cast<off_t>(bytes.first), SEEK_SET);
   for (auto left = static_cast<std::size_t>(bytes.count); left > 0;) {
-    const ssize_t got = ::read(file.number(), buffer.get(), std::min(left, block));
+    const ssize_t got = ::read(file.number(), buffer.get(), std::min(left, kReadBytes));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       throw DataError(path + ": cannot be read: " + (got == 0 ? "it ends too early" : std::strerror(errno)) +

@@ -9,8 +9,6 @@
 namespace mrmf {
 namespace {
 
-constexpr const char* kNone = "-";
-
 std::string saved_text(const Comparison& saved) {
   const std::string mean = fmt::format("{:.1f}", saved.spread.mean);
   if (!saved.paired) return mean + " %, unpaired";

@@ -103,13 +103,6 @@ Json equal_loss(const RunSet& run_set, const std::vector<RunSet>& sets, const st
   return json;
 }
 
-template <class Value>
-Json over(const RunSet& run_set, const Value& value) {
-  std::vector<double> values;
-  for (const Run& run : run_set.runs) values.push_back(value(run));
-  return spread_json(spread(values));
-}
-
 }  // namespace
 
 std::string compare_csv(const std::vector<std::string>& folders, const CompareOptions& options) {
@@ -145,17 +138,19 @@ std::string compare_json(const std::vector<std::string>& folders, const CompareO
       json.update(figures(run, options.target));
       runs.push_back(std::move(json));
     }
-    columns.push_back({{"method", method_name(run_set.first())},
-                       {"top", to_string(run_set.first().top)},
-                       {"bottom", fresh_bottom(run_set.runs.front()) ? "fresh" : "coarse"},
-                       {"settings", run_set.labels},
-                       {"validation_loss", over(run_set, [](const Run& run) { return run.result.validation_loss; })},
-                       {"seconds", over(run_set, [](const Run& run) { return total_cost(run).seconds; })},
-                       {"gflop", over(run_set, [](const Run& run) { return total_cost(run).gflop; })},
-                       {"against_baseline", comparison(run_set, MethodName::baseline, sets)},
-                       {"at_equal_loss", equal_loss(run_set, sets, from_file)},
-                       {"against_mrt", comparison(run_set, MethodName::mrt, sets)},
-                       {"runs", runs}});
+    columns.push_back(
+        {{"method", method_name(run_set.first())},
+         {"top", to_string(run_set.first().top)},
+         {"bottom", fresh_bottom(run_set.runs.front()) ? "fresh" : "coarse"},
+         {"settings", run_set.labels},
+         {"validation_loss",
+          spread_json(spread_over(run_set, [](const Run& run) { return run.result.validation_loss; }))},
+         {"seconds", spread_json(spread_over(run_set, [](const Run& run) { return total_cost(run).seconds; }))},
+         {"gflop", spread_json(spread_over(run_set, [](const Run& run) { return total_cost(run).gflop; }))},
+         {"against_baseline", comparison(run_set, MethodName::baseline, sets)},
+         {"at_equal_loss", equal_loss(run_set, sets, from_file)},
+         {"against_mrt", comparison(run_set, MethodName::mrt, sets)},
+         {"runs", runs}});
   }
   const Json target = options.target ? Json(*options.target) : Json(nullptr);
   return Json{{"loss", target}, {"columns", columns}, {"warnings", warnings(sets)}}.dump(2) + "\n";

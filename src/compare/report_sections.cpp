@@ -29,13 +29,6 @@ std::string resolutions_of(const RunResult& r) {
   return text;
 }
 
-template <class Value>
-Spread over(const RunSet& run_set, const Value& value) {
-  std::vector<double> values;
-  for (const Run& run : run_set.runs) values.push_back(value(run));
-  return spread(values);
-}
-
 // "51.6 % less", "4.1 % more"
 std::string less_text(double saved, const std::string& what) {
   if (std::abs(saved) < 0.0005) return "as much " + what;  // and never "-0.0 %"
@@ -70,7 +63,8 @@ std::string against_baseline(const RunSet& run_set, const std::vector<RunSet>& s
 std::string metric_words(const RunSet& run_set) {
   const auto& metric = run_set.first().metric;
   if (!metric) return "";
-  const Spread values = over(run_set, [](const Run& r) { return r.result.metric ? r.result.metric->value : NAN; });
+  const Spread values =
+      spread_over(run_set, [](const Run& r) { return r.result.metric ? r.result.metric->value : NAN; });
   return fmt::format(", {} {}", to_string(metric->metric), text(values, 4));
 }
 
@@ -89,9 +83,11 @@ std::string best_words(const RunSet& run_set) {
   std::string words =
       n > 1 ? std::string(" The models that are used are those of the best epochs")
             : fmt::format(" The model that is used is the best one, of epoch {} of {}", first.epoch, first.epochs);
-  words += ": validation loss " + text(over(run_set, [&](const Run& run) { return noted(run).validation_loss; }), 5);
+  words +=
+      ": validation loss " + text(spread_over(run_set, [&](const Run& run) { return noted(run).validation_loss; }), 5);
   const auto metric = [&](const Run& run) { return noted(run).metric ? noted(run).metric->value : NAN; };
-  if (first.metric) words += fmt::format(", {} {}", to_string(first.metric->metric), text(over(run_set, metric), 4));
+  if (first.metric)
+    words += fmt::format(", {} {}", to_string(first.metric->metric), text(spread_over(run_set, metric), 4));
   return words + ".";
 }
 
@@ -230,9 +226,9 @@ std::string set_title(const RunSet& run_set) {
 std::string summary_section(const std::vector<RunSet>& sets) {
   std::string items;
   for (const RunSet& run_set : sets) {
-    const Spread loss = over(run_set, [](const Run& r) { return r.result.validation_loss; });
-    const Spread seconds = over(run_set, [](const Run& r) { return total_cost(r).seconds; });
-    const Spread gflop = over(run_set, [](const Run& r) { return total_cost(r).gflop; });
+    const Spread loss = spread_over(run_set, [](const Run& r) { return r.result.validation_loss; });
+    const Spread seconds = spread_over(run_set, [](const Run& r) { return total_cost(r).seconds; });
+    const Spread gflop = spread_over(run_set, [](const Run& r) { return total_cost(r).gflop; });
     const std::size_t n = run_set.runs.size();
     items += item(fmt::format("{}: validation loss {}{} after {} s and {} GFLOP of training{}.{}{}", set_title(run_set),
                               text(loss, 5), metric_words(run_set), text(seconds, 2), text(gflop, 2),

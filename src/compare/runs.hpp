@@ -53,6 +53,15 @@ struct Spread {
   double error() const;  ///< standard error of the mean
 };
 Spread spread(const std::vector<double>& values);
+/// Of a figure of each run of a set.
+template <class Figure>
+Spread spread_over(const RunSet& run_set, const Figure& figure) {
+  std::vector<double> values;
+  for (const Run& run : run_set.runs) values.push_back(figure(run));
+  return spread(values);
+}
+/// Stands in tables where there is no figure.
+inline constexpr const char* kNone = "-";
 /// "35", "35.5 +- 0.7": with the spread if there are several values. "-" where there are none, or not of all runs.
 std::string text(const Spread& spread, int digits);
 

@@ -72,7 +72,6 @@ std::string text_of(const ComparisonTable& table, std::size_t width) {
   return out;
 }
 
-constexpr const char* kNone = "-";
 constexpr std::size_t kLongest = 24;  // longest setting in a heading, in characters; longer ones stand below the table
 
 // Column headings: a row for each fact, and for each setting that distinguishes columns of one method.
@@ -151,13 +150,6 @@ class Headings {
   std::set<std::string> keys_;
   std::vector<std::string> long_;
 };
-
-template <class Value>
-Spread over(const RunSet& run_set, const Value& figure) {
-  std::vector<double> values;
-  for (const Run& run : run_set.runs) values.push_back(figure(run));
-  return spread(values);
-}
 
 // Epochs are whole numbers, so only a mean may need decimals.
 std::string count_text(const Spread& s) {
@@ -254,16 +246,16 @@ std::vector<std::string> Rows::names() const {
 }
 
 std::vector<std::string> Rows::cells(const RunSet& run_set) const {
-  std::vector<std::string> cells{text(over(run_set, [](const Run& r) { return r.result.validation_loss; }), 5)};
+  std::vector<std::string> cells{text(spread_over(run_set, [](const Run& r) { return r.result.validation_loss; }), 5)};
   for (const Metric metric : metrics) cells.push_back(metric_text(run_set, metric));
   for (const MethodName method : {MethodName::baseline, MethodName::mrt})
     cells.push_back(difference_text(run_set, method, sets));
   cells.push_back(target_text(run_set));
   for (const Role role : {Role::coarse, Role::dense}) {
-    const Spread epochs = over(run_set, [&](const Run& r) { return epochs_of(r, role); });
+    const Spread epochs = spread_over(run_set, [&](const Run& r) { return epochs_of(r, role); });
     cells.push_back(epochs.mean > 0 ? count_text(epochs) : kNone);
   }
-  cells.push_back(count_text(over(run_set, epochs_after)));
+  cells.push_back(count_text(spread_over(run_set, epochs_after)));
   for (const std::string& cell : costs.cells(run_set)) cells.push_back(cell);
   if (teams) cells.push_back(waited_text(run_set));
   cells.push_back(cost_text(run_set));

@@ -10,9 +10,9 @@ namespace {
 using enum LayerKind;
 
 /// A list of layers under construction. Sizes hold along every axis of the data.
-class LayerList {
+class BranchedLayers {
  public:
-  explicit LayerList(NormKind norm) : norm_(norm) {}
+  explicit BranchedLayers(NormKind norm) : norm_(norm) {}
 
   LayerSpec& add(LayerKind kind, const std::string& name) {
     LayerSpec& spec = layers_.emplace_back();
@@ -53,12 +53,12 @@ class LayerList {
 };
 
 // Two convolutions per level. The second activation is the level's output: down1_relu2 is the first skip.
-void unet_block(LayerList& list, const std::string& name, Index filters) {
+void unet_block(BranchedLayers& list, const std::string& name, Index filters) {
   for (const char* const number : {"1", "2"}) list.conv_norm_relu(name, number, filters);
 }
 
 // Two convolutions and their input, which gets a convolution of its own where shapes differ.
-std::string residual_block(LayerList& list, const std::string& name, const std::string& from, Index filters,
+std::string residual_block(BranchedLayers& list, const std::string& name, const std::string& from, Index filters,
                            bool reshape, Index stride) {
   list.conv(name + "_conv1", filters, 3, stride);
   list.norm(name + "_norm1", filters);
@@ -79,20 +79,20 @@ std::string residual_block(LayerList& list, const std::string& name, const std::
 }  // namespace
 
 std::vector<LayerSpec> unet_layers(const PresetSizes& sizes) {
-  LayerList list(sizes.norm.value_or(NormKind::group));
+  BranchedLayers list(sizes.norm.value_or(NormKind::group));
   const int levels = sizes.levels.value_or(3);
   const auto filters = [&](int level) { return static_cast<Index>(sizes.width.value_or(16)) << level; };
   for (int level = 0; level < levels; ++level) {
     const std::string number = std::to_string(level + 1);
     unet_block(list, "down" + number, filters(level));
-    LayerList::size(list.add(max_pool, "pool" + number), 2, 2);
+    BranchedLayers::size(list.add(max_pool, "pool" + number), 2, 2);
   }
   unet_block(list, "middle", filters(levels));
   for (int level = levels; level-- > 0;) {
     const std::string number = std::to_string(level + 1);
     LayerSpec& up = list.add(conv_transpose, "up" + number);
     up.units = filters(level);
-    LayerList::size(up, 2, 2);
+    BranchedLayers::size(up, 2, 2);
     list.add(concat, "join" + number).from = {"down" + number + "_relu2", "up" + number};
     unet_block(list, "merge" + number, filters(level));
   }
@@ -101,7 +101,7 @@ std::vector<LayerSpec> unet_layers(const PresetSizes& sizes) {
 }
 
 std::vector<LayerSpec> resnet_layers(const PresetSizes& sizes) {
-  LayerList list(sizes.norm.value_or(NormKind::batch));
+  BranchedLayers list(sizes.norm.value_or(NormKind::batch));
   const int levels = sizes.levels.value_or(4);
   const Index width = sizes.width.value_or(16);
   list.conv("stem_conv", width, 3);

@@ -5,18 +5,8 @@
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
-
 namespace mrmf {
 namespace {
-
-using Keys = std::vector<Key<TrainingConfig>>;
-
-template <class Field>
-void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
-  keys.push_back(make_key<TrainingConfig>(path, field, rule, meaning));
-}
 
 // Whether only the sign of a sum comes back.
 bool sends_signs(Communication scheme) {
@@ -132,27 +122,29 @@ SumSettings in_another_way(const SumSettings& sums, Communication scheme) {
   return other;
 }
 
-std::vector<Key<TrainingConfig>> communication_keys() {
-  constexpr double kMostSteps = 1e9;
-  Keys keys;
-  add(keys, "communication", MRMF_FIELD(sums.communication), one_of(words_of<Communication>()),
+Keys<TrainingConfig> communication_keys() {
+  Keys<TrainingConfig> keys;
+  add_key(
+      keys, "communication", MRMF_FIELD(sums.communication), one_of(words_of<Communication>()),
       "how the values that ranks add travel: in float32, bfloat16 or blocks of integers; for lion also as levels in 8 "
       "or 4 bits, or as votes of a bit; \"auto\" measures which pays");
-  add(keys, "error_feedback", MRMF_FIELD(sums.error_feedback), {},
-      "bf16, int8: what a sum's codes leave out is added to the next one's values");
-  add(keys, "full_levels", MRMF_FIELD(sums.full_levels), {},
+  add_key(keys, "error_feedback", MRMF_FIELD(sums.error_feedback), {},
+          "bf16, int8: what a sum's codes leave out is added to the next one's values");
+  add_key(
+      keys, "full_levels", MRMF_FIELD(sums.full_levels), {},
       "levels8, levels8-l0, levels4: each rank's levels go to 127 or 7, for the same bytes; else those of all ranks "
       "add up to no more than 127 or 15, as in Lion Cub");
-  add(keys, "momenta.rule", MRMF_FIELD(sums.momenta.rule), one_of(words_of<MomentaRule>()),
+  add_key(
+      keys, "momenta.rule", MRMF_FIELD(sums.momenta.rule), one_of(words_of<MomentaRule>()),
       "lion: one momentum for all ranks, or one of each rank's own gradients, which is then averaged never, `every` so "
       "many steps, or at steps that are `spaced` ever wider");
-  add(keys, "momenta.every", MRMF_FIELD(sums.momenta.every), within(1, kMostSteps),
-      "every: steps from one average of the momenta to the next");
-  add(keys, "momenta.spacing", MRMF_FIELD(sums.momenta.spacing), within(1, kMostSteps),
-      "spaced: k, where 2^(j/k) steps lie between the j-th average and the next");
-  add(keys, "momenta.tensors", MRMF_FIELD(sums.momenta.tensors), {},
-      "every, spaced: names of the parameters whose momenta are averaged, * standing for any characters, such as "
-      "\"dense*\"; those of all unless set");
+  add_key(keys, "momenta.every", MRMF_FIELD(sums.momenta.every), within(1, kMostSteps),
+          "every: steps from one average of the momenta to the next");
+  add_key(keys, "momenta.spacing", MRMF_FIELD(sums.momenta.spacing), within(1, kMostSteps),
+          "spaced: k, where 2^(j/k) steps lie between the j-th average and the next");
+  add_key(keys, "momenta.tensors", MRMF_FIELD(sums.momenta.tensors), {},
+          "every, spaced: names of the parameters whose momenta are averaged, * standing for any characters, such as "
+          "\"dense*\"; those of all unless set");
   return keys;
 }
 
@@ -167,5 +159,3 @@ void complete_communication(Config& config, const KeyLocations& locations, const
 }
 
 }  // namespace mrmf
-
-#undef MRMF_FIELD

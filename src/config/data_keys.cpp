@@ -19,13 +19,6 @@
 namespace mrmf {
 namespace {
 
-using Keys = std::vector<Key<DataConfig>>;
-
-template <class Field>
-void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
-  keys.push_back(make_key<DataConfig>(path, field, rule, meaning));
-}
-
 constexpr const char* kMemory = "a number of GB above 0, or a text such as \"8 GB\", \"500 MB\" or \"1.5 TB\"";
 
 // "8 GB" in GB; 0 for any other kind of text.
@@ -63,7 +56,7 @@ const Rule& unit_words() {
 
 // data.normalise.samples, sample_mean and sample_std, or the same of labels.
 template <class Field>
-void add_normalisation(Keys& keys, const std::string& one, Field field, const std::string& more,
+void add_normalisation(Keys<DataConfig>& keys, const std::string& one, Field field, const std::string& more,
                        const std::string& more_of_std) {
   const std::string path = "normalise." + one, measured = "; measured over the training " + one + "s unless set";
   keys.push_back({path + "s", expected_word(unit_words()),
@@ -80,17 +73,17 @@ void add_normalisation(Keys& keys, const std::string& one, Field field, const st
                     const Normalisation& units = field(data);
                     return quoted(unit_words().words[(units.log1p ? 1U : 0U) + (units.mean_std ? 2U : 0U)]);
                   }});
-  add(
+  add_key(
       keys, path + "_mean", [=](auto& d) -> auto& { return field(d).mean; }, {},
       "mean_std: one number, or one per channel" + measured);
-  add(
+  add_key(
       keys, path + "_std", [=](auto& d) -> auto& { return field(d).std; }, above(0),
       "mean_std: the same for the divisor" + more_of_std + measured);
 }
 
 // A name, or a list of several; `field` gives the first and the others.
 template <class Field>
-void add_names(Keys& keys, const std::string& path, Field field, const std::string& meaning) {
+void add_names(Keys<DataConfig>& keys, const std::string& path, Field field, const std::string& meaning) {
   constexpr const char* expected = "a text, or a list of texts";
   keys.push_back({path, expected, meaning,
                   [=](DataConfig& data, const Value& value, const std::string& full) {
@@ -113,7 +106,7 @@ void add_names(Keys& keys, const std::string& path, Field field, const std::stri
 constexpr double kMostFolds = 1000;
 
 // data.split.folds, and what goes with it.
-void add_folds(Keys& keys) {
+void add_folds(Keys<DataConfig>& keys) {
   keys.push_back(
       {"split.folds", expected_number(true, within(2, kMostFolds)),
        "folds: how many parts are made, each of which validates once; the values of split.column unless set",
@@ -121,14 +114,14 @@ void add_folds(Keys& keys) {
          data.split.folds = static_cast<int>(read_integer(value, path, within(2, kMostFolds)));
        },
        [](const DataConfig& data) { return data.split.folds > 0 ? fmt::format("{}", data.split.folds) : ""; }});
-  add(keys, "split.fold", MRMF_FIELD(split.fold), within(0, kMostFolds),
-      "folds: the one that validates, from 0; mrmf train --folds trains all of them");
-  add(keys, "split.stratify", MRMF_FIELD(split.stratify), {},
-      "give every part its share of each class, where samples have one class each; of groups and folds unless set");
+  add_key(keys, "split.fold", MRMF_FIELD(split.fold), within(0, kMostFolds),
+          "folds: the one that validates, from 0; mrmf train --folds trains all of them");
+  add_key(keys, "split.stratify", MRMF_FIELD(split.stratify), {},
+          "give every part its share of each class, where samples have one class each; of groups and folds unless set");
 }
 
 // data.split.column and what its values mean; data.split.validation is a share for other splits.
-void add_split_column(Keys& keys) {
+void add_split_column(Keys<DataConfig>& keys) {
   const Rule share = within(0.0001, 0.9999);
   const std::string expected = expected_number(false, share) + ", or a list of numbers or texts";
   keys.push_back(
@@ -173,16 +166,16 @@ void add_split_column(Keys& keys) {
                     data.split.train_roles = read_values(value, path, "a list of numbers or texts");
                   },
                   [](const DataConfig& data) { return write_values(data.split.train_roles); }});
-  add(keys, "split.column", MRMF_FIELD(split.column), {},
-      "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"; "
-      "groups: what it belongs to, such as its subject, of which all rows are on one side; folds: the same where "
-      "split.folds is set, or else the row's fold");
+  add_key(keys, "split.column", MRMF_FIELD(split.column), {},
+          "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"; "
+          "groups: what it belongs to, such as its subject, of which all rows are on one side; folds: the same where "
+          "split.folds is set, or else the row's fold");
   add_folds(keys);
 }
 
 // Names of training or validation data: `spec` gives their specification.
 template <class Spec>
-void add_split(Keys& keys, const std::string& part, Spec spec) {
+void add_split(Keys<DataConfig>& keys, const std::string& part, Spec spec) {
   add_names(
       keys, part + ".samples", [=](auto& d) { return std::tie(spec(d).samples, spec(d).more_samples); },
       "data set of the " + part + " samples; of several, [\"density\", \"velocity\"], the channels follow each other");
@@ -192,148 +185,167 @@ void add_split(Keys& keys, const std::string& part, Spec spec) {
       "\"density@omega_m\" one of a data set; of several, [\"@omega_m\", \"@sigma_8\"], the outputs follow each other");
 }
 
-void add_files(Keys& keys) {
-  add(keys, "files", MRMF_FIELD(train.files), {},
+void add_files(Keys<DataConfig>& keys) {
+  add_key(
+      keys, "files", MRMF_FIELD(train.files), {},
       "HDF5 files, read as one data set; patterns such as \"cubes/*.h5\" name all files that match, in alphabetical "
       "order, and \"cube{000..099}.h5\" the hundred of these numbers; relative paths start at the current directory");
   keys.back().write = [](const DataConfig& data) { return write(fold_numbers(data.train.files), {}); };
-  add(keys, "rows", MRMF_FIELD(train.rows), one_of({"axis", "files", "groups"}),
+  add_key(
+      keys, "rows", MRMF_FIELD(train.rows), one_of({"axis", "files", "groups"}),
       "what one sample is: a step along the first axis of its data set, all that the data set of one file holds, or "
       "all that the data set of one group holds; then names are within the group");
-  add(keys, "groups", MRMF_FIELD(train.groups), {},
+  add_key(
+      keys, "groups", MRMF_FIELD(train.groups), {},
       "rows = \"groups\": the groups that are samples, such as \"sim_*\" or \"train/*\", in the order of their names; "
       "all that hold the data sets unless set");
-  add(keys, "validation.groups", MRMF_FIELD(validation.groups), {}, "the same for validation; data.groups unless set");
+  add_key(keys, "validation.groups", MRMF_FIELD(validation.groups), {},
+          "the same for validation; data.groups unless set");
   add_split(keys, "train", MRMF_FIELD(train));
-  add(keys, "validation.files", MRMF_FIELD(validation.files), {},
-      "files of the validation split; data.files unless set");
+  add_key(keys, "validation.files", MRMF_FIELD(validation.files), {},
+          "files of the validation split; data.files unless set");
   // Files of both are written once, so that a run's own configuration takes data.files of another place alone.
   keys.back().write = [](const DataConfig& data) {
     return data.validation.files == data.train.files ? "" : write(fold_numbers(data.validation.files), {});
   };
   add_split(keys, "validation", MRMF_FIELD(validation));
-  add(keys, "test.files", MRMF_FIELD(test.files), {}, "files of the test split; data.files unless set");
+  add_key(keys, "test.files", MRMF_FIELD(test.files), {}, "files of the test split; data.files unless set");
   keys.back().write = [](const DataConfig& data) {
     return data.test.files == data.train.files ? "" : write(fold_numbers(data.test.files), {});
   };
-  add(keys, "test.groups", MRMF_FIELD(test.groups), {}, "rows = \"groups\": the groups that test");
+  add_key(keys, "test.groups", MRMF_FIELD(test.groups), {}, "rows = \"groups\": the groups that test");
   add_split(keys, "test", MRMF_FIELD(test));
-  add(keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column", "groups", "folds"}),
+  add_key(
+      keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column", "groups", "folds"}),
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
       "names, chosen at random, or the rows that a data set of the files marks; groups: rows of one value of "
       "split.column, such as a subject, stay together; folds: one of several parts");
   add_split_column(keys);
-  add(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files, groups, folds: of the random choice");
-  add(keys, "duplicates", MRMF_FIELD(duplicates), one_of({"refuse", "allow"}),
+  add_key(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files, groups, folds: of the random choice");
+  add_key(
+      keys, "duplicates", MRMF_FIELD(duplicates), one_of({"refuse", "allow"}),
       "the same rows named twice, or for training and for validation, by whatever names, links or virtual data sets: "
       "end with an error, or continue");
 }
 
-void add_names_of_labels(Keys& keys) {
+void add_names_of_labels(Keys<DataConfig>& keys) {
   const std::string file = "; what the labels' file says unless set: an enumeration, flag_meanings, or a list of names";
-  add(keys, "names.classes", MRMF_FIELD(names.classes), {},
-      "names of classes 0, 1, ..., for tables, plots and prediction files" + file);
-  add(keys, "names.labels", MRMF_FIELD(names.labels), {}, "the same of outputs that are numbers, or yes or no" + file);
-  add(keys, "sampling", MRMF_FIELD(sampling), one_of({"all", "balanced"}),
-      "which samples an epoch takes: all, each once; or as many draws, in which every class is equally frequent");
+  add_key(keys, "names.classes", MRMF_FIELD(names.classes), {},
+          "names of classes 0, 1, ..., for tables, plots and prediction files" + file);
+  add_key(keys, "names.labels", MRMF_FIELD(names.labels), {},
+          "the same of outputs that are numbers, or yes or no" + file);
+  add_key(keys, "sampling", MRMF_FIELD(sampling), one_of({"all", "balanced"}),
+          "which samples an epoch takes: all, each once; or as many draws, in which every class is equally frequent");
 }
 
-void add_meaning(Keys& keys) {
-  add(keys, "axes", MRMF_FIELD(train.axes), {},
+void add_meaning(Keys<DataConfig>& keys) {
+  add_key(
+      keys, "axes", MRMF_FIELD(train.axes), {},
       "axes of the samples in the order of the files: n for samples, c for channels, any other name for a position, "
       "such as \"n c y x\"; without c there is one channel; samples first and channels last unless set");
-  add(keys, "channels", MRMF_FIELD(channels), at_least(1),
-      "channels of a sample: other data is refused, and a shape that looks unusual is taken as meant");
-  add(keys, "layout", MRMF_FIELD(train.layout), one_of({"transpose", "reinterpret"}),
-      "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
-  add(keys, "missing", MRMF_FIELD(train.missing), one_of(words_of<MissingRule>()),
+  add_key(keys, "channels", MRMF_FIELD(channels), at_least(1),
+          "channels of a sample: other data is refused, and a shape that looks unusual is taken as meant");
+  add_key(keys, "layout", MRMF_FIELD(train.layout), one_of({"transpose", "reinterpret"}),
+          "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
+  add_key(
+      keys, "missing", MRMF_FIELD(train.missing), one_of(words_of<MissingRule>()),
       "rows that were never written, or come from a file that is not there: end with an error, or take the file's fill "
       "value for them");
-  add(keys, "packing", MRMF_FIELD(train.packing), one_of(words_of<PackingRule>()),
-      "attributes of netCDF and CF (scale_factor, add_offset, _FillValue, missing_value, valid_min, valid_max, "
-      "valid_range, _Unsigned): apply them as numbers are read, what is missing becoming NaN, or ignore them");
-  add(keys, "not_finite", MRMF_FIELD(train.not_finite), one_of(words_of<NotFiniteRule>()),
+  add_key(keys, "packing", MRMF_FIELD(train.packing), one_of(words_of<PackingRule>()),
+          "attributes of netCDF and CF (scale_factor, add_offset, _FillValue, missing_value, valid_min, valid_max, "
+          "valid_range, _Unsigned): apply them as numbers are read, what is missing becoming NaN, or ignore them");
+  add_key(
+      keys, "not_finite", MRMF_FIELD(train.not_finite), one_of(words_of<NotFiniteRule>()),
       "rows with NaN or infinity among their samples or labels: end with an error; leave them out and list them, for "
       "which all data is read once more at the start; or fill: NaN in samples is a missing number, for which the "
       "network sees data.fill, and averages count what is there");
-  add(keys, "fill", MRMF_FIELD(fill), {},
+  add_key(
+      keys, "fill", MRMF_FIELD(fill), {},
       "not_finite = \"fill\": what the network sees of a missing number, in its units; one number, or one per channel; "
       "0 with mean_std, which is the mean, else the mean of what is there, measured over the training samples unless "
       "set");
-  add(keys, "mask", MRMF_FIELD(train.mask), {},
-      "not_finite = \"fill\": samples get one more channel, the last: 1 where all others are there, 0 where one is "
-      "missing; at lower resolutions the share");
+  add_key(keys, "mask", MRMF_FIELD(train.mask), {},
+          "not_finite = \"fill\": samples get one more channel, the last: 1 where all others are there, 0 where one is "
+          "missing; at lower resolutions the share");
   add_normalisation(keys, "sample", MRMF_FIELD(normalise_samples), "; lower resolutions are averaged before that",
                     "; mean 0 and std 255 bring pixels to 0 to 1");
   add_normalisation(keys, "label", MRMF_FIELD(normalise_labels),
                     "; evaluate and predict give their results in the files' own units", "");
 }
 
-void add_augmentation(Keys& keys) {
+void add_augmentation(Keys<DataConfig>& keys) {
   const std::string counted = "; axes of positions count from 0";
-  add(keys, "augment.flip", MRMF_FIELD(augment.flip), within(0, 2),
-      "training samples are mirrored at random along these axes, such as [0, 1]" + counted);
-  add(keys, "augment.turn", MRMF_FIELD(augment.turn), within(0, 2),
+  add_key(keys, "augment.flip", MRMF_FIELD(augment.flip), within(0, 2),
+          "training samples are mirrored at random along these axes, such as [0, 1]" + counted);
+  add_key(
+      keys, "augment.turn", MRMF_FIELD(augment.turn), within(0, 2),
       "training samples have these axes in a random order, such as [0, 1]; with flip of the same axes, all turns by "
       "right angles and their mirror images" +
           counted);
-  add(keys, "augment.shift", MRMF_FIELD(augment.shift), at_least(0),
-      "training samples are shifted at random by at most so many positions along each axis; what leaves at one end "
-      "comes "
-      "in at the other");
-  add(keys, "augment.noise", MRMF_FIELD(augment.noise), at_least(0),
-      "normal noise is added to training samples, of a deviation up to this, in the network's units");
-  add(keys, "augment.intensity", MRMF_FIELD(augment.intensity), within(0, 0.9),
+  add_key(keys, "augment.shift", MRMF_FIELD(augment.shift), at_least(0),
+          "training samples are shifted at random by at most so many positions along each axis; what leaves at one end "
+          "comes "
+          "in at the other");
+  add_key(keys, "augment.noise", MRMF_FIELD(augment.noise), at_least(0),
+          "normal noise is added to training samples, of a deviation up to this, in the network's units");
+  add_key(
+      keys, "augment.intensity", MRMF_FIELD(augment.intensity), within(0, 0.9),
       "training samples are multiplied by 1 - intensity to 1 + intensity, and -intensity to intensity is added, in the "
       "network's units");
-  add(keys, "augment.zoom", MRMF_FIELD(augment.zoom), within(0, 1),
-      "training samples, and labels with positions, are shrunk or stretched by up to 1 + zoom; classes take the "
-      "nearest "
-      "position's");
-  add(keys, "augment.rotate", MRMF_FIELD(augment.rotate), within(0, 180),
-      "the same turned by up to so many degrees in each plane of axes");
+  add_key(keys, "augment.zoom", MRMF_FIELD(augment.zoom), within(0, 1),
+          "training samples, and labels with positions, are shrunk or stretched by up to 1 + zoom; classes take the "
+          "nearest "
+          "position's");
+  add_key(keys, "augment.rotate", MRMF_FIELD(augment.rotate), within(0, 180),
+          "the same turned by up to so many degrees in each plane of axes");
   const std::string vectors =
       ": as many for each vector as there are axes, along axis 0 first, such as [0, 1, 2]; flips and "
       "turns turn them, too";
-  add(keys, "vectors.samples", MRMF_FIELD(vectors.samples), at_least(0),
-      "channels of samples that are components of vectors" + vectors);
-  add(keys, "vectors.labels", MRMF_FIELD(vectors.labels), at_least(0), "the same of labels with positions");
+  add_key(keys, "vectors.samples", MRMF_FIELD(vectors.samples), at_least(0),
+          "channels of samples that are components of vectors" + vectors);
+  add_key(keys, "vectors.labels", MRMF_FIELD(vectors.labels), at_least(0), "the same of labels with positions");
 }
 
-void add_patches(Keys& keys) {
-  add(keys, "patch", MRMF_FIELD(patch.size), at_least(1),
+void add_patches(Keys<DataConfig>& keys) {
+  add_key(
+      keys, "patch", MRMF_FIELD(patch.size), at_least(1),
       "samples and labels with positions are trained on in random boxes of so many positions along each axis, such as "
       "[96, 96, 96], at any resolution; an epoch draws as many as cover each sample once; validation, evaluate and "
       "predict go over whole samples in windows of that size; whole samples unless set");
-  add(keys, "patch_foreground", MRMF_FIELD(patch.foreground), within(0, 1),
+  add_key(
+      keys, "patch_foreground", MRMF_FIELD(patch.foreground), within(0, 1),
       "the share of the boxes around a position of another class than class 0, or of a yes; its class is drawn first, "
       "so that all are equally frequent");
-  add(keys, "patch_overlap", MRMF_FIELD(patch.overlap), within(0, 0.9),
-      "the share of a window that its neighbour sees, too; outputs count less towards a window's borders");
+  add_key(keys, "patch_overlap", MRMF_FIELD(patch.overlap), within(0, 0.9),
+          "the share of a window that its neighbour sees, too; outputs count less towards a window's borders");
 }
 
-void add_part(Keys& keys) {
+void add_part(Keys<DataConfig>& keys) {
   constexpr double most = 1 << 16;
-  add(keys, "part.of", MRMF_FIELD(train.piece.of), within(1, most),
+  add_key(
+      keys, "part.of", MRMF_FIELD(train.piece.of), within(1, most),
       "equal parts of the training rows, of which one is trained on, as a trainer of a tournament has it; 1 for all");
-  add(keys, "part.number", MRMF_FIELD(train.piece.number), at_least(0), "which part, counted from 0");
-  add(keys, "part.held_out", MRMF_FIELD(train.piece.held_out), within(0, 0.9),
-      "share of the part that is not trained on");
+  add_key(keys, "part.number", MRMF_FIELD(train.piece.number), at_least(0), "which part, counted from 0");
+  add_key(keys, "part.held_out", MRMF_FIELD(train.piece.held_out), within(0, 0.9),
+          "share of the part that is not trained on");
 }
 
-void add_reading(Keys& keys) {
-  add(keys, "shards", MRMF_FIELD(shards), at_least(0),
-      "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
-  add(keys, "shuffle", MRMF_FIELD(shuffle), {}, "visit the samples in a new order every epoch");
-  add(keys, "shuffle_over", MRMF_FIELD(shuffle_over), one_of({"shard", "all"}),
+void add_reading(Keys<DataConfig>& keys) {
+  add_key(keys, "shards", MRMF_FIELD(shards), at_least(0),
+          "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
+  add_key(keys, "shuffle", MRMF_FIELD(shuffle), {}, "visit the samples in a new order every epoch");
+  add_key(
+      keys, "shuffle_over", MRMF_FIELD(shuffle_over), one_of({"shard", "all"}),
       "shuffle each shard's samples, which are then always the same rank's, or all samples: then every rank keeps, or "
       "streams, the whole data set");
-  add(keys, "load", MRMF_FIELD(load), one_of({"auto", "memory", "stream"}),
+  add_key(
+      keys, "load", MRMF_FIELD(load), one_of({"auto", "memory", "stream"}),
       "read all samples at the start, or each when its batch comes; auto: at the start where they fit in data.memory");
   keys.push_back(memory_key());
-  add(keys, "averaging", MRMF_FIELD(averaging), one_of({"load", "epoch"}),
-      "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
-  add(keys, "coarse_labels", MRMF_FIELD(coarse_labels), one_of({"shares", "majority"}),
+  add_key(keys, "averaging", MRMF_FIELD(averaging), one_of({"load", "epoch"}),
+          "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
+  add_key(
+      keys, "coarse_labels", MRMF_FIELD(coarse_labels), one_of({"shares", "majority"}),
       "classes with positions at a lower resolution: the share of each class, or the class that most positions have");
 }
 
@@ -514,8 +526,8 @@ std::vector<std::string> words_of<PackingRule>() {
   return {"apply", "ignore"};
 }
 
-std::vector<Key<DataConfig>> data_keys() {
-  Keys keys;
+Keys<DataConfig> data_keys() {
+  Keys<DataConfig> keys;
   add_files(keys);
   add_names_of_labels(keys);
   add_meaning(keys);

@@ -17,7 +17,7 @@ constexpr Index kScalars = 15, kInputs = 5, kCode = 20;
 constexpr int kOutputs = 15 + 4 * 64 * 64;
 
 /// A list of layers under construction.
-class LayerList {
+class JagLayers {
  public:
   LayerSpec& add(LayerKind kind, const std::string& name, const std::string& from = "") {
     LayerSpec& spec = layers_.emplace_back();
@@ -105,7 +105,7 @@ std::vector<LayerSpec> jag_layers(const PresetSizes& sizes) {
   const std::vector<Index> decoder{64, 128, 256, outputs}, critic{128, 64, 1}, forward{32, 256, 1024, kCode},
       inverse{16, 128, 64, kInputs};
   const std::vector<LayerKind> smooth{silu, silu, silu}, kinks{relu, relu, relu};
-  LayerList list;
+  JagLayers list;
   list.add(labels, "answer").units = outputs;
   list.parts_of("answer", outputs);
   list.chain("encoder", "answer", {32, 256, 128, kCode}, {silu, tanh, tanh});

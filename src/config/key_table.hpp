@@ -164,6 +164,14 @@ Key<S> make_key(const std::string& path, Field field, const Rule& rule, const st
 }
 
 template <class S>
+using Keys = std::vector<Key<S>>;
+
+template <class S, class Field>
+void add_key(Keys<S>& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
+  keys.push_back(make_key<S>(path, field, rule, meaning));
+}
+
+template <class S>
 std::vector<std::string> paths(const std::vector<Key<S>>& keys, const std::string& prefix) {
   std::vector<std::string> result;
   result.reserve(keys.size());

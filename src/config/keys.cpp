@@ -98,13 +98,6 @@ void read_grids(const Value& value, const std::string& path, std::vector<Extent>
     grids.push_back(read_extent(grid, path, at_least(1)));
 }
 
-using Keys = std::vector<Key<Config>>;
-
-template <class Field>
-void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
-  keys.push_back(make_key<Config>(path, field, rule, meaning));
-}
-
 template <class E>
 std::string word_of(E value) {
   return words_of<E>().at(static_cast<std::size_t>(value));
@@ -139,55 +132,60 @@ void add_role(std::vector<Key<S>>& keys, const std::string& settings, const std:
   key(stop + "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs" + as_training);
 }
 
-void add_method(Keys& keys) {
-  add(keys, "method.name", MRMF_FIELD(method.name), one_of(words_of<MethodName>()),
-      "how to get to a model at the last resolution");
+void add_method(Keys<Config>& keys) {
+  add_key(keys, "method.name", MRMF_FIELD(method.name), one_of(words_of<MethodName>()),
+          "how to get to a model at the last resolution");
   keys.push_back(lift("method.", MRMF_FIELD(method), resolutions_key()));
-  add(keys, "method.detail", MRMF_FIELD(method.detail), one_of({"measure", "ignore"}),
+  add_key(
+      keys, "method.detail", MRMF_FIELD(method.detail), one_of({"measure", "ignore"}),
       "auto only: measure on training samples, and plan the baseline where the labels depend on detail that averages "
       "of 2 lose; or choose by the shape of a sample alone");
-  add(keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
+  add_key(
+      keys, "method.bottom", MRMF_FIELD(method.bottom), one_of({"coarse", "fresh"}),
       "mrmf with one fusion and top = dense only, the bottom layers at fusion: of the coarse model (the paper), or new "
       "ones, and no coarse model is trained: to measure what the top alone adds");
-  add(keys, "method.top", MRMF_FIELD(method.top), one_of(words_of<TopRule>()),
+  add_key(
+      keys, "method.top", MRMF_FIELD(method.top), one_of(words_of<TopRule>()),
       "mrmf only, the top layers at fusion: of the dense model (the paper), new ones, or the coarse ones interpolated; "
       "stem: with two resolutions, the whole coarse model follows behind a new first layer that reads the finer data");
-  add(keys, "method.transfer", MRMF_FIELD(method.transfer), one_of({"last", "best"}),
-      "which epoch's coarse model a fusion transfers: the last one's, or the best one's by training.monitor");
-  add(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
-      "what becomes of the optimizer's moments at fusion");
-  add(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
-      "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
-  add(keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
+  add_key(keys, "method.transfer", MRMF_FIELD(method.transfer), one_of({"last", "best"}),
+          "which epoch's coarse model a fusion transfers: the last one's, or the best one's by training.monitor");
+  add_key(keys, "method.moments", MRMF_FIELD(method.moments), one_of({"reset", "carry"}),
+          "what becomes of the optimizer's moments at fusion");
+  add_key(keys, "method.curve", MRMF_FIELD(method.curve), one_of({"stage", "run"}),
+          "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
+  add_key(
+      keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
       "mrmf with one fusion and top = interpolated or stem, when the coarse phase ends: after its epochs, or before "
       "that, when a copy of it, transferred and trained for a short while, shows that full resolution now lowers the "
       "loss "
       "by more per arithmetic");
-  add(keys, "method.probe_epochs", MRMF_FIELD(method.probe_epochs), at_least(1),
-      "switch = slope: coarse epochs from one such copy to the next");
-  add(keys, "method.probe", MRMF_FIELD(method.probe), above_to(0, 1),
-      "switch = slope: share of the last phase's first epoch for which a copy is trained");
-  add(keys, "method.teams", MRMF_FIELD(method.teams), one_of({"sequential", "concurrent"}),
+  add_key(keys, "method.probe_epochs", MRMF_FIELD(method.probe_epochs), at_least(1),
+          "switch = slope: coarse epochs from one such copy to the next");
+  add_key(keys, "method.probe", MRMF_FIELD(method.probe), above_to(0, 1),
+          "switch = slope: share of the last phase's first epoch for which a copy is trained");
+  add_key(
+      keys, "method.teams", MRMF_FIELD(method.teams), one_of({"sequential", "concurrent"}),
       "mrmf: a stage's coarse and dense model one after the other on all ranks, or at once, each on a team of them");
-  add(keys, "method.team_shares", MRMF_FIELD(method.team_shares), at_least(1),
-      "concurrent: shares of the ranks for the dense and the coarse team, such as [5, 3]; measured unless set");
+  add_key(keys, "method.team_shares", MRMF_FIELD(method.team_shares), at_least(1),
+          "concurrent: shares of the ranks for the dense and the coarse team, such as [5, 3]; measured unless set");
   add_role(keys, "method.coarse.", "method.stop.coarse.", MRMF_FIELD(method.coarse));
   add_role(keys, "method.dense.", "method.stop.dense.", MRMF_FIELD(method.dense));
   add_role(keys, "method.finetune.", "method.stop.finetune.", MRMF_FIELD(method.finetune));
   keys.push_back(lift("method.", MRMF_FIELD(method), stage_list_key()));
-  add(keys, "method.target.validation_loss", MRMF_FIELD(method.target), above(0),
-      "stop the last phase of the plan when the validation loss is this low");
+  add_key(keys, "method.target.validation_loss", MRMF_FIELD(method.target), above(0),
+          "stop the last phase of the plan when the validation loss is this low");
   for (const Key<MethodConfig>& key : metric_target_keys()) keys.push_back(lift("method.", MRMF_FIELD(method), key));
 }
 
-void add_run(Keys& keys) {
-  add(keys, "run.folder", MRMF_FIELD(run.folder), {}, "where the run's files go");
-  add(keys, "run.device", MRMF_FIELD(run.device), one_of(words_of<Device>()), "what to compute on");
-  add(keys, "run.backend", MRMF_FIELD(run.backend), one_of(words_of<CpuLibrary>()), "library for the CPU");
-  add(keys, "run.ranks", MRMF_FIELD(run.ranks), at_least(0),
-      "the number of ranks that this run is meant for, another one is refused; 0 for any");
-  add(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
-      "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
+void add_run(Keys<Config>& keys) {
+  add_key(keys, "run.folder", MRMF_FIELD(run.folder), {}, "where the run's files go");
+  add_key(keys, "run.device", MRMF_FIELD(run.device), one_of(words_of<Device>()), "what to compute on");
+  add_key(keys, "run.backend", MRMF_FIELD(run.backend), one_of(words_of<CpuLibrary>()), "library for the CPU");
+  add_key(keys, "run.ranks", MRMF_FIELD(run.ranks), at_least(0),
+          "the number of ranks that this run is meant for, another one is refused; 0 for any");
+  add_key(keys, "run.threads", MRMF_FIELD(run.threads), at_least(0),
+          "per rank; 0 for OMP_NUM_THREADS, or else the cores this rank may use over the ranks that share them");
   keys.push_back({"run.grid", kGrid,
                   "blocks of every sample along its axes, each on a rank of its own: [2, 1, 1] cuts the first of three "
                   "in two; training.batch is then the samples of such a group of ranks; [[1], [2]] shares samples at "
@@ -196,30 +194,30 @@ void add_run(Keys& keys) {
                   [](const Config& c) {
                     return c.run.grid.size() == 1 ? write_extent(c.run.grid.front()) : write(c.run.grid, {});
                   }});
-  add(keys, "run.checkpoint.epochs", MRMF_FIELD(run.checkpoint.epochs), at_least(0),
-      "save the run under way every so many epochs; 0 for never by epochs");
-  add(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),
-      "save the run under way every so many minutes; 0 for never by time");
-  add(keys, "run.check_ranks", MRMF_FIELD(run.check_ranks), at_least(0),
-      "compare the parameters of the ranks every so many minutes; 0 for only when a phase of the plan begins and "
-      "when the run is saved");
-  add(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
-      "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "
-      "data.shards set on any number of ranks and threads");
-  add(keys, "run.tensorboard", MRMF_FIELD(run.tensorboard), {}, "also write the epochs as a file for TensorBoard");
-  add(keys, "run.precision", MRMF_FIELD(run.precision), one_of(words_of<Precision>()),
-      "GPU: of activations and products; parameters and sums are always float32");
-  add(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
-  add(keys, "run.resident", MRMF_FIELD(run.resident), {},
-      "GPU: keep the samples in its memory where they take less than 40 % of what is free");
-  add(keys, "run.ranks_share_gpu", MRMF_FIELD(run.ranks_share_gpu), {},
-      "GPU: let several ranks compute on one GPU, for tests; it is slow");
-  add(keys, "run.timeout", MRMF_FIELD(run.timeout), above(0),
-      "seconds that a rank waits for the others in training before it ends the run; while a rank is stopped "
-      "(suspended), they do not count");
-  add(keys, "run.plans", MRMF_FIELD(run.plans), {},
-      "file that keeps the fastest ways of convolutions; in the user's cache folder mrmf/plans.json (GPU) or "
-      "mrmf/kernels.txt (CPU) unless set");
+  add_key(keys, "run.checkpoint.epochs", MRMF_FIELD(run.checkpoint.epochs), at_least(0),
+          "save the run under way every so many epochs; 0 for never by epochs");
+  add_key(keys, "run.checkpoint.minutes", MRMF_FIELD(run.checkpoint.minutes), at_least(0),
+          "save the run under way every so many minutes; 0 for never by time");
+  add_key(keys, "run.check_ranks", MRMF_FIELD(run.check_ranks), at_least(0),
+          "compare the parameters of the ranks every so many minutes; 0 for only when a phase of the plan begins and "
+          "when the run is saved");
+  add_key(keys, "run.deterministic", MRMF_FIELD(run.deterministic), {},
+          "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "
+          "data.shards set on any number of ranks and threads");
+  add_key(keys, "run.tensorboard", MRMF_FIELD(run.tensorboard), {}, "also write the epochs as a file for TensorBoard");
+  add_key(keys, "run.precision", MRMF_FIELD(run.precision), one_of(words_of<Precision>()),
+          "GPU: of activations and products; parameters and sums are always float32");
+  add_key(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
+  add_key(keys, "run.resident", MRMF_FIELD(run.resident), {},
+          "GPU: keep the samples in its memory where they take less than 40 % of what is free");
+  add_key(keys, "run.ranks_share_gpu", MRMF_FIELD(run.ranks_share_gpu), {},
+          "GPU: let several ranks compute on one GPU, for tests; it is slow");
+  add_key(keys, "run.timeout", MRMF_FIELD(run.timeout), above(0),
+          "seconds that a rank waits for the others in training before it ends the run; while a rank is stopped "
+          "(suspended), they do not count");
+  add_key(keys, "run.plans", MRMF_FIELD(run.plans), {},
+          "file that keeps the fastest ways of convolutions; in the user's cache folder mrmf/plans.json (GPU) or "
+          "mrmf/kernels.txt (CPU) unless set");
 }
 
 }  // namespace
@@ -290,20 +288,20 @@ std::vector<Key<StageOverride>> stage_keys() {
   return keys;
 }
 
-std::vector<Key<Config>> config_keys() {
-  Keys keys;
+Keys<Config> config_keys() {
+  Keys<Config> keys;
   for (const Key<DataConfig>& key : data_keys()) keys.push_back(lift("data.", MRMF_FIELD(data), key));
   for (const Key<ModelConfig>& key : preset_keys()) keys.push_back(lift("model.", MRMF_FIELD(model), key));
   keys.push_back(lift("model.", MRMF_FIELD(model), layer_list_key()));
-  add(keys, "model.start", MRMF_FIELD(model.start), {},
-      "a run's folder or a model file: layers of the first model that is trained begin with the parameters of the "
-      "layer "
-      "of the same name and shapes there, the others anew");
-  add(keys, "model.cut", MRMF_FIELD(model.bottom.cut), {},
-      "name of the first top layer: fusion transfers those below it; the first flatten unless set");
-  add(keys, "model.bottom", MRMF_FIELD(model.bottom.layers), {},
-      "instead of model.cut: names of the layers that fusion transfers; \"down*\" stands for all that begin with "
-      "down");
+  add_key(keys, "model.start", MRMF_FIELD(model.start), {},
+          "a run's folder or a model file: layers of the first model that is trained begin with the parameters of the "
+          "layer "
+          "of the same name and shapes there, the others anew");
+  add_key(keys, "model.cut", MRMF_FIELD(model.bottom.cut), {},
+          "name of the first top layer: fusion transfers those below it; the first flatten unless set");
+  add_key(keys, "model.bottom", MRMF_FIELD(model.bottom.layers), {},
+          "instead of model.cut: names of the layers that fusion transfers; \"down*\" stands for all that begin with "
+          "down");
   for (const Key<TrainingConfig>& key : training_keys()) keys.push_back(lift("training.", MRMF_FIELD(training), key));
   add_method(keys);
   for (const Key<TournamentConfig>& key : tournament_keys())

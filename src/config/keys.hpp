@@ -41,6 +41,8 @@ void complete_data(DataConfig& data, const KeyLocations& locations, const std::s
 /// The largest batch. It does not overflow when multiplied by the bytes of the largest sample (io/limits.hpp), or
 /// summed over all ranks.
 inline constexpr double kMostBatch = 1 << 22;
+/// The largest number of steps between two events.
+inline constexpr double kMostSteps = 1e9;
 /// Every key of [training] (training_keys.cpp).
 std::vector<Key<TrainingConfig>> training_keys();
 /// ConfigError where keys of [training] do not go with each other or with the method.

@@ -13,7 +13,6 @@ namespace mrmf {
 namespace {
 
 constexpr const char* kTarget = "the name of a layer, \"input\", or a number";
-constexpr double kMostSteps = 1e9;
 
 Key<LossTerm> target_key() {
   return {

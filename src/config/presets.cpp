@@ -16,7 +16,7 @@ LayerSpec layer(LayerKind kind) {
   return spec;
 }
 
-LayerSpec dropout(float rate) {
+LayerSpec dropout_layer(float rate) {
   LayerSpec spec = layer(LayerKind::dropout);
   spec.rate = rate;
   return spec;
@@ -39,7 +39,7 @@ std::vector<LayerSpec> neuron_inverter() {
   LayerSpec dense = layer(LayerKind::dense);
   for (const Index units : {512, 512, 512, 256, 128}) {
     dense.units = units;
-    layers.insert(layers.end(), {dense, layer(LayerKind::relu), dropout(0.05F)});
+    layers.insert(layers.end(), {dense, layer(LayerKind::relu), dropout_layer(0.05F)});
   }
   dense.units = 19;
   layers.push_back(dense);
@@ -87,9 +87,9 @@ std::vector<LayerSpec> cosmoflow() {
     layers.insert(layers.end(), {cube_conv(block.filters, block.stride), norm, layer(LayerKind::relu)});
     if (block.pool) layers.push_back(halving(LayerKind::average_pool));
   }
-  layers.insert(layers.end(), {layer(LayerKind::flatten), dropout(0.05F)});
+  layers.insert(layers.end(), {layer(LayerKind::flatten), dropout_layer(0.05F)});
   for (const Index units : {2048, 256})
-    layers.insert(layers.end(), {glorot_dense(units), dropout(0.05F), layer(LayerKind::relu)});
+    layers.insert(layers.end(), {glorot_dense(units), dropout_layer(0.05F), layer(LayerKind::relu)});
   layers.push_back(glorot_dense(4));
   return layers;
 }
@@ -103,7 +103,7 @@ std::vector<LayerSpec> cosmoflow_mlperf() {
   for (const Index filters : {32, 64, 128, 256, 512})
     layers.insert(layers.end(), {cube_conv(filters, 1), halving(LayerKind::max_pool), leaky});
   layers.push_back(layer(LayerKind::flatten));
-  for (const Index units : {128, 64}) layers.insert(layers.end(), {glorot_dense(units), leaky, dropout(0.5F)});
+  for (const Index units : {128, 64}) layers.insert(layers.end(), {glorot_dense(units), leaky, dropout_layer(0.5F)});
   LayerSpec output = layer(LayerKind::tanh);
   output.scale = 1.2F;
   layers.insert(layers.end(), {glorot_dense(4), output});

@@ -9,15 +9,9 @@
 namespace mrmf {
 namespace {
 
-using Keys = std::vector<Key<TournamentConfig>>;
-constexpr double kMostTrainers = 1 << 16, kMostSteps = 1e9;
+constexpr double kMostTrainers = 1 << 16;
 constexpr const char* kSettings =
     "a list with an entry for each trainer, which is a list of texts such as \"training.batch=64\"";
-
-template <class Field>
-void add(Keys& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
-  keys.push_back(make_key<TournamentConfig>(path, field, rule, meaning));
-}
 
 void read_settings(TournamentConfig& tournament, const Value& value, const std::string& path) {
   tournament.settings.clear();
@@ -29,7 +23,7 @@ void read_settings(TournamentConfig& tournament, const Value& value, const std::
   }
 }
 
-Key<TournamentConfig> metric_key() {
+Key<TournamentConfig> deciding_metric_key() {
   const std::string expected = "loss, or a metric that training.metric takes";
   return {
       "metric", expected,
@@ -75,34 +69,40 @@ std::vector<std::string> words_of<Mutated>() {
   return {"learning_rate", "weight_decay", "dropout"};
 }
 
-std::vector<Key<TournamentConfig>> tournament_keys() {
-  Keys keys;
-  add(keys, "trainers", MRMF_FIELD(trainers), within(1, kMostTrainers),
+Keys<TournamentConfig> tournament_keys() {
+  Keys<TournamentConfig> keys;
+  add_key(
+      keys, "trainers", MRMF_FIELD(trainers), within(1, kMostTrainers),
       "teams of ranks, each of which trains a model of its own on its part of the training rows; 1 for no tournament");
-  add(keys, "share", MRMF_FIELD(share), at_least(1),
-      "shares of the ranks, one for each trainer, such as [2, 1, 1]; equal unless set");
-  add(keys, "rounds", MRMF_FIELD(rounds), within(0, kMostSteps),
-      "times that the trainers meet; 0 for as often as their epochs have room for");
-  add(keys, "steps", MRMF_FIELD(steps), within(0, kMostSteps),
+  add_key(keys, "share", MRMF_FIELD(share), at_least(1),
+          "shares of the ranks, one for each trainer, such as [2, 1, 1]; equal unless set");
+  add_key(keys, "rounds", MRMF_FIELD(rounds), within(0, kMostSteps),
+          "times that the trainers meet; 0 for as often as their epochs have room for");
+  add_key(
+      keys, "steps", MRMF_FIELD(steps), within(0, kMostSteps),
       "steps that each trains from one meeting to the next, in the plan's last phase; 0 for an epoch of the trainer "
       "with the most steps");
-  add(keys, "selection", MRMF_FIELD(selection), one_of(words_of<Selection>()),
+  add_key(
+      keys, "selection", MRMF_FIELD(selection), one_of(words_of<Selection>()),
       "pairwise: two trainers meet and each keeps the better model; truncation: the models of the `best` few go to all "
       "others; none: trainers do not meet, and the best one is the run's in the end");
-  add(keys, "best", MRMF_FIELD(best), within(1, kMostTrainers), "truncation: so many trainers feed the others");
-  add(keys, "exchange", MRMF_FIELD(exchange), {},
+  add_key(keys, "best", MRMF_FIELD(best), within(1, kMostTrainers), "truncation: so many trainers feed the others");
+  add_key(
+      keys, "exchange", MRMF_FIELD(exchange), {},
       "names of the layers that travel, \"conv*\" for all that begin with conv; the others stay with their trainer; "
       "the "
       "whole model unless set");
-  keys.push_back(metric_key());
-  add(keys, "held_out", MRMF_FIELD(held_out), above_to(0, 0.9),
+  keys.push_back(deciding_metric_key());
+  add_key(
+      keys, "held_out", MRMF_FIELD(held_out), above_to(0, 0.9),
       "share of a trainer's training rows that it does not train on: models are scored on them where trainers meet");
-  add(keys, "rows", MRMF_FIELD(rows), one_of({"part", "all"}),
+  add_key(
+      keys, "rows", MRMF_FIELD(rows), one_of({"part", "all"}),
       "training rows of a trainer: one of as many equal parts as there are trainers, or all, but for what is held out");
-  add(keys, "mutate", MRMF_FIELD(mutate), one_of(words_of<Mutated>()),
-      "what a trainer changes that takes another's model: each of these by 0.8 or 1.2, at random");
-  add(keys, "on_error", MRMF_FIELD(on_error), one_of({"end", "drop"}),
-      "where an error ends a trainer: the run ends too, or the others play on without it");
+  add_key(keys, "mutate", MRMF_FIELD(mutate), one_of(words_of<Mutated>()),
+          "what a trainer changes that takes another's model: each of these by 0.8 or 1.2, at random");
+  add_key(keys, "on_error", MRMF_FIELD(on_error), one_of({"end", "drop"}),
+          "where an error ends a trainer: the run ends too, or the others play on without it");
   keys.push_back({"settings", kSettings,
                   "what trainers have of their own, by trainer: keys of [training], [method] and [model], run.grid, "
                   "data.shards and data.augment",

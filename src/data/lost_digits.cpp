@@ -45,8 +45,8 @@ bool is_like_identifier(double value) {
 
 bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementType::float32; }
 
-/// Sums of one channel, around its first number, which keeps the sums exact enough.
-struct Sums {
+/// ChannelSums of one channel, around its first number, which keeps the sums exact enough.
+struct ChannelSums {
   ExactNumber origin = 0;
   double count = 0, x = 0, xx = 0, errors = 0;
   bool same = true;   // all numbers are
@@ -72,7 +72,7 @@ enum class Looked { few, some, all };
 /// Adds rows of one data set, all or evenly chosen ones, to the sums of its channels, which begin at `first`. Returns
 /// how many channels it has.
 Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::string& name, NumbersOf of, Looked looked,
-               std::vector<Sums>& sums, std::size_t first) {
+               std::vector<ChannelSums>& sums, std::size_t first) {
   const AxisOrder order = parse_axes(spec.axes);
   const StoredRows stored(shape);
   const RowSources sources(spec, shape, {name});
@@ -92,7 +92,7 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
     reader->read(run.rows.first, 1, values.data());
     const bool whole = reader->packing().whole();
     for (Index i = 0; i < width; ++i) {
-      Sums& channel = sums[first + static_cast<std::size_t>(i / box.after % box.channels)];
+      ChannelSums& channel = sums[first + static_cast<std::size_t>(i / box.after % box.channels)];
       channel.add(exact_number_at(reader->type(), values.data(), i));
       channel.whole = channel.whole && whole;
     }
@@ -109,13 +109,13 @@ std::string round_near(ExactNumber mean, double deviation, bool whole) {
 }
 
 /// What is to be done. Large whole numbers are rarely measured ones.
-std::string advice(const Sums& sums, double deviation) {
+std::string advice(const ChannelSums& sums, double deviation) {
   const std::string subtract = "subtract " + round_near(sums.mean(), deviation, sums.whole) + " before storing them";
   if (!sums.whole || !is_like_identifier(static_cast<double>(sums.mean()))) return subtract;
   return "if they are identifiers, there is nothing to learn in them; if they are times, " + subtract;
 }
 
-std::string lost_text(const DatasetSpec& spec, const std::string& name, const Sums& sums, double deviation,
+std::string lost_text(const DatasetSpec& spec, const std::string& name, const ChannelSums& sums, double deviation,
                       const std::string& channel) {
   const auto mean = static_cast<double>(sums.mean());
   return fmt::format(
@@ -129,9 +129,9 @@ std::string lost_in_few_rows(const DatasetSpec& spec, const DatasetShape& shape,
   const auto channels = static_cast<std::size_t>((of == NumbersOf::labels ? shape.label : shape.sample).channels);
   std::size_t first = 0;
   for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
-    std::vector<Sums> sums(channels);
+    std::vector<ChannelSums> sums(channels);
     first += static_cast<std::size_t>(add_rows(spec, shape, name, of, Looked::few, sums, first));
-    for (const Sums& channel : sums)
+    for (const ChannelSums& channel : sums)
       if (channel.count > 0 && channel.deviation() > 0 && channel.error() > kMostError * channel.deviation())
         return lost_text(spec, name, channel, channel.deviation(), channels > 1 ? " in a channel" : "");
   }
@@ -166,7 +166,7 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
   if (!possible) return {};
   std::size_t first = 0;
   for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
-    std::vector<Sums> sums(channels);
+    std::vector<ChannelSums> sums(channels);
     const Index own = add_rows(spec, shape, name, of, all_same ? Looked::all : Looked::some, sums, first);
     for (std::size_t c = 0; c < channels; ++c) {
       if (sums[c].count == 0) continue;
@@ -193,7 +193,7 @@ std::vector<bool> constant_channels(const DatasetSpec& spec, const DatasetShape&
   if (!doubtful) return constant;
   std::size_t first = 0;
   for (const std::string& name : of == NumbersOf::labels ? spec.label_names() : spec.sample_names()) {
-    std::vector<Sums> sums(facts.least.size());
+    std::vector<ChannelSums> sums(facts.least.size());
     first += static_cast<std::size_t>(add_rows(spec, shape, name, of, Looked::all, sums, first));
     for (std::size_t c = 0; c < sums.size(); ++c) constant[c] = constant[c] && sums[c].same;
   }

@@ -11,7 +11,6 @@
 namespace mrmf {
 namespace {
 
-constexpr double kShare = 0.5;  // share of the host's memory; models, activations and the page cache need the rest
 constexpr double kGiga = 1e9;
 constexpr Extent kOriginal{1, 1, 1};
 
@@ -138,7 +137,7 @@ Index data_bytes(const std::vector<DataPart>& parts, const std::vector<StoreSett
 
 MemoryBudget budget_memory(const DataConfig& config, const std::vector<DataPart>& parts, Comm& team, int host_ranks,
                            int sharing) {
-  const Budget budget{config.memory ? *config.memory * kGiga : kShare * host_memory(), host_ranks};
+  const Budget budget{config.memory ? *config.memory * kGiga : kShareOfMemory * host_memory(), host_ranks};
   const Index needed =
       total(parts, label_bytes) + total(parts, [&](const DataPart& part) { return whole_bytes(part, config); });
   const bool fits = !team.any(needed > budget.rank());

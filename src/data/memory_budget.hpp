@@ -14,6 +14,9 @@
 
 namespace mrmf {
 
+/// Share of the host's memory for data unless data.memory is set; models, activations and the page cache need the rest.
+inline constexpr double kShareOfMemory = 0.5;
+
 /// A data set as this rank will use it.
 struct DataPart {
   DatasetShape shape;

@@ -5,7 +5,7 @@
 namespace mrmf {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 Json packed(const Members& members) {
   Json states = Json::array();

@@ -29,9 +29,6 @@ struct Written {
   CommandSpec command;
 };
 
-#define MRMF_FIELD(member) \
-  [](auto& s) -> auto& { return s.member; }
-
 Key<Written> tree_key(const std::string& path, Value Written::*tree, const std::string& expected,
                       const std::string& meaning) {
   return {path, expected, meaning, [=](Written& w, const Value& value, const std::string&) { w.*tree = value; },

@@ -59,14 +59,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json used(const Extent& extent, int axes) { return std::vector<Index>(extent.end() - axes, extent.end()); }
-
 Json window_of(const ConvGeometry& g, const Shape& in, bool transposed) {
-  Json window{{"stride", used(g.stride, in.axes)},
-              {"dilation", used(g.dilation, in.axes)},
-              {"pad_before", used(g.pad_before, in.axes)},
-              {"pad_after", used(g.pad_after, in.axes)}};
-  if (transposed) window["out"] = used(g.in, in.axes);
+  Json window{{"stride", used_axes(g.stride, in.axes)},
+              {"dilation", used_axes(g.dilation, in.axes)},
+              {"pad_before", used_axes(g.pad_before, in.axes)},
+              {"pad_after", used_axes(g.pad_after, in.axes)}};
+  if (transposed) window["out"] = used_axes(g.in, in.axes);
   return window;
 }
 
@@ -79,24 +77,24 @@ Json settings_of(const Entry& entry) {
     case LayerKind::locally_connected:
     case LayerKind::rica: {
       const ConvGeometry g = locally_connected_geometry(in, spec);
-      return {{"kernel", used(g.kernel, in.axes)}, {"stride", used(g.stride, in.axes)}};
+      return {{"kernel", used_axes(g.kernel, in.axes)}, {"stride", used_axes(g.stride, in.axes)}};
     }
     case LayerKind::l2_pool: {
       const PoolGeometry g = pool_geometry(in, spec);
-      return {{"window", used(g.window, in.axes)},
-              {"stride", used(g.stride, in.axes)},
+      return {{"window", used_axes(g.window, in.axes)},
+              {"stride", used_axes(g.stride, in.axes)},
               {"pooled", in.channels / entry.output().channels},
               {"epsilon", spec.root_epsilon}};
     }
-    case LayerKind::local_contrast_norm: return {{"window", used(spec.window, in.axes)}, {"floor", spec.floor}};
+    case LayerKind::local_contrast_norm: return {{"window", used_axes(spec.window, in.axes)}, {"floor", spec.floor}};
     case LayerKind::conv_transpose: return window_of(conv_transpose_geometry(in, spec), in, true);
     case LayerKind::max_pool:
     case LayerKind::average_pool: {
       const PoolGeometry g = pool_geometry(in, spec);
-      return {{"window", used(g.window, in.axes)}, {"stride", used(g.stride, in.axes)}};
+      return {{"window", used_axes(g.window, in.axes)}, {"stride", used_axes(g.stride, in.axes)}};
     }
     case LayerKind::upsample:
-      return {{"factor", used(spec.window, in.axes)},
+      return {{"factor", used_axes(spec.window, in.axes)},
               {"mode", spec.mode == UpsampleKind::linear ? "linear" : "nearest"}};
     case LayerKind::batch_norm: return {{"epsilon", spec.epsilon}, {"momentum", spec.momentum}};
     case LayerKind::group_norm: return {{"groups", spec.groups}, {"epsilon", spec.epsilon}};
@@ -126,7 +124,7 @@ Json network_of(const ExportedModel& model) {
     layers.push_back(std::move(layer));
   }
   const Shape in = network.input();
-  Json sample = used(in.spatial, in.axes);
+  Json sample = used_axes(in.spatial, in.axes);
   sample.push_back(in.channels);
   return {{"sample", sample},
           {"reinterpret", model.layout == SampleLayout::reinterpret},

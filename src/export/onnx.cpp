@@ -15,9 +15,6 @@ namespace {
 using Value = OnnxGraph::Value;
 using Attributes = OnnxGraph::Attributes;
 
-/// The sizes of the used axes.
-std::vector<Index> used(const Extent& extent, int axes) { return {extent.end() - axes, extent.end()}; }
-
 std::vector<Index> joined(std::vector<Index> first, const std::vector<Index>& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -64,10 +61,10 @@ Value weights(const Making& m) {
 }
 
 Attributes window(const ConvGeometry& g, int axes) {
-  return {{"kernel_shape", used(g.kernel, axes)},
-          {"strides", used(g.stride, axes)},
-          {"dilations", used(g.dilation, axes)},
-          {"pads", joined(used(g.pad_before, axes), used(g.pad_after, axes))}};
+  return {{"kernel_shape", used_axes(g.kernel, axes)},
+          {"strides", used_axes(g.stride, axes)},
+          {"dilations", used_axes(g.dilation, axes)},
+          {"pads", joined(used_axes(g.pad_before, axes), used_axes(g.pad_after, axes))}};
 }
 
 Value add_conv(const Making& m) {
@@ -82,20 +79,20 @@ Value add_conv_transpose(const Making& m) {
   for (std::size_t a = 0; a < 3; ++a)
     behind[a] = g.in[a] - ((m.entry.input.spatial[a] - 1) * g.stride[a] + reach[a] - g.pad_before[a] - g.pad_after[a]);
   Attributes attributes = window(g, m.axes());
-  attributes.emplace_back("output_padding", used(behind, m.axes()));
+  attributes.emplace_back("output_padding", used_axes(behind, m.axes()));
   return m.last("ConvTranspose", {m.inputs[0], weights(m), m.part_as_is(1)}, attributes);
 }
 
 Value add_pool(const Making& m) {
   const PoolGeometry g = pool_geometry(m.entry.input, m.entry.spec);
   return m.last(g.kind == PoolKind::max ? "MaxPool" : "AveragePool", {m.inputs[0]},
-                {{"kernel_shape", used(g.window, m.axes())}, {"strides", used(g.stride, m.axes())}});
+                {{"kernel_shape", used_axes(g.window, m.axes())}, {"strides", used_axes(g.stride, m.axes())}});
 }
 
 Value add_upsample(const Making& m) {
   const UpsampleGeometry g = upsample_geometry(m.entry.input, m.entry.spec);
   std::vector<float> scales{1, 1};
-  for (const Index factor : used(g.factor, m.axes())) scales.push_back(static_cast<float>(factor));
+  for (const Index factor : used_axes(g.factor, m.axes())) scales.push_back(static_cast<float>(factor));
   const bool linear = g.kind == UpsampleKind::linear;
   const Value by = m.graph.constant(m.named("scales"), {std::ssize(scales)}, scales);
   Attributes attributes{{"mode", std::string(linear ? "linear" : "nearest")},
@@ -212,7 +209,7 @@ Value channels_first(OnnxGraph& graph, const Value& value, int axes, const std::
 }
 
 std::vector<Index> row_shape(const Shape& shape, bool last) {
-  const std::vector<Index> positions = used(shape.spatial, shape.axes);
+  const std::vector<Index> positions = used_axes(shape.spatial, shape.axes);
   return last ? joined(positions, {shape.channels}) : joined({shape.channels}, positions);
 }
 

@@ -17,7 +17,7 @@
 namespace mrmf {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
@@ -40,22 +40,22 @@ void read_at(const InputFile& file, const std::string& path, std::uint64_t offse
 
 std::string shown(const std::string& name) {
   constexpr std::size_t most = 100;
-  return Json(name.size() > most ? name.substr(0, most) + "..." : name)
-      .dump(-1, ' ', true, Json::error_handler_t::replace);
+  return SortedJson(name.size() > most ? name.substr(0, most) + "..." : name)
+      .dump(-1, ' ', true, SortedJson::error_handler_t::replace);
 }
 
 namespace {
 
 // The parser itself keeps the last of two members of one name.
-Json parse_header(const std::string& path, const std::string& header) {
+SortedJson parse_header(const std::string& path, const std::string& header) {
   std::set<std::string> names;
   std::string twice;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth == 1 && event == Json::parse_event_t::key && !names.insert(value.get<std::string>()).second)
+  const auto watch = [&](int depth, SortedJson::parse_event_t event, SortedJson& value) {
+    if (depth == 1 && event == SortedJson::parse_event_t::key && !names.insert(value.get<std::string>()).second)
       twice = value.get<std::string>();
     return true;
   };
-  const Json parsed = Json::parse(header, watch, false);
+  const SortedJson parsed = SortedJson::parse(header, watch, false);
   if (!twice.empty()) throw DataError(path + ": its header has the tensor " + shown(twice) + " twice");
   if (!parsed.is_object())
     throw DataError(path + ": its header is no JSON object; is it a safetensors file, and whole?");
@@ -66,16 +66,16 @@ Json parse_header(const std::string& path, const std::string& header) {
   throw DataError(fmt::format("{}: tensor {}: {}", path, shown(name), what));
 }
 
-std::vector<std::uint64_t> numbers(const Json& entry, const std::string& key, const std::string& path,
+std::vector<std::uint64_t> numbers(const SortedJson& entry, const std::string& key, const std::string& path,
                                    const std::string& name) {
   const auto found = entry.find(key);
   const bool list = found != entry.end() && found->is_array() &&
-                    std::ranges::all_of(*found, [](const Json& value) { return value.is_number_unsigned(); });
+                    std::ranges::all_of(*found, [](const SortedJson& value) { return value.is_number_unsigned(); });
   if (!list) refuse(path, name, key + " is no list of whole numbers from 0 on");
   return found->get<std::vector<std::uint64_t>>();
 }
 
-SafetensorsEntry read_place(const Json& entry, const std::string& path, const std::string& name) {
+SafetensorsEntry read_place(const SortedJson& entry, const std::string& path, const std::string& name) {
   if (!entry.is_object()) refuse(path, name, "its entry in the header is no JSON object");
   const auto type = entry.find("dtype");
   if (type == entry.end() || !type->is_string()) refuse(path, name, "it has no dtype");
@@ -145,14 +145,14 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(p
 void SafetensorsFile::read_header(const std::string& header) {
   if (!header.starts_with('{')) throw DataError(path_ + ": its header is no JSON object; is it a safetensors file?");
   require_shallow_json(header, path_);
-  const Json parsed = parse_header(path_, header);
+  const SortedJson parsed = parse_header(path_, header);
   for (const auto& [name, entry] : parsed.items()) {
     if (name != kMetadata) {
       tensors_.emplace(name, read_place(entry, path_, name));
       continue;
     }
     const bool texts =
-        entry.is_object() && std::ranges::all_of(entry, [](const Json& text) { return text.is_string(); });
+        entry.is_object() && std::ranges::all_of(entry, [](const SortedJson& text) { return text.is_string(); });
     if (!texts) throw DataError(path_ + ": __metadata__ of its header is no table of texts");
     for (const auto& [key, text] : entry.items()) metadata_.emplace(key, text.get<std::string>());
   }

@@ -60,7 +60,7 @@ bool are_parts(const GroupFamily& family, const std::vector<GroupFamily>& all) {
 }
 
 /// What stands for all of some names: their common beginning and "*".
-std::string pattern_of(const std::set<std::string>& names) {
+std::string pattern_of_level(const std::set<std::string>& names) {
   std::string common = *names.begin();
   for (const std::string& name : names)
     common.resize(static_cast<std::size_t>(std::ranges::mismatch(common, name).in1 - common.begin()));
@@ -107,7 +107,7 @@ std::string pattern_of(const std::vector<std::string>& groups) {
     }
   }
   std::string pattern;
-  for (const std::set<std::string>& names : levels) pattern += (pattern.empty() ? "" : "/") + pattern_of(names);
+  for (const std::set<std::string>& names : levels) pattern += (pattern.empty() ? "" : "/") + pattern_of_level(names);
   return pattern;
 }
 

@@ -14,7 +14,7 @@ namespace mrmf {
 namespace {
 
 using Matrix = Eigen::MatrixXd;
-using Places = std::vector<Eigen::Index>;
+using RowNumbers = std::vector<Eigen::Index>;
 
 constexpr int kFolds = 5;
 constexpr double kConstant = 1e-9;  // a deviation, relative to the largest number of its column
@@ -29,7 +29,7 @@ Matrix matrix(const Table& table) {
 /// The columns that change, with a mean of 0 and a variance of 1.
 Matrix standardised(const Matrix& x) {
   const Matrix centred = x.rowwise() - x.colwise().mean();
-  Places kept;
+  RowNumbers kept;
   for (Eigen::Index c = 0; c < x.cols(); ++c)
     if (centred.col(c).cwiseAbs().maxCoeff() > kConstant * x.col(c).cwiseAbs().maxCoeff()) kept.push_back(c);
   const Matrix some = centred(Eigen::all, kept);
@@ -38,19 +38,20 @@ Matrix standardised(const Matrix& x) {
 }
 
 /// Rows that a fit is judged on, and all others. By chance: rows may come in an order with a period.
-std::pair<Places, Places> fold(Eigen::Index rows, int number) {
-  Places order(static_cast<std::size_t>(rows));
+std::pair<RowNumbers, RowNumbers> fold(Eigen::Index rows, int number) {
+  RowNumbers order(static_cast<std::size_t>(rows));
   std::iota(order.begin(), order.end(), 0);
   Rng random(mix(static_cast<std::uint64_t>(rows)));
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-  std::pair<Places, Places> parts;
+  std::pair<RowNumbers, RowNumbers> parts;
   for (std::size_t i = 0; i < order.size(); ++i)
     (static_cast<int>(i) % kFolds == number ? parts.first : parts.second).push_back(order[i]);
   return parts;
 }
 
 /// Squared errors of one fold, for each strength of the ridge. The decomposition serves all of them.
-std::array<double, kRidges.size()> errors(const Matrix& x, const Matrix& y, const std::pair<Places, Places>& parts) {
+std::array<double, kRidges.size()> errors(const Matrix& x, const Matrix& y,
+                                          const std::pair<RowNumbers, RowNumbers>& parts) {
   const Matrix x_fit = x(parts.second, Eigen::all), y_fit = y(parts.second, Eigen::all);
   const Eigen::RowVectorXd x_mean = x_fit.colwise().mean(), y_mean = y_fit.colwise().mean();
   const Matrix a = x_fit.rowwise() - x_mean, b = y_fit.rowwise() - y_mean;

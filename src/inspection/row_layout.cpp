@@ -195,7 +195,7 @@ std::vector<const FileArray*> labels_beside(const FileArray& samples, const Comp
 }
 
 /// What the places are that may be samples.
-enum class Places { files, groups, counted_groups };
+enum class RowPlaces { files, groups, counted_groups };
 
 /// Whether an array has the samples' positions, as a mask has those of its image.
 bool has_positions_of(const FileArray& samples, const FileArray& array) {
@@ -206,11 +206,11 @@ bool has_positions_of(const FileArray& samples, const FileArray& array) {
 /// Whether one of them has a row for each step along the samples' first axis, so that this counts samples. Another that
 /// is named like labels, and has none, speaks against it. The mask of an image in a counted group ("case_7"), or of one
 /// without channels in a file, has positions and no rows.
-bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& labels, Places places) {
+bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& labels, RowPlaces places) {
   const auto along = [&](const FileArray* array) {
     const bool mask = has_positions_of(samples, *array) &&
-                      (places == Places::counted_groups ||
-                       (places == Places::files && samples.shape.size() == 2 && array->shape.size() == 2));
+                      (places == RowPlaces::counted_groups ||
+                       (places == RowPlaces::files && samples.shape.size() == 2 && array->shape.size() == 2));
     return !mask && !array->name.starts_with('@') && samples.shape.front() > 1 && !array->shape.empty() &&
            array->shape.front() == samples.shape.front();
   };
@@ -224,7 +224,7 @@ bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& l
 }
 
 /// The arrays as those of all samples, if each place is a sample; none if not.
-std::vector<FileArray> of_all(const Compared& compared, Index samples, const GivenNames& given, Places places) {
+std::vector<FileArray> of_all(const Compared& compared, Index samples, const GivenNames& given, RowPlaces places) {
   if (!compared.alike()) return {};
   const FileArray* const largest_one = largest(compared.arrays(), given.samples);
   if (largest_one == nullptr) return {};
@@ -306,7 +306,7 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
       for (const std::string& group : family.groups) layout.constants.insert(within(group, name));
   }
   std::vector<FileArray> arrays = of_all(compared, std::ssize(family.groups), given,
-                                         are_counted(family.groups) ? Places::counted_groups : Places::groups);
+                                         are_counted(family.groups) ? RowPlaces::counted_groups : RowPlaces::groups);
   if (arrays.empty() || is_outweighed(family, arrays.front(), all)) return false;
   const GroupParts parts = parts_of(family.groups);
   const std::string groups = pattern_of(parts.train), validation = pattern_of(parts.validation);
@@ -348,7 +348,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
     layout.why_not = "nor is each file a sample, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants()) layout.constants.insert(name);
   }
-  std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given, Places::files);
+  std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given, RowPlaces::files);
   if (arrays.empty()) return false;
   layout.rows = RowForm::files;
   layout.arrays = std::move(arrays);

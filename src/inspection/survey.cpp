@@ -145,13 +145,13 @@ void inspect_split(SplitFound& split, const Config& config, bool headers_only, C
 // Numbers that a network learns from badly: far from 0 for their spread, very large, very small, or of channels whose
 // sizes are orders apart.
 std::optional<std::string> odd_scale(const ChannelFacts& facts) {
-  constexpr double kFar = 10, kOrders = 30;
+  constexpr double kFarFromZero = 10, kOrders = 30;
   const auto [least, most] = std::ranges::minmax(facts.deviation);
   if (most > kOrders || (most > 0 && most < 1 / kOrders)) return fmt::format("their deviation is {:.3g}", most);
   if (least > 0 && most / least > kOrders)
     return fmt::format("the deviations of their channels are {:.3g} to {:.3g}", least, most);
   for (std::size_t c = 0; c < facts.mean.size(); ++c)
-    if (std::abs(facts.mean[c]) > kFar * std::max(facts.deviation[c], 0.1))
+    if (std::abs(facts.mean[c]) > kFarFromZero * std::max(facts.deviation[c], 0.1))
       return fmt::format("the mean of channel {} is {:.3g} and its deviation {:.3g}", c, facts.mean[c],
                          facts.deviation[c]);
   return {};

@@ -11,14 +11,13 @@
 #include "io/row_source.hpp"
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
+#include "src/data/memory_budget.hpp"
 #include "src/run/fold_folders.hpp"
 #include "src/run/signals.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {
 namespace {
-
-constexpr double kShareOfMemory = 0.5;  // as data.memory unless set
 
 // How many folds there are: those that are made, or the values of the column but for those that test.
 int count_folds(const Config& config, Comm& world) {

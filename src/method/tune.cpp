@@ -16,6 +16,7 @@
 #include "io/limits.hpp"
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
+#include "src/data/memory_budget.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/system/backend_choice.hpp"
@@ -30,9 +31,8 @@
 namespace mrmf {
 namespace {
 
-constexpr int kSurvivors = 3;           // one of so many trials climbs to the next rung
-constexpr double kShareOfMemory = 0.5;  // as data.memory unless set
-constexpr int kFewest = 2;              // that reach the last one: a comparison at full resolution decides
+constexpr int kSurvivors = 3;     // one of so many trials climbs to the next rung
+constexpr int kFewestTrials = 2;  // that reach the last one: a comparison at full resolution decides
 // So many trials bear it that kFewestForAgreement reach the last one: that is no more than a quarter of them.
 constexpr int kManyTrials = 4 * kFewestForAgreement;
 
@@ -200,7 +200,7 @@ std::vector<Rung> make_rungs(const Config& config, const Shape& sample, int tria
     rungs.push_back({{1, 1, 1}, some, 0, static_cast<double>(some)});
   }
   rungs.push_back({{1, 1, 1}, config.training.epochs, 0, static_cast<double>(config.training.epochs)});
-  const int fewest = trials >= kManyTrials ? kFewestForAgreement : kFewest, all = trials;
+  const int fewest = trials >= kManyTrials ? kFewestForAgreement : kFewestTrials, all = trials;
   double cost = 0;
   for (Rung& rung : rungs) {
     rung.trials = std::exchange(trials, survivors(trials, fewest));

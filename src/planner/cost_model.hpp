@@ -10,6 +10,8 @@
 
 namespace mrmf {
 
+inline constexpr double kFloatBytes = sizeof(float);  ///< of a value
+
 // What a rank computes in a training step, as cost models see it: the units of an execution on one block of a grid,
 // each with its work, and what it exchanges with other ranks.
 

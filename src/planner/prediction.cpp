@@ -15,8 +15,6 @@
 namespace mrmf {
 namespace {
 
-constexpr double kFloat = sizeof(float);
-
 /// The seconds of one step, or of one of its micro-batches.
 struct StepSeconds {
   double forward = 0, backward = 0, loss = 0;
@@ -80,7 +78,7 @@ struct BlockStep {
 };
 
 RunMemory with_elements(RunMemory memory, const Execution& execution, double element_bytes) {
-  const double saved = (kFloat - element_bytes) * static_cast<double>(execution.activations);
+  const double saved = (kFloatBytes - element_bytes) * static_cast<double>(execution.activations);
   memory.models -= static_cast<Index>(saved);
   return memory;
 }
@@ -108,24 +106,24 @@ double coded_sums(const BlockStep& block, const CostModel& costs, const Workload
   const auto values = static_cast<double>(block.params);
   const double part = sum_bytes(sums.communication, values, work.ranks.ranks) /
                       sum_bytes(Communication::fp32, values, work.ranks.ranks);
-  const double seconds = costs.gradient_sum(kFloat * part * values, block.step.backward, work.ranks) +
+  const double seconds = costs.gradient_sum(kFloatBytes * part * values, block.step.backward, work.ranks) +
                          costs.coding(sums.communication, values);
   if (!sums.momenta.averaged()) return seconds;
   const double steps = Steps(work.samples, work).count * work.training.epochs;
-  return seconds +
-         averages_share(sums.momenta, steps) * costs.gradient_sum(kFloat * block.averaged, /*backward=*/0, work.ranks);
+  return seconds + averages_share(sums.momenta, steps) *
+                       costs.gradient_sum(kFloatBytes * block.averaged, /*backward=*/0, work.ranks);
 }
 
 // Row-parallel weights are summed by the ranks with the same block, which do not read them in each other's memory.
 double gradient_sums(const BlockStep& block, const CostModel& costs, const Workload& work) {
-  const double whole = kFloat * static_cast<double>(block.params - block.cut + kReducedScalars);
+  const double whole = kFloatBytes * static_cast<double>(block.params - block.cut + kReducedScalars);
   const double backward = block.step.backward;
   if (!work.training.sums.adds_plainly() && work.ranks.ranks > 1) return coded_sums(block, costs, work);
   const double seconds = in_pieces(work, costs) ? costs.update_sum(whole, backward, work.ranks)
                                                 : costs.gradient_sum(whole, backward, work.ranks);
   if (block.cut == 0 || work.sample_groups() == 1) return seconds;
   const RankLayout same_block{work.sample_groups(), std::max(1, work.ranks.per_node / work.grid.ranks())};
-  return seconds + costs.gradient_sum(kFloat * static_cast<double>(block.cut), backward, same_block);
+  return seconds + costs.gradient_sum(kFloatBytes * static_cast<double>(block.cut), backward, same_block);
 }
 
 EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Workload& work) {
@@ -140,7 +138,7 @@ EpochSeconds epoch_of(const BlockStep& block, const CostModel& costs, const Work
   const int small = (work.training.global_batch_norm ? 2 * step.sums * micro_batches : 0) + 1;  // one asks for signals
   epoch.sums = train.count * (gradient_sums(block, costs, work) + small * costs.small_sum(work.ranks));
   epoch.update = train.count * costs.update(work.training.optimizer.name, block.updated) * crowding;
-  const double input = kFloat * static_cast<double>(block.work.input);
+  const double input = kFloatBytes * static_cast<double>(block.work.input);
   const auto load = [&](const Steps& steps) { return steps.count * costs.load(steps.rows * input) * crowding; };
   epoch.load = load(train);
   const StepSeconds validating = step_of(block.work, costs, work, validate.rows);
@@ -211,7 +209,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   const double all = step.forward + step.backward;
   if (all > 0) prediction.measured = step.measured / all, prediction.between = step.between / all;
   if (!work.streamed && !on_device(costs))
-    prediction.memory.data = static_cast<Index>((work.samples + work.validated) / work.sample_groups() * kFloat *
+    prediction.memory.data = static_cast<Index>((work.samples + work.validated) / work.sample_groups() * kFloatBytes *
                                                 static_cast<double>(slowest.work.input));
   return prediction;
 }

@@ -13,8 +13,6 @@
 namespace mrmf {
 namespace {
 
-constexpr double kFloat = sizeof(float);
-
 enum Pass { forward, data, weights };
 constexpr std::array kPasses{forward, data, weights};
 
@@ -210,7 +208,7 @@ class TableCosts final : public CostModel {
     if (kind != kinds_.end() && !known) return 0;
     const std::vector<double>& fit = known ? kind->second.fit[pass] : all_.fit[pass];
     if (fit.empty()) return 0;
-    const double bytes = kFloat * (rows * operation.elements + static_cast<double>(operation.parameters));
+    const double bytes = kFloatBytes * (rows * operation.elements + static_cast<double>(operation.parameters));
     return fit[0] + fit[1] * rows * operation.flop + fit[2] * bytes;
   }
 

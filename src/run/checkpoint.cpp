@@ -39,7 +39,6 @@ using checkpoint::blocks_from_json;
 using checkpoint::collect;
 using checkpoint::distribute;
 
-constexpr const char* kFormat = "mrmf checkpoint 1";
 constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous sizes: of an HDF5 file, and of a data set in it
 
 // Works array by array. Needs twice the model's size in memory, as a file and as its bytes, which
@@ -48,7 +47,7 @@ std::string image(Backend& backend, const std::string& path, std::vector<Array>&
   std::size_t size = kHeaders + texts.progress.size() + texts.config.size() + texts.blocks.size();
   for (const Array& array : arrays) size += kHeader + array.bytes();
   Hdf5Image file(path, size);
-  file.write_attribute("format", kFormat);
+  file.write_attribute("format", kCheckpointFormat);
   for (Array& array : arrays) {
     if (array.values.empty()) {
       array.make_room();
@@ -82,8 +81,9 @@ Hdf5File open(const std::string& path) {
   require_whole(path);
   Hdf5File file = Hdf5File::open(path, Comm::self());
   const std::string format = file.read_attribute("format");
-  if (format != kFormat)
-    throw DataError(fmt::format("{}: its format is \"{}\" and this mrmf reads \"{}\"", path, format, kFormat));
+  if (format != kCheckpointFormat)
+    throw DataError(
+        fmt::format("{}: its format is \"{}\" and this mrmf reads \"{}\"", path, format, kCheckpointFormat));
   return file;
 }
 
@@ -125,7 +125,7 @@ std::string read(const std::string& path, std::vector<Array>& arrays) try {
 }
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 fs::path folder_of(const Config& config) { return fs::path(config.run.folder) / "checkpoints"; }
 
@@ -137,8 +137,8 @@ StateRows rows_of(const Config& config) {
 bool leads(const Phase& phase) { return phase.role != Role::dense; }
 
 // Ages of bottom and top. An older file has one number for both.
-MomentAges ages_of(const Json& steps) {
-  const auto age = [](const Json& json) { return whole_number<std::uint64_t>(json); };
+MomentAges ages_of(const SortedJson& steps) {
+  const auto age = [](const SortedJson& json) { return whole_number<std::uint64_t>(json); };
   if (!steps.is_array()) return {age(steps), age(steps)};
   return {age(steps.at(0)), age(steps.at(1))};
 }
@@ -220,7 +220,7 @@ void Checkpoints::find(Comm& world) {
 void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   const std::string origin = path(phase.number);
   require_shallow_json(texts.progress, origin);
-  const Json json = Json::parse(texts.progress);
+  const SortedJson json = SortedJson::parse(texts.progress);
   RunStart was{parse_config(texts.config, origin, {}, Writer::run), whole_number<Index>(json.at("samples")),
                whole_number<int>(json.at("ranks"))};
   if (json.contains("data")) was.data = data_record_from_json(json.at("data").dump(), origin);
@@ -235,7 +235,7 @@ void Checkpoints::adopt(const Phase& phase, const CheckpointTexts& texts) try {
   TrainState state = train_state_from_json(json.at("state").dump(), phase, origin);
   if (epochs_ == Epochs::more && phase.last()) go_further(state);
   if (state.finished()) ended_.insert_or_assign(phase.number, state.history);
-  for (const Json& earlier : json.at("history"))
+  for (const SortedJson& earlier : json.at("history"))
     ended_.insert_or_assign(whole_number<int>(earlier.at("number")),
                             phase_history_from_json(earlier.at("step").dump(), origin));
   if (leads(phase)) first_stage_ = std::max(first_stage_, phase.stage);
@@ -323,21 +323,21 @@ void Checkpoints::save(Backend& backend, const SavedArrays& model, const Phase& 
 }
 
 CheckpointTexts Checkpoints::texts(const MomentAges& ages, const Phase& phase, const TrainState& state) const {
-  Json history = Json::array();
+  SortedJson history = SortedJson::array();
   for (const auto& [number, ended] : ended_)
     if (ended.record.stage < phase.stage)
-      history.push_back({{"number", number}, {"step", Json::parse(to_json(ended))}});
+      history.push_back({{"number", number}, {"step", SortedJson::parse(to_json(ended))}});
   const Versions versions = these_versions("");
-  Json json{{"program", versions.mrmf + " (" + versions.git + ")"},
-            {"samples", samples_},
-            {"ranks", ranks_},
-            {"automatic", automatic_},
-            {"kernels", kernels_},
-            {"communication", communication_},
-            {"optimizer_steps", {ages.bottom, ages.top}},
-            {"state", Json::parse(to_json(state))},
-            {"history", history}};
-  if (data_) json["data"] = Json::parse(to_json(*data_));
+  SortedJson json{{"program", versions.mrmf + " (" + versions.git + ")"},
+                  {"samples", samples_},
+                  {"ranks", ranks_},
+                  {"automatic", automatic_},
+                  {"kernels", kernels_},
+                  {"communication", communication_},
+                  {"optimizer_steps", {ages.bottom, ages.top}},
+                  {"state", SortedJson::parse(to_json(state))},
+                  {"history", history}};
+  if (data_) json["data"] = SortedJson::parse(to_json(*data_));
   return {json.dump(), to_toml(config_)};
 }
 

@@ -20,9 +20,9 @@ namespace mrmf::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
-constexpr const char* kFormat = "mrmf block of a checkpoint 1";
+constexpr const char* kBlockFormat = "mrmf block of a checkpoint 1";
 
 // "step-1" of "step-1.h5" and of "step-1-before.h5", which have the same files.
 std::string stem_of(const std::string& checkpoint) {
@@ -83,7 +83,7 @@ void write_block(Backend& backend, const std::string& path, std::vector<Array>& 
   std::size_t size = 1 << 16;
   for (const Array& array : arrays) size += 4096 + array.place.size() * sizeof(float);
   Hdf5Image file(path, size);
-  file.write_attribute("format", kFormat);
+  file.write_attribute("format", kBlockFormat);
   for (Array& array : arrays) {
     const Index values = array.cut->whole.channels;
     array.values.resize(array.place.size());
@@ -115,9 +115,9 @@ void copy(const BoxValues& from, ConstSpan values, const BoxValues& to, Span tar
 
 std::string to_json(const Blocks& blocks) {
   if (blocks.empty()) return "";
-  Json json{{"save", blocks.save}, {"checksums", blocks.checksums}, {"arrays", Json::object()}};
+  SortedJson json{{"save", blocks.save}, {"checksums", blocks.checksums}, {"arrays", SortedJson::object()}};
   for (const auto& [name, array] : blocks.arrays) {
-    Json boxes = Json::array();
+    SortedJson boxes = SortedJson::array();
     for (const Box& box : array.boxes) boxes.push_back({box.first, box.count});
     json["arrays"][name] = {{"positions", array.positions}, {"values", array.values}, {"boxes", boxes}};
   }
@@ -128,13 +128,13 @@ Blocks blocks_from_json(const std::string& text, const std::string& checkpoint) 
   Blocks blocks;
   if (text.empty()) return blocks;
   require_shallow_json(text, checkpoint);
-  const Json json = Json::parse(text);
+  const SortedJson json = SortedJson::parse(text);
   blocks.save = whole_number<int>(json.at("save"));
   blocks.checksums = json.at("checksums").get<std::vector<std::string>>();
-  const auto extent = [](const Json& from) { return from.get<Extent>(); };
+  const auto extent = [](const SortedJson& from) { return from.get<Extent>(); };
   for (const auto& [name, from] : json.at("arrays").items()) {
     ArrayBlocks array{extent(from.at("positions")), whole_number<Index>(from.at("values"))};
-    for (const Json& box : from.at("boxes")) array.boxes.push_back({extent(box.at(0)), extent(box.at(1))});
+    for (const SortedJson& box : from.at("boxes")) array.boxes.push_back({extent(box.at(0)), extent(box.at(1))});
     const auto lies_inside = [&](const Box& box) { return contains({.count = array.positions}, box); };
     if (array.values < 1 || array.boxes.size() != blocks.checksums.size() ||
         !std::ranges::all_of(array.boxes, lies_inside))

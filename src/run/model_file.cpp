@@ -36,7 +36,7 @@ void add(std::vector<TensorSpan>& places, const Network& network, std::size_t la
   }
 }
 
-constexpr const char *kFormat = "mrmf model 1", *kCheckpointFormat = "mrmf checkpoint 1";  // the latter has more in it
+constexpr const char* kModelFormat = "mrmf model 1";
 
 // Calls visit(data set name, its place, its span) for every part of every layer.
 template <typename AnyModel, typename Visit>
@@ -66,7 +66,7 @@ Gathered gather_row_parallel(Backend& backend, const Model& model, Comm* sample_
 void write_model(Backend& backend, const std::string& path, const Model& model, const Gathered& gathered,
                  const ModelTexts& texts, Replace replace) {
   Hdf5Image file(path, 0);
-  file.write_attribute("format", kFormat);
+  file.write_attribute("format", kModelFormat);
   file.write_attribute("sample", to_string(model.network().input()));
   constexpr std::size_t most = 60000;  // the most of an attribute, with room for its header
   if (texts.config.size() < most)
@@ -172,8 +172,8 @@ Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
   checksum = require_whole(path, comm);
   Hdf5File file = Hdf5File::open(path, comm);
   const std::string format = file.read_attribute("format");
-  if (format != kFormat && format != kCheckpointFormat)
-    throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kFormat + "\")");
+  if (format != kModelFormat && format != kCheckpointFormat)
+    throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kModelFormat + "\")");
   return file;
 }
 

@@ -20,6 +20,9 @@
 
 namespace mrmf {
 
+/// Of files that have more in them than a model's.
+inline constexpr const char* kCheckpointFormat = "mrmf checkpoint 1";
+
 /// One tensor of a layer and its span in the arena of its kind.
 struct TensorSpan {
   std::size_t layer = 0;     ///< in the network's list

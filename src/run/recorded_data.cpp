@@ -14,7 +14,7 @@
 namespace mrmf {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 // Which rows the sums are of, and how they are made. Records by another rule cannot be compared.
 constexpr int kRule = 2;
@@ -42,28 +42,28 @@ DataRecord record_data(const DataConfig& data, Comm& world) {
 }
 
 std::string to_json(const DataRecord& record) {
-  Json arrays = Json::array();
+  SortedJson arrays = SortedJson::array();
   for (const ArrayRecord& array : record.arrays)
     arrays.push_back({{"file", array.file},
                       {"name", array.name},
                       {"shape", array.shape},
                       {"type", array.type},
                       {"sum", fmt::format("{:016x}", array.sum)}});
-  return Json{{"rule", kRule}, {"bytes", record.bytes}, {"modified", record.modified}, {"arrays", arrays}}.dump();
+  return SortedJson{{"rule", kRule}, {"bytes", record.bytes}, {"modified", record.modified}, {"arrays", arrays}}.dump();
 }
 
 DataRecord data_record_from_json(const std::string& text, const std::string& origin) try {
   require_shallow_json(text, origin);
-  const Json json = Json::parse(text);
+  const SortedJson json = SortedJson::parse(text);
   DataRecord record;
   if (json.at("rule") != kRule) return record;
-  for (const Json& bytes : json.at("bytes")) record.bytes.push_back(whole_number<Index>(bytes));
-  for (const Json& time : json.at("modified")) record.modified.push_back(whole_number<std::int64_t>(time));
+  for (const SortedJson& bytes : json.at("bytes")) record.bytes.push_back(whole_number<Index>(bytes));
+  for (const SortedJson& time : json.at("modified")) record.modified.push_back(whole_number<std::int64_t>(time));
   if (record.bytes.size() != record.modified.size())
     throw std::runtime_error("sizes and times are not of as many files");
-  for (const Json& array : json.at("arrays")) {
+  for (const SortedJson& array : json.at("arrays")) {
     std::vector<Index> shape;
-    for (const Json& size : array.at("shape")) shape.push_back(whole_number<Index>(size));
+    for (const SortedJson& size : array.at("shape")) shape.push_back(whole_number<Index>(size));
     record.arrays.push_back({whole_number<Index>(array.at("file")), array.at("name"), std::move(shape),
                              std::stoull(array.at("sum").get<std::string>(), nullptr, 16), array.at("type")});
     if (record.arrays.back().file < 0 || record.arrays.back().file >= std::ssize(record.bytes))

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "io/limits.hpp"
 #include "src/config/deprecated_keys.hpp"
 #include "src/plan/plan.hpp"
+#include "src/run/record_json.hpp"
 
 namespace mrmf {
 namespace {
@@ -20,13 +20,6 @@ E word(const std::string& text, E last) {
   for (int i = 0; i <= static_cast<int>(last); ++i)
     if (to_string(static_cast<E>(i)) == text) return static_cast<E>(i);
   throw std::out_of_range("there is no \"" + text + "\"");
-}
-
-using Json = nlohmann::ordered_json;  // keeps keys in the order of writing
-
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json(); }
-double number_of(const Json& json) {
-  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
 Extent extent_of(const Json& json) {

@@ -5,26 +5,15 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "io/input_file.hpp"
 #include "io/limits.hpp"
 #include "kernels/check.hpp"
+#include "src/run/record_json.hpp"
 #include "src/run/records.hpp"
 
 namespace mrmf {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-double number_of(const Json& json) {
-  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
-}
-
-}  // namespace
-
 std::string to_json(const TournamentRecord& r) {
   Json json{{"round", r.round},
             {"trainer", r.trainer},

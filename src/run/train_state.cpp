@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "io/limits.hpp"
+#include "src/run/record_json.hpp"
 
 namespace mrmf {
 namespace {
-
-using Json = nlohmann::ordered_json;  // terms of a loss keep their order
 
 // JSON has no infinity, so null stands for the best loss before any epoch.
 Json json_of(const LearningRate::State& m) {
@@ -126,7 +124,7 @@ PhaseHistory history_of(const Json& j, const std::string& origin) {
 }
 
 template <class Read>
-auto parse(const std::string& text, const std::string& origin, Read read) {
+auto parse_state(const std::string& text, const std::string& origin, Read read) {
   require_shallow_json(text, origin);
   try {
     return read(Json::parse(text));
@@ -183,7 +181,7 @@ std::string to_json(const TrainState& s) {
 }
 
 TrainState train_state_from_json(const std::string& text, const Phase& phase, const std::string& origin) {
-  return parse(text, origin, [&](const Json& j) {
+  return parse_state(text, origin, [&](const Json& j) {
     TrainState state(phase);
     state.stop.load_state(stop_memory(j.at("stop")));
     state.rate.load_state(rate_memory(j.at("rate")));
@@ -206,7 +204,7 @@ TrainState train_state_from_json(const std::string& text, const Phase& phase, co
 std::string to_json(const PhaseHistory& history) { return json_of(history).dump(); }
 
 PhaseHistory phase_history_from_json(const std::string& text, const std::string& origin) {
-  return parse(text, origin, [&](const Json& j) { return history_of(j, origin); });
+  return parse_state(text, origin, [&](const Json& j) { return history_of(j, origin); });
 }
 
 }  // namespace mrmf

@@ -22,11 +22,6 @@ std::string checkpoint_path(const std::string& folder, int phase) {
   return fmt::format("{}/checkpoints/step-{}.h5", folder, phase);
 }
 
-bool exists(const std::string& path) {
-  std::error_code none;
-  return fs::exists(path, none);
-}
-
 /// What a checkpoint says of its round.
 struct Round {
   int round = 0;
@@ -49,6 +44,11 @@ Round round_of(const std::string& path) try {
 
 }  // namespace
 
+bool file_exists(const std::string& path) {
+  std::error_code none;
+  return fs::exists(path, none);
+}
+
 bool SavedRounds::has(int round) const {
   if (dropped && round >= *dropped) return true;
   return last == round || before == round || (done && last && *last <= round) || (round == 0 && !last && !before);
@@ -58,12 +58,12 @@ SavedRounds saved_rounds(const std::string& folder, int phases) {
   SavedRounds saved;
   for (int phase = phases; phase > 0 && !saved.last && !saved.before; --phase) {
     const std::string path = checkpoint_path(folder, phase), before = path_before(path);
-    if (exists(path)) {
+    if (file_exists(path)) {
       const Round round = round_of(path);
       saved.last = round.round;
       saved.done = round.finished && phase == phases;
     }
-    if (exists(before)) saved.before = round_of(before).round;
+    if (file_exists(before)) saved.before = round_of(before).round;
   }
   return saved;
 }

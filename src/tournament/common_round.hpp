@@ -18,6 +18,9 @@ struct SavedRounds {
   bool has(int round) const;
 };
 
+/// Whether there is a file or folder that can be seen.
+bool file_exists(const std::string& path);
+
 /// What the checkpoints in a trainer's folder say; `phases` is the number of phases of its plan. On one rank. DataError
 /// for a damaged file.
 SavedRounds saved_rounds(const std::string& folder, int phases);

@@ -35,11 +35,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool exists(const std::string& path) {
-  std::error_code none;
-  return fs::exists(path, none);
-}
-
 // What all trainers have in common: resolved for all of the data by the first trainer's team.
 Config resolve_whole(const Config& asked, int own, Warnings& warnings, Comm& team, Comm& world) {
   if (!world.agree(std::hash<std::string>{}(to_toml(asked))))
@@ -68,7 +63,7 @@ class TournamentFolder {
       if (train.overwrite) return;
       earlier_ = read_tournament(path_);
       const std::string kept = path_ + "/config.toml";
-      if (earlier_.empty() || !exists(kept)) return;
+      if (earlier_.empty() || !file_exists(kept)) return;
       require_continuable({read_config(kept, {}, Writer::run)}, {whole_}, Epochs::same, DataContents::any);
     });
   }
@@ -111,7 +106,7 @@ class TournamentFolder {
   void take_from(int trainer) {
     const std::string from = trainer_folder(path_, trainer);
     for (const auto& path_in : {last_model_path, best_model_path}) {
-      if (!exists(path_in(from))) continue;
+      if (!file_exists(path_in(from))) continue;
       std::error_code none;
       fs::remove(path_in(path_), none);
       fs::create_hard_link(path_in(from), path_in(path_), none);
@@ -290,7 +285,7 @@ RunResult train_tournament(const Config& asked, const TrainRun& train, Comm& wor
   const int round = train.overwrite ? 0 : settle_round(settled, teams, dropped, world);
   folder.open(train, run->plan, round);
   collective_try(world, [&] {
-    if (team.root() && exists(run->config.run.folder)) remove_result(run->config.run.folder, Models::keep);
+    if (team.root() && file_exists(run->config.run.folder)) remove_result(run->config.run.folder, Models::keep);
   });
   RunLog& log = folder.log();
   for (const std::string& line : warnings.take()) log.line("warning: " + line);

@@ -10,6 +10,7 @@
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
 #include "src/data/data.hpp"
+#include "src/data/memory_budget.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/tournament_record.hpp"
 #include "src/system/host.hpp"
@@ -17,8 +18,6 @@
 
 namespace mrmf {
 namespace {
-
-constexpr double kShareOfMemory = 0.5;  // as data.memory unless set
 
 /// A trainer's last phase.
 struct LastPhase {

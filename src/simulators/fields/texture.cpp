@@ -10,12 +10,12 @@
 namespace mrmf::fields {
 namespace {
 
-constexpr double kSlope = 4;  // smooth: hardly any power in waves of a few pixels
+constexpr double kBackgroundSlope = 4;  // smooth: hardly any power in waves of a few pixels
 constexpr double kLeastContrast = 0.2, kMostContrast = 0.4;
 // A pixel's noise hides the stripes, and all pixels together show them. It also hides what averages keep of them.
-constexpr double kNoise = 0.5;
+constexpr double kPixelNoise = 0.5;
 
-constexpr std::array<Parameter, kLabels> kParameters{
+constexpr std::array<Parameter, kLabels> kTextureParameters{
     {{"wavelength_pixels", 2.8, 0.6}, {"cos_2_orientation", 0, 1}, {"sin_2_orientation", 0, 1}}};
 
 }  // namespace
@@ -34,15 +34,15 @@ double stripes_kept(const Stripes& stripes) {
   return std::abs(std::cos(half * std::cos(stripes.orientation)) * std::cos(half * std::sin(stripes.orientation)));
 }
 
-Texture::Texture(int size) : size_(size), fft_(size), background_(size, kSlope) {}
+Texture::Texture(int size) : size_(size), fft_(size), background_(size, kBackgroundSlope) {}
 
-std::array<Parameter, kLabels> Texture::parameters() const { return kParameters; }
+std::array<Parameter, kLabels> Texture::parameters() const { return kTextureParameters; }
 
 nlohmann::ordered_json Texture::describe() const {
-  return {{"powerLawSlope", kSlope},
+  return {{"powerLawSlope", kBackgroundSlope},
           {"backgroundDeviation", 1},
           {"contrast", {kLeastContrast, kMostContrast}},
-          {"noiseDeviation", kNoise}};
+          {"noiseDeviation", kPixelNoise}};
 }
 
 Labels Texture::make(std::uint64_t key, PlaneMemory& memory, std::span<float> image) const {
@@ -54,7 +54,7 @@ Labels Texture::make(std::uint64_t key, PlaneMemory& memory, std::span<float> im
   labels[2] = static_cast<float>(std::sin(2 * orientation));
   // Contrasts differ, or what an average keeps of them would tell the wavelength.
   const double contrast = rng.uniform(kLeastContrast, kMostContrast);
-  make(Stripes{kParameters[0].value(labels[0]), orientation, phase, contrast}, key, memory, image);
+  make(Stripes{kTextureParameters[0].value(labels[0]), orientation, phase, contrast}, key, memory, image);
   return labels;
 }
 
@@ -63,7 +63,7 @@ void Texture::make(const Stripes& stripes, std::uint64_t key, PlaneMemory& memor
   fft_.to_field(memory.modes, memory.field);
   add_stripes(size_, stripes, memory.field);
   std::ranges::copy(memory.field, image.begin());
-  add_noise(noise_key(key), kNoise, image);
+  add_noise(noise_key(key), kPixelNoise, image);
 }
 
 }  // namespace mrmf::fields
