@@ -48,7 +48,7 @@ Algorithm chosen(const cublasLtMatmulAlgo_t* algo) {
   return algorithm;
 }
 
-void trace(const Algorithm& algorithm) {
+void trace_algorithm(const Algorithm& algorithm) {
   if (trace_file()) std::ofstream(trace_file(), std::ios::app) << "algorithm " << algorithm.index << '\n';
 }
 
@@ -105,7 +105,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     require(algorithm.workspace == 0 || is_device_memory(workspace, algorithm.workspace), CUBLAS_STATUS_INVALID_VALUE,
             "the workspace is no device memory of that size");
     require(algorithm.index >= refused_algorithms(), CUBLAS_STATUS_NOT_SUPPORTED, "this algorithm is refused");
-    trace(algorithm);
+    trace_algorithm(algorithm);
     try {
       enqueue(
           stream,

@@ -31,11 +31,11 @@ cudnnStatus_t refused(cudnnStatus_t status, const std::string& text) {
 }
 
 template <class Body>
-cudnnStatus_t guarded(Body body) {
+cudnnStatus_t guarded_call(Body body) {
   try {
     body();
     return CUDNN_STATUS_SUCCESS;
-  } catch (const Refusal& refusal) {
+  } catch (const dnn::Refusal& refusal) {
     return refused(refusal.status, refusal.what());
   } catch (const Failure& failure) {
     return refused(CUDNN_STATUS_EXECUTION_FAILED_CUDART, failure.what());
@@ -88,7 +88,7 @@ std::string pass_of(const Graph& graph) {
   return convolution->kind == Kind::backward_filter ? "backward weights" : "forward";
 }
 
-void trace(std::int64_t index, const Graph& graph, const Pointers& pointers, cudaStream_t stream) {
+void trace_engine(std::int64_t index, const Graph& graph, const Pointers& pointers, cudaStream_t stream) {
   if (!trace_file()) return;
   std::ofstream file(trace_file(), std::ios::app);
   const Operation* const convolution = graph.convolution();
@@ -131,11 +131,11 @@ void cudnnGetLastErrorString(char* message, size_t size) {
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  return guarded([&] {
+  return guarded_call([&] {
     try {
       check_devices();
     } catch (const Failure& failure) {
-      throw Refusal(CUDNN_STATUS_NOT_INITIALIZED, failure.what());
+      throw dnn::Refusal(CUDNN_STATUS_NOT_INITIALIZED, failure.what());
     }
     *handle = new cudnnContext;
   });
@@ -157,7 +157,7 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
 }
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
-  return guarded([&] {
+  return guarded_call([&] {
     require(known_type(type), CUDNN_STATUS_NOT_SUPPORTED,
             "descriptor type " + std::to_string(type) + " is not emulated");
     *descriptor = new Handle{std::make_shared<Descriptor>(type)};
@@ -170,12 +170,12 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
-  return guarded([&] { from_handle(descriptor)->finalize(); });
+  return guarded_call([&] { from_handle(descriptor)->finalize(); });
 }
 
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t count, const void* values) {
-  return guarded([&] {
+  return guarded_call([&] {
     require(values && count >= 0, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "an attribute without values");
     const char* bytes = static_cast<const char*>(values);
     Attribute attribute{type, count, {bytes, bytes + static_cast<size_t>(count) * size_of(type)}, {}};
@@ -188,11 +188,11 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t room, int64_t* count, void* values) {
-  return guarded([&] { from_handle(descriptor)->get(name, type, room, count, values); });
+  return guarded_call([&] { from_handle(descriptor)->get(name, type, room, count, values); });
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
-  return guarded([&] {
+  return guarded_call([&] {
     const DescriptorPtr made = from_handle(plan), variant = from_handle(pack);
     require(made->type() == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
                 variant->type() == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
@@ -200,7 +200,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     require(made->finalized() && variant->finalized(), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED,
             "the plan or the variant pack is not finalized");
     const Pointers pointers = pointers_of(*made, *variant);
-    trace(made->engine, *made->graph, pointers, handle->stream);
+    trace_engine(made->engine, *made->graph, pointers, handle->stream);
     const auto before = recorded_before(handle->stream);
     require(!before || made->engine != unrecorded_engine(), CUDNN_STATUS_NOT_SUPPORTED,
             "this engine cannot be recorded");

@@ -42,7 +42,7 @@ void write(const Tensor& t, const Values& values, void* data) {
 }
 
 /// Values of `from` spread to the shape of `to` (axes of length one repeat).
-Values broadcast(const Tensor& from, const Values& values, const Tensor& to) {
+Values broadcast_to(const Tensor& from, const Values& values, const Tensor& to) {
   if (from.dims == to.dims) return values;
   Tensor view = to;  // read `from` with stride 0 along the repeated axes
   std::int64_t stride = from.dims[1];
@@ -88,7 +88,7 @@ class Execution {
     Values values = input(operation.x, Rounding::none);
     if (operation.kind == Kind::add) {
       const Tensor& b = graph_.tensor(operation.b);
-      const Values added = broadcast(b, input(operation.b, Rounding::none), graph_.tensor(operation.x));
+      const Values added = broadcast_to(b, input(operation.b, Rounding::none), graph_.tensor(operation.x));
       for (std::size_t i = 0; i < values.size(); ++i) values[i] += added[i];
     }
     if (operation.kind == Kind::relu)

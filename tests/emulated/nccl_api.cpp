@@ -139,11 +139,11 @@ ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, const Call& call, cons
   if (size == 0) return refuse(ncclInvalidArgument, "data type " + std::to_string(call.type) + " is not emulated");
   if (call.root < 0 || call.root >= communicator->identity().ranks) return refuse(ncclInvalidArgument, "no such root");
   if (call.count == 0) return ncclSuccess;
-  const bool sends = call.kind != broadcast || call.root == communicator->identity().rank;
+  const bool sends = call.kind != nccl::broadcast || call.root == communicator->identity().rank;
   if ((sends && !is_device_memory(buffers.send, buffers.sent * size)) ||
       !is_device_memory(buffers.receive, buffers.received * size))
     return refuse(ncclInvalidArgument, "a buffer does not lie in device memory with its whole size");
-  auto operation = std::make_shared<Operation>(communicator, call, buffers.send, buffers.receive);
+  auto operation = std::make_shared<nccl::Operation>(communicator, call, buffers.send, buffers.receive);
   group().launches.push_back({communicator, [operation, stream] {
                                 enqueue(
                                     stream, [operation] { return operation->advance(); }, "NCCL sum");
@@ -287,7 +287,7 @@ ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDa
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-  const Call call{broadcast, static_cast<std::uint32_t>(type), 0, root, count};
+  const Call call{nccl::broadcast, static_cast<std::uint32_t>(type), 0, root, count};
   return launch(comm, stream, call, {send, receive, count, count});
 }
 

@@ -17,13 +17,13 @@ constexpr std::int64_t kExact = 7;                  // engine
 Graph filter_gradient(bool bf16) {
   const auto tensor = [](std::int64_t id, bool narrow, const Numbers& dims) {
     const std::int64_t row = dims[1] * dims[3];
-    return Tensor{id, 16, narrow, false, dims, {row, 1, row, dims[1]}};
+    return mrmf::emulated::dnn::Tensor{id, 16, narrow, false, dims, {row, 1, row, dims[1]}};
   };
   return {{tensor(1, bf16, {2, 8, 1, 5}), tensor(2, bf16, {2, 16, 1, 5}), tensor(3, false, {16, 8, 1, 1})},
           {{Kind::backward_filter, 1, 2, 3, {{0, 0}, {0, 0}, {1, 1}, {1, 1}}, 0}}};
 }
 
-std::string last_error() {
+std::string cudnn_error() {
   char text[512];
   cudnnGetLastErrorString(text, sizeof text);
   return text;
@@ -86,13 +86,13 @@ TEST_CASE("MRMF_EMULATED_WRONG_ENGINE puts engines first whose results are off b
 
 TEST_CASE("no engine writes a float gradient of bfloat16 inputs directly") {
   CHECK(proposals(filter_gradient(true), CUDNN_HEUR_MODE_A).empty());
-  CHECK_THROWS_AS(check_support(engine(kExact), filter_gradient(true)), Refusal);
+  CHECK_THROWS_AS(check_support(engine(kExact), filter_gradient(true)), mrmf::emulated::dnn::Refusal);
 }
 
 TEST_CASE("mistakes are refused with a text") {
   Made unset(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   CHECK(unset.finish() == CUDNN_STATUS_BAD_PARAM);
-  CHECK(last_error().find("missing") != std::string::npos);
+  CHECK(cudnn_error().find("missing") != std::string::npos);
   const cudnnDataType_t type = CUDNN_DATA_FLOAT;
   const float dims[] = {1, 2, 3, 4};
   unset.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
@@ -104,7 +104,7 @@ TEST_CASE("mistakes are refused with a text") {
   const DeviceFloats x(kX), dy(kY), dw(kW);
   CHECK(run({1, 2, 3}, {x.get(), dy.get(), dw.get()}) == CUDNN_STATUS_SUCCESS);
   CHECK(run({1, 2}, {x.get(), dy.get()}) == CUDNN_STATUS_BAD_PARAM);
-  CHECK(last_error().find("no pointer for tensor 3") != std::string::npos);
+  CHECK(cudnn_error().find("no pointer for tensor 3") != std::string::npos);
   CHECK(run({1, 2, 3}, {x.get(), dy.get(), dw.get() + 1}) == CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
   CHECK(run({1, 2, 3}, {x.get(), dy.get(), dw.get() + 16}) == CUDNN_STATUS_BAD_PARAM);
 }

@@ -15,7 +15,7 @@ using namespace mrmf::cuda;
 
 namespace {
 
-using Values = std::vector<float>;
+using Floats = std::vector<float>;
 
 struct TestRank {
   DeviceFloats values, residual, sum_residual;
@@ -23,8 +23,8 @@ struct TestRank {
   CodeLayout layout;
   CodedPart part;
 
-  TestRank(const Values& of, CodedPart how, int ranks, int rank)
-      : values(of), residual(Values(of.size())), sum_residual(Values(of.size())), part(how) {
+  TestRank(const Floats& of, CodedPart how, int ranks, int rank)
+      : values(of), residual(Floats(of.size())), sum_residual(Floats(of.size())), part(how) {
     part.values = {values.get(), of.size()};
     if (!how.residual.empty()) {
       part.residual = {residual.get(), of.size()};
@@ -51,7 +51,7 @@ struct TestRanks {
   TestStream stream;
 
   // `how` by rank, or one for all.
-  TestRanks(const std::vector<Values>& values, const std::vector<CodedPart>& how) {
+  TestRanks(const std::vector<Floats>& values, const std::vector<CodedPart>& how) {
     const StepBlock block{.seed = 7, .number = 3};
     REQUIRE_CUDA(cudaMemcpy(step.get(), &block, sizeof block, cudaMemcpyHostToDevice));
     for (std::size_t r = 0; r < values.size(); ++r)
@@ -60,7 +60,7 @@ struct TestRanks {
   }
 
   // Every rank's result, which is the same.
-  Values sum() {
+  Floats sum() {
     for (const auto& rank : ranks) make_codes(stream, rank->layout, rank->part, rank->buffers());
     synchronize(stream);
     for (std::size_t from = 0; from < ranks.size(); ++from)
@@ -73,7 +73,7 @@ struct TestRanks {
         if (from != to) copy(ranks[from]->results, from, ranks[to]->results, from, ranks[from]->layout.result_bytes());
     for (const auto& rank : ranks) read_sums(stream, rank->layout, rank->part, rank->buffers());
     synchronize(stream);
-    const Values first = ranks.front()->values.values();
+    const Floats first = ranks.front()->values.values();
     for (const auto& rank : ranks)
       CHECK(std::memcmp(rank->values.values().data(), first.data(), 4 * first.size()) == 0);
     return first;
@@ -84,11 +84,11 @@ struct TestRanks {
   }
 };
 
-std::vector<Values> random_values(std::size_t ranks, std::size_t count, unsigned seed) {
+std::vector<Floats> random_values(std::size_t ranks, std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
-  std::vector<Values> all(ranks, Values(count));
-  for (Values& values : all)
+  std::vector<Floats> all(ranks, Floats(count));
+  for (Floats& values : all)
     for (float& value : values) value = random() % 7 == 0 ? 0 : normal(random);
   return all;
 }
@@ -104,12 +104,12 @@ TEST_CASE("sums of rounded values are those of a slow counter, as near as their 
   for (const CodeFormat code : {CodeFormat::bf16, CodeFormat::scaled})
     for (const std::size_t ranks : kRanks) {
       CAPTURE(ranks);
-      const std::vector<Values> values = random_values(ranks, kCount, 1);
+      const std::vector<Floats> values = random_values(ranks, kCount, 1);
       const float weight = 1.0F / static_cast<float>(ranks);
-      const Values sum = TestRanks(values, {{.code = code, .weight = weight}}).sum();
+      const Floats sum = TestRanks(values, {{.code = code, .weight = weight}}).sum();
       for (std::size_t i = 0; i < kCount; ++i) {
         double exact = 0, sizes = 0;
-        for (const Values& one : values) exact += one[i] * weight, sizes += std::abs(one[i] * weight);
+        for (const Floats& one : values) exact += one[i] * weight, sizes += std::abs(one[i] * weight);
         const double near = code == CodeFormat::bf16 ? sizes / 128 : 5.0 / 127;  // half a step there, and half back
         CHECK(std::abs(sum[i] - exact) <= near);
       }
@@ -118,7 +118,7 @@ TEST_CASE("sums of rounded values are those of a slow counter, as near as their 
 
 TEST_CASE("what roundings leave out comes with the next sums") {
   for (const CodeFormat code : {CodeFormat::bf16, CodeFormat::scaled}) {
-    const std::vector<Values> values = random_values(3, kCount, 2);
+    const std::vector<Floats> values = random_values(3, kCount, 2);
     float any = 0;
     TestRanks ranks(values, {{.code = code, .residual = {&any, 1}}});
     std::vector<double> total(kCount);
@@ -126,7 +126,7 @@ TEST_CASE("what roundings leave out comes with the next sums") {
     for (int step = 0; step < kSteps; ++step) {
       for (std::size_t r = 0; r < 3; ++r)
         REQUIRE_CUDA(cudaMemcpy(ranks.ranks[r]->values.get(), values[r].data(), 4 * kCount, cudaMemcpyHostToDevice));
-      const Values sum = ranks.sum();
+      const Floats sum = ranks.sum();
       for (std::size_t i = 0; i < kCount; ++i) total[i] += sum[i];
     }
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -144,9 +144,9 @@ TEST_CASE("signs of sums of levels are those of a slow counter") {
         CAPTURE(ranks);
         const int most = code == CodeFormat::levels4 ? 7 : 127 / static_cast<int>(ranks);
         const float mean_level = static_cast<float>(most) / 2;
-        std::vector<Values> values = random_values(ranks, kCount, 3);
-        for (Values& one : values) std::fill_n(one.begin(), 5, 0.0F);  // a tensor of zeros moves nothing
-        const Values sum = TestRanks(values, {{.code = code,
+        std::vector<Floats> values = random_values(ranks, kCount, 3);
+        for (Floats& one : values) std::fill_n(one.begin(), 5, 0.0F);  // a tensor of zeros moves nothing
+        const Floats sum = TestRanks(values, {{.code = code,
                                                .most_level = most,
                                                .mean_level = mean_level,
                                                .geometric = geometric,
@@ -155,7 +155,7 @@ TEST_CASE("signs of sums of levels are those of a slow counter") {
         for (const CodedTensor& tensor : tensors) {
           std::vector<long> levels(tensor.count);
           std::vector<char> halfway(tensor.count);  // so near that the order of additions decides
-          for (const Values& one : values) {
+          for (const Floats& one : values) {
             double mean = 0, counted = 0;
             for (std::size_t i = tensor.first; i < tensor.first + tensor.count; ++i)
               if (!geometric || one[i] != 0)
@@ -177,12 +177,12 @@ TEST_CASE("signs of sums of levels are those of a slow counter") {
 TEST_CASE("votes are counted by rows; ties are broken alike, and a place with zeros alone stays") {
   for (const std::size_t ranks : kRanks) {
     CAPTURE(ranks);
-    std::vector<Values> values = random_values(ranks, kCount, 4);
-    for (Values& one : values) one[100] = 0;
+    std::vector<Floats> values = random_values(ranks, kCount, 4);
+    for (Floats& one : values) one[100] = 0;
     std::vector<CodedPart> how;
     for (std::size_t r = 0; r < ranks; ++r)
       how.push_back({.code = CodeFormat::votes, .rows = r % 3 == 1 ? 2U : r == 3 ? 0U : 1U});
-    const Values sum = TestRanks(values, how).sum();
+    const Floats sum = TestRanks(values, how).sum();
     CHECK(std::memcmp(TestRanks(values, how).sum().data(), sum.data(), 4 * kCount) == 0);
     double plus = 0, ties = 0;
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -207,9 +207,9 @@ TEST_CASE("a value that is not finite makes that of the sum NaN on every rank") 
   for (const auto code :
        {CodeFormat::bf16, CodeFormat::scaled, CodeFormat::levels8, CodeFormat::levels4, CodeFormat::votes})
     for (const float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-      std::vector<Values> values = random_values(3, kCount, 5);
+      std::vector<Floats> values = random_values(3, kCount, 5);
       values[1][700] = odd;
-      const Values sum =
+      const Floats sum =
           TestRanks(values, {{.code = code, .most_level = 7, .mean_level = 3.5F, .tensors = tensors}}).sum();
       CHECK_FALSE(std::isfinite(sum[700]));
     }

@@ -13,6 +13,7 @@
 #include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/training/data_parallel.hpp"
+#include "tests/mpi/differences.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/branches.hpp"
 #include "tests/unit/support/small_model.hpp"
@@ -55,18 +56,6 @@ std::unique_ptr<Backend> backend_of(On on) {
 bool tests_cuda() { return std::getenv("MRMF_TEST_CUDA") != nullptr; }
 std::vector<On> all_backends() { return tests_cuda() ? std::vector{On::cuda} : std::vector{On::reference, On::onednn}; }
 On fast_backend() { return tests_cuda() ? On::cuda : On::onednn; }
-
-/// Distance relative to the largest of what is wanted.
-double distance(const std::vector<float>& got, const std::vector<float>& wanted) {
-  REQUIRE(got.size() == wanted.size());
-  double most = 1e-3, apart = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    most = std::max(most, std::abs(double{wanted[i]}));
-    apart = std::max(apart, std::abs(double{got[i]} - wanted[i]));
-    if (!std::isfinite(got[i])) return 1e9;
-  }
-  return apart / most;
-}
 
 /// Counts what is sent and received, in floats.
 class CountedMessages final : public Messages {
@@ -117,7 +106,7 @@ struct InPlace {
 };
 
 /// The same network and batch unsplit, and on a grid of all ranks.
-struct Experiment {
+struct GridExperiment {
   Comm world = Comm::world();
   std::unique_ptr<Backend> backend;
   ModelSettings settings;
@@ -246,9 +235,9 @@ struct Experiment {
       CAPTURE(way.ahead);
       rows = way.rows, settings.network.max_rows = way.most_rows, settings.ahead = way.ahead;
       const Results one = unsplit(), many = split(blocks);
-      CHECK(distance(many.y, one.y) < tolerance);
-      CHECK(distance(many.grads, one.grads) < tolerance);
-      CHECK(distance(many.state, one.state) < tolerance);
+      CHECK(relative_difference(many.y, one.y) < tolerance);
+      CHECK(relative_difference(many.grads, one.grads) < tolerance);
+      CHECK(relative_difference(many.state, one.state) < tolerance);
       CHECK(many.loss == doctest::Approx(one.loss).epsilon(1e-5));
     }
     rows = as_it_was.rows, settings.network.max_rows = as_it_was.most_rows, settings.ahead.reset();
@@ -267,8 +256,8 @@ std::vector<Extent> grids(int ranks, int axes) {
   return all;
 }
 
-Experiment experiment(const std::vector<LayerSpec>& layers, const Shape& sample, On on = fast_backend()) {
-  Experiment e;
+GridExperiment experiment(const std::vector<LayerSpec>& layers, const Shape& sample, On on = fast_backend()) {
+  GridExperiment e;
   e.backend = backend_of(on);
   e.settings.network.sample = sample;
   e.settings.network.max_rows = e.rows;
@@ -276,14 +265,6 @@ Experiment experiment(const std::vector<LayerSpec>& layers, const Shape& sample,
   name_layers(e.settings.network.layers);
   e.settings.seed = 3;
   return e;
-}
-
-LayerSpec conv(Index units, const Extent& window, const Extent& stride = {1, 1, 1}, bool same = false) {
-  LayerSpec spec = layer(LayerKind::conv, units);
-  spec.window = window;
-  spec.stride = stride;
-  spec.same_padding = same;
-  return spec;
 }
 
 LayerSpec pool(LayerKind kind, const Extent& window, const Extent& stride) {
@@ -343,10 +324,10 @@ TEST_CASE("grid: one layer after another, of odd sizes") {
       std::vector<LayerSpec> layers = middle;
       layers.insert(layers.begin(), conv(3, {1, 1, 2}));  // so that the layer has a gradient to give
       layers.insert(layers.end(), {flat, dense});
-      Experiment e = experiment(layers, sample, on);
+      GridExperiment e = experiment(layers, sample, on);
       e.check({1, 1, e.world.size()});
       layers.resize(layers.size() - 2);  // outputs with positions
-      Experiment open = experiment(layers, sample, on);
+      GridExperiment open = experiment(layers, sample, on);
       open.check({1, 1, open.world.size()});
     }
 }
@@ -370,7 +351,7 @@ TEST_CASE("grid: losses whose means are of whole samples, with labels that are i
       CAPTURE(number);
       CAPTURE(static_cast<int>(on));
       number += on == On::reference ? 0 : 1;
-      Experiment e =
+      GridExperiment e =
           experiment({conv(4, {1, 3, 3}, {1, 1, 1}, true), layer(LayerKind::tanh), conv(3, {1, 1, 1})}, sample, on);
       e.loss.weights = {};
       for (const auto& [kind, weight] : kinds.weights) e.loss.weights[static_cast<std::size_t>(kind)] = weight;
@@ -402,7 +383,7 @@ TEST_CASE("grid: networks of one, two and three axes, on every grid of these ran
                                         layer(LayerKind::dense, 5),
                                         layer(LayerKind::relu),
                                         layer(LayerKind::dense, 2)};
-    Experiment e = experiment(layers, sample);
+    GridExperiment e = experiment(layers, sample);
     for (const Extent& grid : grids(e.world.size(), axes)) e.check(grid);
   }
 }
@@ -437,7 +418,7 @@ TEST_CASE("grid: a batch norm of the input counts what no window behind it reads
         number += on == On::reference && !fuse ? 1 : 0;
         std::vector<LayerSpec> layers = c.behind;
         layers.insert(layers.begin(), twice[0]);
-        Experiment e = experiment(layers, c.sample, on);
+        GridExperiment e = experiment(layers, c.sample, on);
         e.settings.fuse = fuse;
         for (const Extent& grid : grids(e.world.size(), c.sample.axes)) e.check(grid);
       }
@@ -458,7 +439,7 @@ struct UntiedCase {
 void check_untied(const std::vector<UntiedCase>& cases) {
   for (const UntiedCase& c : cases) {
     CAPTURE(c.sample.axes);
-    Experiment e = experiment(c.layers, c.sample);
+    GridExperiment e = experiment(c.layers, c.sample);
     for (const Extent& grid : grids(e.world.size(), c.sample.axes)) e.check(grid);
   }
 }
@@ -534,7 +515,7 @@ TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, severa
       for (LayerSpec& spec : layers)
         if (spec.name == "left" || spec.name == "right") spec.units = 5;
       if (!first) layers.insert(layers.begin(), conv(16, {1, 3, 2}));
-      Experiment e = experiment(layers, sample);
+      GridExperiment e = experiment(layers, sample);
       for (const Extent& grid : grids(e.world.size(), 2)) e.check(grid);
       if (e.world.size() == 1) continue;
       ModelSettings own = e.settings;
@@ -550,7 +531,7 @@ TEST_CASE("grid: random networks with branches and dropout, on random grids") {
     for (const int axes : {1 + static_cast<int>(key % 3), 1 + static_cast<int>((key + 1) % 3)}) {
       CAPTURE(key);
       CAPTURE(axes);
-      Experiment e;
+      GridExperiment e;
       e.backend = backend_of(fast_backend());
       e.settings = branch_model(random_layers(key), axes);
       e.settings.network.max_rows = e.rows;
@@ -653,7 +634,7 @@ TEST_CASE("grid: random chains of every kind of layer, of any size, on random gr
         layers.pop_back();
       }
     }
-    Experiment e = experiment(layers, sample);
+    GridExperiment e = experiment(layers, sample);
     const Network network(*e.backend, e.settings.network);
     std::vector<Extent> fitting = grids(e.world.size(), axes);
     std::erase_if(fitting, [&](const Extent& grid) { return !fits(network, grid); });
@@ -677,7 +658,7 @@ TEST_CASE("grid: transposed convolutions, upsampling, skips and norms on three a
   down.window = down.stride = {2, 2, 2};
   for (const LayerSpec& rising : {up, linear}) {
     CAPTURE(rising.name);
-    Experiment e = experiment({}, {.n = 0, .spatial = {16, 10, 8}, .channels = 2, .axes = 3});
+    GridExperiment e = experiment({}, {.n = 0, .spatial = {16, 10, 8}, .channels = 2, .axes = 3});
     e.settings.network.layers = {named_conv("first", 4, 3),
                                  groups,
                                  named(LayerKind::silu, "skip"),
@@ -698,7 +679,7 @@ TEST_CASE("grid: one sample's slabs are sent and received in place, by the halo 
     for (const bool ahead : {false, true}) {
       CAPTURE(positions);
       CAPTURE(ahead);
-      Experiment e;
+      GridExperiment e;
       e.backend = make_cpu_backend(1);
       const Shape sample{.n = 0, .spatial = {positions, 32, 32}, .channels = 4, .axes = 3};
       std::vector<LayerSpec> layers = preset_layers("cosmoflow");

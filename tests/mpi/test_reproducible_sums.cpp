@@ -23,13 +23,13 @@ std::vector<float> pieces_reversed(const std::vector<float>& values, int parts) 
   return result;
 }
 
-struct Trained {
+struct TrainedOutcome {
   std::vector<float> params, state;
   double validation_loss = 0;
 };
 
 /// Trains on data whose n-th part goes to rank n, or to the n-th last.
-Trained train(Comm& world, bool reversed, bool global_batch_norm) {
+TrainedOutcome train(Comm& world, bool reversed, bool global_batch_norm) {
   TemporaryFolder folder;
   std::string file = folder.file("data.h5");
   world.broadcast(file, 0);
@@ -85,7 +85,7 @@ TEST_CASE("any order: training keeps every bit when ranks exchange their samples
     CAPTURE(global_batch_norm);
     Comm world = Comm::world();
     world.sum_reproducibly(true);
-    const Trained one = train(world, false, global_batch_norm), other = train(world, true, global_batch_norm);
+    const TrainedOutcome one = train(world, false, global_batch_norm), other = train(world, true, global_batch_norm);
     CHECK(one.params == other.params);
     CHECK(one.state == other.state);
     CHECK(one.validation_loss == other.validation_loss);

@@ -5,6 +5,7 @@
 #include "src/method/fusion.hpp"
 #include "src/run/model_file.hpp"
 #include "src/training/trainer.hpp"
+#include "tests/mpi/differences.hpp"
 #include "tests/mpi/shared_folder.hpp"
 #include "tests/unit/support/small_model.hpp"
 
@@ -162,13 +163,13 @@ TEST_CASE(
 namespace {
 
 /// A data set that all ranks see, and training on it.
-struct Training {
+struct CutTraining {
   Comm world = Comm::world();
   SharedFolder folder{world};
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
 
-  Training(bool evenly, int groups) {
+  CutTraining(bool evenly, int groups) {
     const std::string file = folder.file("data.h5");
     if (world.root()) {
       write_floats(file, "x", {41, 28, 2}, random_values(41 * 28 * 2, 1));
@@ -199,16 +200,6 @@ struct Training {
   }
 };
 
-double distance(const std::vector<float>& got, const std::vector<float>& wanted) {
-  REQUIRE(got.size() == wanted.size());
-  double most = 1e-3, apart = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    most = std::max(most, std::abs(double{wanted[i]}));
-    apart = std::max(apart, std::isfinite(got[i]) ? std::abs(double{got[i]} - wanted[i]) : 1e9);
-  }
-  return apart / most;
-}
-
 }  // namespace
 
 TEST_CASE(
@@ -226,7 +217,7 @@ TEST_CASE(
           CAPTURE(evenly);
           CAPTURE(to_string(kind));
           CAPTURE(parts);
-          Training training(evenly, groups);
+          CutTraining training(evenly, groups);
           training.config.training.optimizer.name = kind;
           training.config.training.optimizer.learning_rate = kind == OptimizerKind::sgd ? 0.05 : 0.005;
           training.config.training.optimizer.epsilon = 1e-3;  // so that small gradients' errors are not made large
@@ -236,7 +227,7 @@ TEST_CASE(
           const double tolerance = evenly && parts > 1 ? 2e-3 : 3e-4;  // a norm of two rows makes much of rounding
           const auto split = training.train(world, along(blocks), 4),
                      wanted = training.train(self, along(1), 4 * groups);
-          for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(distance(split[i], wanted[i]) < tolerance);
+          for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(relative_difference(split[i], wanted[i]) < tolerance);
         }
   }
 }

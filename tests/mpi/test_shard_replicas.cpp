@@ -10,7 +10,7 @@ using namespace mrmf::test;
 
 namespace {
 
-struct Experiment {
+struct ShardExperiment {
   TemporaryFolder mine;
   Comm world = Comm::world(), alone = Comm::self();
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
@@ -18,7 +18,7 @@ struct Experiment {
   const int shards = world.size() == 5 ? 10 : 12;  // a multiple of every number of ranks
   Config config;
 
-  Experiment() {
+  ShardExperiment() {
     world.broadcast(folder, 0);
     const Index samples = 6 * shards - 1;  // the last shard is smaller: without a sample in the last of small batches
     const std::string file = folder + "/data.h5";
@@ -40,7 +40,7 @@ struct Experiment {
     config.training.epochs = 1;
     config.training.optimizer.learning_rate = 0.01;
   }
-  ~Experiment() { world.barrier(); }  // the root's folder goes
+  ~ShardExperiment() { world.barrier(); }  // the root's folder goes
 
   // A run of these ranks that takes so many rows of every shard in a step.
   Starts run(const std::string& name, Comm& ranks, int rows) {
@@ -60,7 +60,7 @@ TEST_CASE("shard replicas: all ranks leave the bits that one leaves alone, with 
   for (const bool global : {true, false}) {
     const int rows = global ? 1 : 4;
     CAPTURE(global);
-    Experiment experiment;
+    ShardExperiment experiment;
     experiment.config.training.global_batch_norm = global;
     const FinalState alone = experiment.run("alone", experiment.alone, rows).straight();
     const FinalState together = experiment.run("together", experiment.world, rows).straight();
@@ -71,7 +71,7 @@ TEST_CASE("shard replicas: all ranks leave the bits that one leaves alone, with 
 }
 
 TEST_CASE("shard replicas: streamed, and stopped after every step, they leave the same bits") {
-  Experiment experiment;
+  ShardExperiment experiment;
   const FinalState straight = experiment.run("straight", experiment.world, 4).straight();
   experiment.config.data.load = LoadRule::stream;
   Starts many = experiment.run("interrupted", experiment.world, 4);
@@ -80,7 +80,7 @@ TEST_CASE("shard replicas: streamed, and stopped after every step, they leave th
 }
 
 TEST_CASE("shard replicas: the threads that compute at a time do not matter") {
-  Experiment experiment;
+  ShardExperiment experiment;
   const FinalState one = experiment.run("one", experiment.world, 4).straight();
   experiment.backend = make_cpu_backend(3);
   const FinalState three = experiment.run("three", experiment.world, 4).straight();
@@ -90,7 +90,7 @@ TEST_CASE("shard replicas: the threads that compute at a time do not matter") {
 
 TEST_CASE("shard replicas: they learn what whole batches teach, with global batch norm") {
   // A float32 rounding or two per sum (6e-8), against sums in another order: test_layers_batch_norm.cpp has 1e-5 too.
-  Experiment experiment;
+  ShardExperiment experiment;
   experiment.config.training.optimizer.name = OptimizerKind::sgd;
   experiment.config.training.epochs = 2;
   const FinalState shards = experiment.run("shards", experiment.world, 4).straight();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/training/trainer.hpp"
+#include "tests/mpi/differences.hpp"
 #include "tests/mpi/shared_training.hpp"
 #include "tests/unit/support/small_model.hpp"
 
@@ -17,8 +18,8 @@ using namespace mrmf::test;
 
 namespace {
 
-struct Training : SharedTraining {
-  Training() : SharedTraining(long_layers()) { config.training.epochs = 3; }
+struct PieceTraining : SharedTraining {
+  PieceTraining() : SharedTraining(long_layers()) { config.training.epochs = 3; }
 
   /// This rank's parameters and moments after training; whether all ranks that should have the same do, then and in
   /// the probes on the way; how much of other ranks' memory was mapped while it trained, and after.
@@ -80,12 +81,6 @@ struct Training : SharedTraining {
   }
 };
 
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double{a[i]} - b[i]));
-  return most;
-}
-
 }  // namespace
 
 TEST_CASE("sharded update: parameters and moments are those that every rank computes by itself") {
@@ -97,10 +92,10 @@ TEST_CASE("sharded update: parameters and moments are those that every rank comp
         CAPTURE(static_cast<int>(kind));
         CAPTURE(accumulate);
         CAPTURE(blocks);
-        Training training;
+        PieceTraining training;
         training.config.training.optimizer.name = kind;
         training.config.training.accumulate = accumulate;
-        const Training::Numbers wanted = training.train(false, blocks), got = training.train(true, blocks);
+        const PieceTraining::Numbers wanted = training.train(false, blocks), got = training.train(true, blocks);
         CHECK(wanted.same);
         CHECK(got.same);  // also the moments
         CHECK(got.same_in_probes);
@@ -108,7 +103,8 @@ TEST_CASE("sharded update: parameters and moments are those that every rank comp
         CHECK(got.mapped == (size <= 8 ? 2 * (size - 1) : 0));
         CHECK(got.mapped_after == 0);
         REQUIRE(got.arenas.size() == wanted.arenas.size());
-        for (std::size_t i = 0; i < wanted.arenas.size(); ++i) CHECK(distance(got.arenas[i], wanted.arenas[i]) < 1e-6);
+        for (std::size_t i = 0; i < wanted.arenas.size(); ++i)
+          CHECK(largest_difference(got.arenas[i], wanted.arenas[i]) < 1e-6);
         training.world.barrier();
       }
 }

@@ -13,7 +13,7 @@ using namespace mrmf::test;
 
 namespace {
 
-constexpr Index kSamples = 67, kLength = 40;
+constexpr Index kStreamedSamples = 67, kLength = 40;
 
 /// Two files of different length, one contiguous and one compressed, and what training on them takes.
 struct Streams {
@@ -27,7 +27,7 @@ struct Streams {
     if (world.root()) {
       const StoredAs packed{.type = StoredAs::Type::uint16, .chunk_rows = 1, .deflate = true, .shuffle = true};
       write(files[0], 40, {.type = StoredAs::Type::uint16}, 1);
-      write(files[1], kSamples - 40, packed, 3);
+      write(files[1], kStreamedSamples - 40, packed, 3);
     }
     world.barrier();
     config.data.train = config.data.validation = {files, "x", "y", SampleLayout::transpose};

@@ -18,14 +18,14 @@ namespace {
 
 const Extent kQuarter{1, 1, 4}, kHalf{1, 1, 2}, kFull{1, 1, 1};
 
-struct Experiment {
+struct TeamExperiment {
   TemporaryFolder folder;
   Comm world = Comm::world();
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Config config;
   int runs = 0;
 
-  explicit Experiment(std::vector<Extent> resolutions, Index samples = 41) {
+  explicit TeamExperiment(std::vector<Extent> resolutions, Index samples = 41) {
     std::string path = folder.path();
     world.broadcast(path, 0);
     config.run.folder = path;
@@ -44,7 +44,7 @@ struct Experiment {
     config.method.resolutions = std::move(resolutions);
     config.method.axes = 1;
   }
-  ~Experiment() { world.barrier(); }
+  ~TeamExperiment() { world.barrier(); }
 
   Outcome run(Comm& ranks, TeamMode teams) {
     config.method.teams = teams;
@@ -73,7 +73,7 @@ std::vector<float> top_of(Outcome& outcome) { return values_of(outcome.model_sta
 
 TEST_CASE("teams: the fused model has the bottom and the top that its teams would have trained alone") {
   for (int dense_ranks = 1; dense_ranks < Comm::world().size(); ++dense_ranks) {
-    Experiment experiment({kHalf, kFull});
+    TeamExperiment experiment({kHalf, kFull});
     if (dense_ranks % 2 == 0) experiment.config.model.bottom.layers = {"conv1", "conv2"};  // what lies between is top
     Comm& world = experiment.world;
     const int coarse_ranks = world.size() - dense_ranks;
@@ -105,7 +105,7 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
   if (ranks == 1) return;
   for (const int dense_ranks : std::set{1, ranks - 1}) {
     CAPTURE(dense_ranks);
-    Experiment experiment({kHalf, kFull});
+    TeamExperiment experiment({kHalf, kFull});
     Comm& world = experiment.world;
     Config& config = experiment.config;
     const int coarse_ranks = ranks - dense_ranks;
@@ -150,7 +150,7 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
 
 TEST_CASE("teams: two fusions with sizes that were measured") {
   if (Comm::world().size() == 1) return;
-  Experiment experiment({kQuarter, kHalf, kFull});
+  TeamExperiment experiment({kQuarter, kHalf, kFull});
   Outcome outcome = experiment.run(experiment.world, TeamMode::concurrent);
   REQUIRE(outcome.phases.size() == 5);
   for (const std::size_t stage : {0U, 2U}) {
@@ -167,7 +167,7 @@ TEST_CASE("teams: a run that stops after every optimizer step ends with the same
   // All ranks get the signal; or one of the coarse team; or one of the dense team, while the other trains to its end.
   for (const int signalled : {-1, 0, ranks - 1}) {
     CAPTURE(signalled);
-    Experiment experiment({kQuarter, kHalf, kFull}, 23);
+    TeamExperiment experiment({kQuarter, kHalf, kFull}, 23);
     experiment.config.method.teams = TeamMode::concurrent;
     experiment.config.method.team_shares = {ranks - 1, 1};
     experiment.config.training.epochs = 1;
@@ -186,7 +186,7 @@ TEST_CASE("teams: a run that stops after every optimizer step ends with the same
 }
 
 TEST_CASE("teams: measured sizes are kept for the resumed run, and not for another number of ranks") {
-  Experiment experiment({kHalf, kFull});
+  TeamExperiment experiment({kHalf, kFull});
   std::filesystem::create_directories(experiment.config.run.folder + "/checkpoints");
   Comm& world = experiment.world;
   const auto kept = [&](const Config& config) { return read_measured_teams(config, world); };

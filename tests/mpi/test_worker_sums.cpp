@@ -8,6 +8,7 @@
 #include "src/training/sum_coding.hpp"
 #include "src/training/sum_trial.hpp"
 #include "src/training/trainer.hpp"
+#include "tests/mpi/differences.hpp"
 #include "tests/mpi/shared_training.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/support/small_model.hpp"
@@ -20,7 +21,7 @@ namespace {
 using enum Communication;
 
 /// What a training leaves on this rank, and whether all ranks have the same parameters.
-struct Numbers {
+struct LionNumbers {
   std::vector<float> params, momentum;
   std::vector<EpochRecord> epochs;
   bool same = false;
@@ -34,8 +35,8 @@ std::vector<float> zeros_on_first_rank() {
   return x;
 }
 
-struct Training : SharedTraining {
-  Training() : SharedTraining(small_layers(), zeros_on_first_rank()) {
+struct LionTraining : SharedTraining {
+  LionTraining() : SharedTraining(small_layers(), zeros_on_first_rank()) {
     config.training.epochs = 3;
     config.training.optimizer.name = OptimizerKind::lion;
     config.training.optimizer.beta2 = kLionBeta2;
@@ -43,7 +44,7 @@ struct Training : SharedTraining {
     config.training.optimizer.weight_decay = 0.1;
   }
 
-  Numbers train(Communication scheme, MomentaRule rule, Comm& team) {
+  LionNumbers train(Communication scheme, MomentaRule rule, Comm& team) {
     Config own = config;
     own.training.sums.communication = scheme;
     own.training.sums.momenta.rule = rule;
@@ -55,7 +56,7 @@ struct Training : SharedTraining {
     data.load(DataShare{team});
     ModelState model_state = make_model_state(plan, own, ctx, {1, 1, 1}, 1);
     Trainer trainer(ctx, own.training);
-    Numbers numbers;
+    LionNumbers numbers;
     numbers.epochs = trainer.train(model_state, plan.last).epochs;
     const auto copy = [&](Span span) { return std::vector<float>(span.begin(), span.end()); };
     numbers.params = copy(model_state.model.params());
@@ -65,14 +66,8 @@ struct Training : SharedTraining {
     numbers.same = team.agree(hash);
     return numbers;
   }
-  Numbers train(Communication scheme, MomentaRule rule) { return train(scheme, rule, world); }
+  LionNumbers train(Communication scheme, MomentaRule rule) { return train(scheme, rule, world); }
 };
-
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double{a[i]} - b[i]));
-  return most;
-}
 
 }  // namespace
 
@@ -120,11 +115,11 @@ TEST_CASE("worker sums: ranks get by messages what workers get without them, at 
 }
 
 TEST_CASE("worker sums: one rank alone computes plain Lion to the bit, whatever is set") {
-  Training training;
+  LionTraining training;
   Comm alone = Comm::self();
-  const Numbers plain = training.train(fp32, MomentaRule::shared, alone);
+  const LionNumbers plain = training.train(fp32, MomentaRule::shared, alone);
   for (const Communication scheme : {fp32, bf16, int8, levels8, levels8_l0, levels4, vote}) {
-    const Numbers got = training.train(scheme, MomentaRule::every, alone);
+    const LionNumbers got = training.train(scheme, MomentaRule::every, alone);
     CHECK(got.params == plain.params);
     CHECK(got.momentum == plain.momentum);
   }
@@ -133,13 +128,13 @@ TEST_CASE("worker sums: one rank alone computes plain Lion to the bit, whatever 
 
 TEST_CASE("worker sums: directions in float32, with momenta averaged after every step, are exact Lion") {
   for (const int accumulate : {1, 2}) {
-    Training training;
+    LionTraining training;
     training.config.training.sums.momenta.every = 1;
     training.config.training.accumulate = accumulate;
-    const Numbers exact = training.train(fp32, MomentaRule::shared), got = training.train(fp32, MomentaRule::every);
+    const LionNumbers exact = training.train(fp32, MomentaRule::shared), got = training.train(fp32, MomentaRule::every);
     CHECK(got.same);
-    CHECK(distance(got.params, exact.params) < 1e-5);  // a step is 1e-3
-    CHECK(distance(got.momentum, exact.momentum) < 1e-5);
+    CHECK(largest_difference(got.params, exact.params) < 1e-5);  // a step is 1e-3
+    CHECK(largest_difference(got.momentum, exact.momentum) < 1e-5);
     CHECK(training.train(fp32, MomentaRule::local).same);
     training.world.barrier();
   }
@@ -149,12 +144,12 @@ namespace {
 
 // Trains so many steps, and whether all ranks then have the same parameters.
 void train_steps(Communication scheme, MomentaRule rule, int steps) {
-  Training training;
+  LionTraining training;
   CAPTURE(to_string(scheme));
   training.config.training.batch = 2;
   training.config.training.global_batch_norm = false;  // whose sums are as many messages again
   training.config.training.epochs = steps * 2 * training.world.size() / 41 + 1;
-  const Numbers got = training.train(scheme, rule);
+  const LionNumbers got = training.train(scheme, rule);
   CHECK(got.same);
   CHECK(got.epochs.back().train_loss < got.epochs.front().train_loss);
   const bool several = training.world.size() > 1;
@@ -180,18 +175,18 @@ TEST_CASE("worker sums: ranks have the same parameters after a thousand votes") 
 }
 
 TEST_CASE("worker sums: gradients in few bits train as in float32, and the records count the bytes") {
-  Training training;
+  LionTraining training;
   training.config.model.layers = long_layers();
   const int size = training.world.size();
   const auto values = static_cast<double>(training.train(fp32, MomentaRule::shared).params.size());
   training.config.training.optimizer.name = OptimizerKind::adamw;
-  const Numbers exact = training.train(fp32, MomentaRule::shared);
+  const LionNumbers exact = training.train(fp32, MomentaRule::shared);
   for (const Communication scheme : {fp32, bf16, int8})
     for (const bool feedback : {false, true}) {
       if (feedback && scheme == fp32) continue;
       CAPTURE(to_string(scheme));
       training.config.training.sums.error_feedback = feedback;
-      const Numbers got = training.train(scheme, MomentaRule::shared);
+      const LionNumbers got = training.train(scheme, MomentaRule::shared);
       CHECK(got.same);
       CHECK(got.epochs.back().train_loss == doctest::Approx(exact.epochs.back().train_loss).epsilon(0.05));
       CHECK(got.epochs.back().sent_bytes == doctest::Approx(sum_bytes(scheme, values, size)).epsilon(0.02));
@@ -200,7 +195,7 @@ TEST_CASE("worker sums: gradients in few bits train as in float32, and the recor
   training.config.training.optimizer.name = OptimizerKind::lion;
   for (const Communication scheme : {levels8, levels4, vote}) {
     CAPTURE(to_string(scheme));
-    const Numbers got = training.train(scheme, MomentaRule::local);
+    const LionNumbers got = training.train(scheme, MomentaRule::local);
     // Messages and codes have heads, and a piece with zeros is as long again.
     const double predicted = sum_bytes(scheme, values, size), sent = got.epochs.back().sent_bytes;
     CHECK(sent >= 0.98 * predicted);
@@ -210,10 +205,10 @@ TEST_CASE("worker sums: gradients in few bits train as in float32, and the recor
 }
 
 TEST_CASE("worker sums: momenta of chosen tensors are averaged, the others stay apart") {
-  Training training;
+  LionTraining training;
   training.config.training.sums.momenta.every = 1;
   training.config.training.sums.momenta.tensors = {"dense*", "conv1/bias"};
-  const Numbers got = training.train(levels8, MomentaRule::every);
+  const LionNumbers got = training.train(levels8, MomentaRule::every);
   CHECK(got.same);
   for (const MomentaSpread& spread : got.epochs.back().momenta) {
     CAPTURE(spread.tensor);

@@ -106,4 +106,6 @@ std::string message(Action&& action) {
   return "";
 }
 
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 }  // namespace mrmf::test

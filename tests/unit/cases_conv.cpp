@@ -1,17 +1,9 @@
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/check_layer.hpp"
+#include "tests/unit/support/layer_specs.hpp"
 
 namespace mrmf::test {
 namespace {
-
-LayerSpec conv(Index units, const Extent& window, const Extent& stride = {0, 0, 0}) {
-  LayerSpec spec;
-  spec.kind = LayerKind::conv;
-  spec.units = units;
-  spec.window = window;
-  spec.stride = stride;
-  return spec;
-}
 
 LayerSpec same(LayerSpec spec) {
   spec.same_padding = true;

@@ -1,17 +1,9 @@
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/check_layer.hpp"
+#include "tests/unit/support/layer_specs.hpp"
 
 namespace mrmf::test {
 namespace {
-
-LayerSpec conv(Index units, const Extent& window, bool same = false) {
-  LayerSpec spec;
-  spec.kind = LayerKind::conv;
-  spec.units = units;
-  spec.window = window;
-  spec.same_padding = same;
-  return spec;
-}
 
 LayerSpec max_pool(const Extent& window) {
   LayerSpec spec;
@@ -35,10 +27,10 @@ LayerCases conv_pool_relu_cases() {
       {"1-D, 1->5, k3, pool 4", line(4, 30, 1), conv(5, {1, 1, 3}), by4},
       {"1-D, 1->2, k3, pool 4, no rest", line(4, 34, 1), conv(2, {1, 1, 3}), by4},
       {"1-D, 4->16, k5, pool 3", line(4, 32, 4), conv(16, {1, 1, 5}), max_pool({1, 1, 3})},
-      {"1-D, same padding", line(4, 17, 3), conv(30, {1, 1, 4}, true), by4},
+      {"1-D, same padding", line(4, 17, 3), conv(30, {1, 1, 4}, {0, 0, 0}, true), by4},
       {"1-D, zeros after only", line(4, 17, 3), padded, by4},
       {"2-D, 3->8, k3x3, pool 2x2", image(3, 9, 8, 3), conv(8, {1, 3, 3}), max_pool({1, 2, 2})},
-      {"3-D, 4->8, same k3, pool 2", volume(2, {4, 6, 5}, 4), conv(8, {3, 3, 3}, true), max_pool({2, 2, 2})},
+      {"3-D, 4->8, same k3, pool 2", volume(2, {4, 6, 5}, 4), conv(8, {3, 3, 3}, {0, 0, 0}, true), max_pool({2, 2, 2})},
   };
 }
 

@@ -1,14 +1,9 @@
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/check_layer.hpp"
+#include "tests/unit/support/layer_specs.hpp"
 
 namespace mrmf::test {
 namespace {
-
-LayerSpec norm() {
-  LayerSpec spec;
-  spec.kind = LayerKind::batch_norm;
-  return spec;
-}
 
 /// Slope 0: ReLU.
 LayerSpec relu(float slope = 0) {
@@ -18,7 +13,7 @@ LayerSpec relu(float slope = 0) {
   return spec;
 }
 
-LayerSpec average(const Extent& window) {
+LayerSpec average_pool(const Extent& window) {
   LayerSpec spec;
   spec.kind = LayerKind::average_pool;
   spec.window = window;
@@ -28,22 +23,22 @@ LayerSpec average(const Extent& window) {
 }  // namespace
 
 LayerCases norm_relu_pool_cases() {
-  LayerSpec own = norm();
+  LayerSpec own = batch_norm();
   own.momentum = 0.3F;
   own.epsilon = 0.1F;
-  const LayerSpec by2 = average({1, 1, 2}), cube = average({2, 2, 2});
+  const LayerSpec by2 = average_pool({1, 1, 2}), cube = average_pool({2, 2, 2});
   return {
-      {"1-D, 30 channels", line(4, 11, 30), norm(), {}, relu()},
-      {"1-D, 3 channels, leaky", line(5, 8, 3), norm(), {}, relu(0.3F)},
-      {"1-D, pool 2, many rows", line(33, 16, 8), norm(), by2, relu()},
-      {"1-D, 181 channels, leaky, pool 2", line(6, 4, 181), norm(), by2, relu(0.01F)},
-      {"1-D, 5 channels, pool 4 leaves 3", line(5, 15, 5), own, average({1, 1, 4}), relu()},
-      {"2-D, leaky, pool 1x2 leaves 1", image(3, 4, 5, 4), own, average({1, 1, 2}), relu(0.1F)},
-      {"3-D, 8 channels, leaky", volume(3, {3, 4, 5}, 8), norm(), {}, relu(0.01F)},
-      {"3-D, pool 2", volume(3, {4, 6, 4}, 16), norm(), cube, relu()},
-      {"3-D, leaky, pool 2", volume(3, {4, 2, 6}, 32), norm(), cube, relu(0.3F)},
-      {"3-D, 7 channels, leaky, pool 2 leaves 1 of each axis", volume(2, {5, 7, 3}, 7), norm(), cube, relu(0.3F)},
-      {"3-D, 3 channels, one window", volume(9, {2, 2, 2}, 3), norm(), cube, relu()},
+      {"1-D, 30 channels", line(4, 11, 30), batch_norm(), {}, relu()},
+      {"1-D, 3 channels, leaky", line(5, 8, 3), batch_norm(), {}, relu(0.3F)},
+      {"1-D, pool 2, many rows", line(33, 16, 8), batch_norm(), by2, relu()},
+      {"1-D, 181 channels, leaky, pool 2", line(6, 4, 181), batch_norm(), by2, relu(0.01F)},
+      {"1-D, 5 channels, pool 4 leaves 3", line(5, 15, 5), own, average_pool({1, 1, 4}), relu()},
+      {"2-D, leaky, pool 1x2 leaves 1", image(3, 4, 5, 4), own, average_pool({1, 1, 2}), relu(0.1F)},
+      {"3-D, 8 channels, leaky", volume(3, {3, 4, 5}, 8), batch_norm(), {}, relu(0.01F)},
+      {"3-D, pool 2", volume(3, {4, 6, 4}, 16), batch_norm(), cube, relu()},
+      {"3-D, leaky, pool 2", volume(3, {4, 2, 6}, 32), batch_norm(), cube, relu(0.3F)},
+      {"3-D, 7 channels, leaky, pool 2 leaves 1 of each axis", volume(2, {5, 7, 3}, 7), batch_norm(), cube, relu(0.3F)},
+      {"3-D, 3 channels, one window", volume(9, {2, 2, 2}, 3), batch_norm(), cube, relu()},
   };
 }
 

@@ -25,19 +25,19 @@
 
 namespace {
 
-struct Call {
+struct MemoryCall {
   std::size_t size = 0;
   const void* caller = nullptr;  // an instruction of who asked
 };
 
 std::atomic<bool> watching{false};
-std::atomic<std::size_t> number{0};
-std::array<Call, 100'000> calls;
+std::atomic<std::size_t> memory_call_count{0};
+std::array<MemoryCall, 100'000> memory_calls;
 
 void note(std::size_t size, const void* caller) {
   if (!watching) return;
-  const std::size_t i = number++;
-  if (i < calls.size()) calls[i] = {size, caller};
+  const std::size_t i = memory_call_count++;
+  if (i < memory_calls.size()) memory_calls[i] = {size, caller};
 }
 
 }  // namespace
@@ -130,14 +130,14 @@ bool is_library(const void* caller) {
 
 template <class Work>
 Seen watch(const Work& work) {
-  number = 0;
+  memory_call_count = 0;
   watching = true;
   work();
   watching = false;
-  REQUIRE(number <= calls.size());
+  REQUIRE(memory_call_count <= memory_calls.size());
   Seen seen;
-  for (std::size_t i = 0; i < number; ++i)
-    (is_library(calls[i].caller) ? seen.libraries : seen.ours).add(calls[i].size);
+  for (std::size_t i = 0; i < memory_call_count; ++i)
+    (is_library(memory_calls[i].caller) ? seen.libraries : seen.ours).add(memory_calls[i].size);
   return seen;
 }
 

@@ -15,7 +15,7 @@ using test::ramp;
 
 namespace {
 
-constexpr Extent kFull{1, 1, 1};
+constexpr Extent kUnaveraged{1, 1, 1};
 const Shape kSample{0, {1, 4, 4}, 2, 2}, kMask{0, {1, 4, 4}, 1, 2}, kNumber{.channels = 1};
 
 struct Changed {
@@ -23,7 +23,8 @@ struct Changed {
 };
 
 // A sample whose first channel numbers the positions, and a mask that does so too.
-Changed change(const Augmentation& settings, std::uint64_t key, std::int64_t id, const Extent& resolution = kFull) {
+Changed change(const Augmentation& settings, std::uint64_t key, std::int64_t id,
+               const Extent& resolution = kUnaveraged) {
   Changed made;
   for (int p = 0; p < 16; ++p) {
     made.x.insert(made.x.end(), {static_cast<float>(p), static_cast<float>(100 + p)});
@@ -83,7 +84,7 @@ TEST_CASE("augmentation: a function of the key and the sample") {
 
 TEST_CASE("augmentation: what does not suit the data is refused, at every resolution") {
   const auto refusal = [](const Augmentation& settings, const Shape& sample, const Shape& label,
-                          const std::vector<Extent>& resolutions = {kFull}) {
+                          const std::vector<Extent>& resolutions = {kUnaveraged}) {
     DataConfig data;
     data.augment = settings;
     return message<ConfigError>([&] { require_augmentable(data, sample, label, resolutions); });
@@ -92,9 +93,8 @@ TEST_CASE("augmentation: what does not suit the data is refused, at every resolu
   CHECK(refusal({}, square, kMask).empty());
   CHECK(refusal({.flip = {0, 1}, .turn = {0, 1}, .shift = {1, 1}}, square, kNumber).empty());
   CHECK(refusal({.flip = {2}, .turn = {}, .shift = {}}, square, kNumber).find("no axis 2") != std::string::npos);
-  CHECK(
-      refusal({.flip = {}, .turn = {0, 1}, .shift = {}}, square, kNumber, {{1, 2, 1}, kFull}).find("different sizes") !=
-      std::string::npos);
+  CHECK(refusal({.flip = {}, .turn = {0, 1}, .shift = {}}, square, kNumber, {{1, 2, 1}, kUnaveraged})
+            .find("different sizes") != std::string::npos);
   CHECK(refusal({.flip = {0}, .turn = {}, .shift = {}}, square, kMask).find("other positions") != std::string::npos);
 }
 
@@ -111,11 +111,11 @@ Changed change_plane(const Augmentation& settings, std::int64_t id, const Number
       made.targets.push_back(i > 2 && i < 6 && j > 2 && j < 6 ? 1.0F : -1.0F);
     }
   const std::int64_t ids[] = {id};
-  Augmenter(settings, kPlane, kPlaneMask, kFull, kinds).change(3, ids, made.x, made.targets);
+  Augmenter(settings, kPlane, kPlaneMask, kUnaveraged, kinds).change(3, ids, made.x, made.targets);
   return made;
 }
 
-float at(const Changed& made, int i, int j, int channel) {
+float value_at(const Changed& made, int i, int j, int channel) {
   return made.x[static_cast<std::size_t>((i * 9 + j) * 2 + channel)];
 }
 
@@ -125,12 +125,13 @@ TEST_CASE("augmentation: zooms and turns keep straight lines straight, angles ri
   double least = 9, most = 0, largest_turn = 0;
   for (std::int64_t id = 0; id < 100; ++id) {
     const Changed made = change_plane({.flip = {}, .turn = {}, .shift = {}, .zoom = 0.25, .rotate = 20}, id);
-    CHECK(at(made, 4, 4, 0) == doctest::Approx(4));  // the middle stays
-    CHECK(at(made, 4, 4, 1) == doctest::Approx(4));
-    const double down = at(made, 5, 4, 0) - at(made, 4, 4, 0), across = at(made, 5, 4, 1) - at(made, 4, 4, 1);
-    CHECK(at(made, 6, 4, 0) - at(made, 5, 4, 0) == doctest::Approx(down));
-    CHECK(at(made, 4, 5, 1) - at(made, 4, 4, 1) == doctest::Approx(down));
-    CHECK(at(made, 4, 5, 0) - at(made, 4, 4, 0) == doctest::Approx(-across));
+    CHECK(value_at(made, 4, 4, 0) == doctest::Approx(4));  // the middle stays
+    CHECK(value_at(made, 4, 4, 1) == doctest::Approx(4));
+    const double down = value_at(made, 5, 4, 0) - value_at(made, 4, 4, 0),
+                 across = value_at(made, 5, 4, 1) - value_at(made, 4, 4, 1);
+    CHECK(value_at(made, 6, 4, 0) - value_at(made, 5, 4, 0) == doctest::Approx(down));
+    CHECK(value_at(made, 4, 5, 1) - value_at(made, 4, 4, 1) == doctest::Approx(down));
+    CHECK(value_at(made, 4, 5, 0) - value_at(made, 4, 4, 0) == doctest::Approx(-across));
     const double size = std::hypot(down, across), turn = std::abs(std::atan2(across, down)) * 180 / 3.14159265;
     least = std::min(least, size), most = std::max(most, size), largest_turn = std::max(largest_turn, turn);
     CHECK(std::ranges::all_of(made.targets, [](float t) { return t == 1 || t == -1; }));
@@ -144,12 +145,12 @@ TEST_CASE("augmentation: noise and intensity change samples' numbers alone") {
   for (std::int64_t id = 0; id < 200; ++id) {
     const Changed made = change_plane({.flip = {}, .turn = {}, .shift = {}, .noise = 0.5}, id, {.mask = true});
     CHECK(made.targets == change_plane({}, id).targets);
-    for (int p = 0; p < 9; ++p) CHECK(at(made, p, 2, 1) == 2);  // what says what is there stays
-    squares += std::pow(at(made, 1, 1, 0) - 1, 2);
+    for (int p = 0; p < 9; ++p) CHECK(value_at(made, p, 2, 1) == 2);  // what says what is there stays
+    squares += std::pow(value_at(made, 1, 1, 0) - 1, 2);
     const Changed scaled = change_plane({.flip = {}, .turn = {}, .shift = {}, .intensity = 0.2}, id);
-    const double offset = at(scaled, 0, 0, 0), factor = at(scaled, 1, 0, 0) - offset;
+    const double offset = value_at(scaled, 0, 0, 0), factor = value_at(scaled, 1, 0, 0) - offset;
     CHECK((std::abs(offset) <= 0.2 && factor >= 0.8 && factor <= 1.2));
-    CHECK(at(scaled, 8, 3, 0) == doctest::Approx(offset + 8 * factor).epsilon(1e-5));
+    CHECK(value_at(scaled, 8, 3, 0) == doctest::Approx(offset + 8 * factor).epsilon(1e-5));
   }
   CHECK(squares / 200 == doctest::Approx(0.25 / 3).epsilon(0.3));  // the mean of a uniform deviation's square
 }
@@ -163,7 +164,7 @@ TEST_CASE("augmentation: vectors follow flips and turns, whatever their units") 
     std::vector<float> x = before;
     const std::int64_t ids[] = {id};
     std::vector<float> target(1);
-    Augmenter(settings, kSample, kNumber, kFull, kinds).change(3, ids, x, target);
+    Augmenter(settings, kSample, kNumber, kUnaveraged, kinds).change(3, ids, x, target);
     return x;
   };
   std::set<std::pair<float, float>> seen;  // the first vector's components, in their own units
@@ -181,7 +182,7 @@ TEST_CASE("augmentation: vectors follow flips and turns, whatever their units") 
   DataConfig data;
   data.vectors.samples = {0};
   const auto refusal = [&] {
-    return message<ConfigError>([&] { require_augmentable(data, kSample, kMask, {kFull}); });
+    return message<ConfigError>([&] { require_augmentable(data, kSample, kMask, {kUnaveraged}); });
   };
   CHECK(refusal().find("no whole vectors") != std::string::npos);
   data.vectors.samples = {0, 2};

@@ -19,7 +19,7 @@ const std::string kConvolutions =
     "layers = [{ type = \"conv\", filters = 8, kernel = 3, padding = \"same\" }, { type = \"relu\" },\n"
     "  { type = \"average_pool\", window = 2 }, { type = \"flatten\" }, { type = \"dense\", units = 4 }]";
 
-Config read(const std::string& text) {
+Config config_on_cubes(const std::string& text) {
   Config config = parse_config(text, "c.toml", {});
   resolve_axes(config.model.layers, 3);
   return config;
@@ -30,7 +30,7 @@ const Shape kCube{.n = 0, .spatial = {16, 16, 16}, .channels = 2, .axes = 3};
 }  // namespace
 
 TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and the cost is that of the plan") {
-  const Config config = read(automatic(kConvolutions));
+  const Config config = config_on_cubes(automatic(kConvolutions));
   const AutoSchedule chosen = choose_schedule(config, kCube);
   const Plan plan = make_plan(chosen.config);
   REQUIRE(plan.stages.size() == 1);
@@ -39,11 +39,12 @@ TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and th
   CHECK(plan.stages[0].fuse.top == TopRule::interpolated);
   CHECK(plan.last.optimizer.rule == RateRule::linear);
   const Plan cosine = make_plan(
-      choose_schedule(read(automatic(kConvolutions, "epochs = 10\noptimizer.rule = \"cosine\"")), kCube).config);
+      choose_schedule(config_on_cubes(automatic(kConvolutions, "epochs = 10\noptimizer.rule = \"cosine\"")), kCube)
+          .config);
   CHECK(cosine.stages[0].coarse.optimizer.rule == RateRule::constant);
   CHECK(cosine.last.optimizer.rule == RateRule::cosine);
   CHECK(chosen.config.training.precise_batch_norm == 1);  // a batch has 512 samples
-  CHECK(choose_schedule(read(automatic(kConvolutions, "epochs = 10\nbatch = 48")), kCube)
+  CHECK(choose_schedule(config_on_cubes(automatic(kConvolutions, "epochs = 10\nbatch = 48")), kCube)
             .config.training.precise_batch_norm == 11);
   CHECK(plan.last.stop.epochs < 5);
   CHECK(plan.stages[0].coarse.stop.epochs > plan.last.stop.epochs);
@@ -57,8 +58,8 @@ TEST_CASE("auto: a coarse model is trained long, full resolution briefly, and th
 
 TEST_CASE("auto: without the number of samples the choice rests on the arithmetic of training") {
   const std::string many = "epochs = 10\nprecise_batch_norm = 100000";
-  const AutoSchedule plain = choose_schedule(read(automatic(kConvolutions)), kCube),
-                     dear = choose_schedule(read(automatic(kConvolutions, many)), kCube);
+  const AutoSchedule plain = choose_schedule(config_on_cubes(automatic(kConvolutions)), kCube),
+                     dear = choose_schedule(config_on_cubes(automatic(kConvolutions, many)), kCube);
   CHECK(dear.training_cost == plain.training_cost);
   CHECK(dear.baseline_training_cost == plain.baseline_training_cost);
   CHECK(to_json(make_plan(dear.config)) == to_json(make_plan(plain.config)));
@@ -187,7 +188,7 @@ TEST_CASE("auto: axes are averaged as far as their positions allow") {
     Shape sample = kCube;
     sample.spatial = positions;
     std::vector<Extent> resolutions;
-    for (const CoarseLevel& level : coarse_levels(read(automatic(kConvolutions)), sample).usable)
+    for (const CoarseLevel& level : coarse_levels(config_on_cubes(automatic(kConvolutions)), sample).usable)
       resolutions.push_back(level.resolution);
     return resolutions;
   };
@@ -199,14 +200,14 @@ TEST_CASE("auto: axes are averaged as far as their positions allow") {
 
   Shape sample = kCube;
   sample.spatial = {16, 15, 16};
-  const AutoSchedule chosen = choose_schedule(read(automatic(kConvolutions)), sample);
+  const AutoSchedule chosen = choose_schedule(config_on_cubes(automatic(kConvolutions)), sample);
   CHECK(chosen.config.method.resolutions == std::vector<Extent>{{2, 1, 2}, {1, 1, 1}});
   REQUIRE(chosen.reasons.size() == 4);
   CHECK(chosen.reasons[1].find("odd number of positions") != std::string::npos);
 }
 
 TEST_CASE("auto: the chosen configuration, written by hand, is the same plan") {
-  const AutoSchedule chosen = choose_schedule(read(automatic(kConvolutions)), kCube);
+  const AutoSchedule chosen = choose_schedule(config_on_cubes(automatic(kConvolutions)), kCube);
   const Config again = parse_config(to_toml(chosen.config), "c.toml", {});
   CHECK(again == chosen.config);
   CHECK(to_json(make_plan(again)) == to_json(make_plan(chosen.config)));
@@ -222,14 +223,14 @@ TEST_CASE("auto: where nothing would be saved it is the baseline, and says why")
   };
   Shape odd = kCube;
   odd.spatial = {15, 15, 15};
-  CHECK(why(read(automatic(kConvolutions)), odd).starts_with("averages of 2 fit no axis of 15x15x15x2"));
+  CHECK(why(config_on_cubes(automatic(kConvolutions)), odd).starts_with("averages of 2 fit no axis of 15x15x15x2"));
   const std::string positions = "layers = [{ type = \"conv\", filters = 2, kernel = 3 }]";
-  CHECK(why(read(automatic(positions)), kCube) ==
+  CHECK(why(config_on_cubes(automatic(positions)), kCube) ==
         "resolution [2,2,2] cannot be used: the network's output there is 6x6x6x2, and labels for 14x14x14x2 are "
         "averaged to 7x7x7x2");
-  CHECK(why(read(automatic(kConvolutions, "epochs = 1")), kCube).find("too few") != std::string::npos);
+  CHECK(why(config_on_cubes(automatic(kConvolutions, "epochs = 1")), kCube).find("too few") != std::string::npos);
   // Two positions after the pooling, however long the sample: all that costs is the second dense layer.
-  const Config dense = read(automatic(
+  const Config dense = config_on_cubes(automatic(
       "layers = [{ type = \"conv\", filters = 2, kernel = 1, stride = 8 }, { type = \"flatten\" },\n"
       "  { type = \"dense\", units = 512 }, { type = \"dense\", units = 512 }, { type = \"dense\", units = 4 }]"));
   CHECK(why(dense, kCube).find("too little to save") != std::string::npos);

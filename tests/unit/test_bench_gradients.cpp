@@ -10,12 +10,12 @@
 namespace mrmf::test {
 namespace {
 
-struct Case {
+struct GradientCase {
   std::unique_ptr<Backend> backend = make_reference_backend();
   DeviceTraining training{*backend, fusable_model(41, 3)};
   std::vector<float> right;
 
-  Case() {
+  GradientCase() {
     training.train(8, 1, 0);
     right = training.gradients();
   }
@@ -26,7 +26,7 @@ struct Case {
 }  // namespace
 
 TEST_CASE("bench gradients: each parameter tensor is measured, and only the wrong one is off") {
-  Case at;
+  GradientCase at;
   const Entry& conv = at.network().entry(0);
   std::vector<float> got = at.right;
   for (const GradientError& error : at.errors(got)) {
@@ -44,7 +44,7 @@ TEST_CASE("bench gradients: each parameter tensor is measured, and only the wron
 }
 
 TEST_CASE("bench gradients: zeros, a sign and what is not a number are off by all there is") {
-  Case at;
+  GradientCase at;
   const std::vector<float> zeros(at.right.size(), 0.0F);
   for (const GradientError& error : at.errors(zeros))
     if (error.counts) {
@@ -60,7 +60,7 @@ TEST_CASE("bench gradients: zeros, a sign and what is not a number are off by al
 }
 
 TEST_CASE("bench gradients: a small tensor is compared over all steps, a large one in each") {
-  Case at;
+  GradientCase at;
   std::size_t small = 0, large = 0;
   const std::vector<GradientError> right = at.errors(at.right);
   for (std::size_t i = 0; i < right.size(); ++i) (is_small(right[i].values) && right[i].counts ? small : large) = i;
@@ -94,7 +94,7 @@ TEST_CASE("bench gradients: a small tensor is compared over all steps, a large o
 
 // A convolution's bias before a batch norm has no gradient: what is there is rounding, and as large as itself.
 TEST_CASE("bench gradients: rounding where nothing is expected is measured by its layer") {
-  Case at;
+  GradientCase at;
   std::vector<float> got = at.right;
   bool met = false;
   const std::vector<GradientError> before = at.errors(got);

@@ -10,7 +10,7 @@
 namespace mrmf::test {
 namespace {
 
-struct Case {
+struct BiasCase {
   std::string title;
   Shape in;
   std::vector<LayerSpec> layers;
@@ -22,10 +22,10 @@ LayerSpec windowed(LayerKind kind, Index units, const Extent& window, const Exte
   return spec;
 }
 
-std::vector<Case> cases() {
+std::vector<BiasCase> bias_cases() {
   const LayerSpec norm = layer(LayerKind::batch_norm), relu = layer(LayerKind::relu);
   const Extent one{1, 1, 1}, two{2, 2, 2}, three{3, 3, 3};
-  std::vector<Case> list{
+  std::vector<BiasCase> list{
       {"1-D, stride 2", line(7, 23, 3), {windowed(LayerKind::conv, 5, {1, 1, 4}, {1, 1, 2}, {0, 0, 1}), norm}},
       {"2-D, the direct kernels, ReLU and a pool behind the norm",
        image(3, 12, 14, 5),
@@ -43,7 +43,7 @@ std::vector<Case> cases() {
        {windowed(LayerKind::conv, 6, {1, 1, 3}, one), norm, relu, windowed(LayerKind::conv, 8, {1, 1, 3}, one), norm,
         windowed(LayerKind::conv, 4, {1, 1, 2}, one)}},
   };
-  for (Case& c : list) name_layers(c.layers);
+  for (BiasCase& c : list) name_layers(c.layers);
   return list;
 }
 
@@ -116,7 +116,7 @@ void move_parameters(Model& model) {
   }
 }
 
-void check(Backend& backend, const Case& c, bool fuse) {
+void check_biases(Backend& backend, const BiasCase& c, bool fuse) {
   ModelSettings settings;
   settings.network = {c.in, c.in.n, c.layers, ""};
   settings.fuse = fuse;
@@ -154,10 +154,10 @@ std::vector<bool> left_to_norms(const std::vector<LayerSpec>& layers) {
 
 TEST_CASE("batch norm: the bias of the convolution in front counts in the running mean alone, and has no gradient") {
   for (const auto& backend : backends())
-    for (const Case& c : cases())
+    for (const BiasCase& c : bias_cases())
       for (const bool fuse : {true, false}) {
         INFO(backend->name(), ": ", c.title, fuse ? ", fused" : "");
-        check(*backend, c, fuse);
+        check_biases(*backend, c, fuse);
       }
 }
 

@@ -18,7 +18,8 @@ struct Expected {
   Shape output;
 };
 
-void check_network(const std::string& preset, const PresetSizes& sizes, const Shape& sample, const Expected& expected) {
+void check_branched_network(const std::string& preset, const PresetSizes& sizes, const Shape& sample,
+                            const Expected& expected) {
   INFO(preset);
   const auto backend = make_reference_backend();
   const Network network(*backend, {sample, 1, preset_layers(preset, sizes), ""});
@@ -32,17 +33,17 @@ void check_network(const std::string& preset, const PresetSizes& sizes, const Sh
 
 // Parameters and FLOP are those that tests/peers/torch/branched.py prints of PyTorch's modules.
 TEST_CASE("presets with branches are the networks that PyTorch has of the papers") {
-  check_network("unet3d", {.levels = {}, .width = {}, .outputs = 2, .norm = {}}, {0, {32, 32, 32}, 1, 3},
-                {1401986, 3514826752, {0, {32, 32, 32}, 2, 3}});
-  check_network("unet3d", {.levels = 2, .width = 8, .outputs = 5, .norm = NormKind::batch}, {0, {16, 8, 24}, 3, 3},
-                {85805, 75743232, {0, {16, 8, 24}, 5, 3}});
-  check_network("unet", {}, {0, {1, 64, 48}, 1, 2}, {483153, 215678976, {0, {1, 64, 48}, 1, 2}});
-  check_network("resnet", {.levels = {}, .width = {}, .outputs = 3, .norm = {}}, {0, {1, 1, 40}, 2, 1},
-                {243699, 3408128, {0, {1, 1, 1}, 3, 1}});
-  check_network("resnet", {.levels = 3, .width = 8, .outputs = 10, .norm = NormKind::group}, {0, {1, 15, 14}, 3, 2},
-                {44650, 3025120, {0, {1, 1, 1}, 10, 2}});
-  check_network("resnet", {.levels = {}, .width = {}, .outputs = 4, .norm = {}}, {0, {16, 16, 16}, 1, 3},
-                {2075076, 404358144, {0, {1, 1, 1}, 4, 3}});
+  check_branched_network("unet3d", {.levels = {}, .width = {}, .outputs = 2, .norm = {}}, {0, {32, 32, 32}, 1, 3},
+                         {1401986, 3514826752, {0, {32, 32, 32}, 2, 3}});
+  check_branched_network("unet3d", {.levels = 2, .width = 8, .outputs = 5, .norm = NormKind::batch},
+                         {0, {16, 8, 24}, 3, 3}, {85805, 75743232, {0, {16, 8, 24}, 5, 3}});
+  check_branched_network("unet", {}, {0, {1, 64, 48}, 1, 2}, {483153, 215678976, {0, {1, 64, 48}, 1, 2}});
+  check_branched_network("resnet", {.levels = {}, .width = {}, .outputs = 3, .norm = {}}, {0, {1, 1, 40}, 2, 1},
+                         {243699, 3408128, {0, {1, 1, 1}, 3, 1}});
+  check_branched_network("resnet", {.levels = 3, .width = 8, .outputs = 10, .norm = NormKind::group},
+                         {0, {1, 15, 14}, 3, 2}, {44650, 3025120, {0, {1, 1, 1}, 10, 2}});
+  check_branched_network("resnet", {.levels = {}, .width = {}, .outputs = 4, .norm = {}}, {0, {16, 16, 16}, 1, 3},
+                         {2075076, 404358144, {0, {1, 1, 1}, 4, 3}});
 }
 
 TEST_CASE("presets with branches: the way up of a U-Net reads what was there before each pool") {

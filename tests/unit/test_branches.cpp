@@ -17,10 +17,10 @@ using namespace mrmf::test;
 namespace {
 
 /// Output and gradients of one training step on fixed data, with `rows` rows.
-struct Trained {
+struct TrainedNetwork {
   std::vector<float> y, grads, state;
 
-  Trained(Backend& backend, Model& model, Index rows) {
+  TrainedNetwork(Backend& backend, Model& model, Index rows) {
     const Batch batch(model, rows, 21);
     const std::vector<float> target = random_values(model.network().output().with_rows(rows).count(), 22);
     const ConstTensor out = model.forward(batch.step(true), batch.x());
@@ -55,12 +55,12 @@ double loss_at(Backend& backend, Model& model, const Batch& batch, ConstSpan tar
 
 // As in test_model.cpp: rounding of a loss of size 10 and kinks within the step; a branch that is left out or counted
 // twice is off by tens of per cent.
-void check_slopes(const ModelSettings& settings) {
+void check_model_slopes(const ModelSettings& settings) {
   const auto backend = make_reference_backend();
   Model model(*backend, settings);
   const Batch batch(model, 4, 21);
   const std::vector<float> target = random_values(model.network().output().with_rows(4).count(), 22);
-  const Trained trained(*backend, model, 4);
+  const TrainedNetwork trained(*backend, model, 4);
   const std::vector<float> w = copy(model.params());
   std::vector<float> dw = copy(model.grads());
   for (float& value : dw)
@@ -89,7 +89,7 @@ TEST_CASE("branches: backward is the gradient of a residual network and of one w
   for (const auto& layers : networks)
     for (const int axes : {1, 2, 3}) {
       CAPTURE(axes);
-      check_slopes(branch_model(layers(), axes));
+      check_model_slopes(branch_model(layers(), axes));
     }
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("branches: a model computes what its layers compute one by one, to the
       for (const Index rows : {4, 2, 4}) {
         const Batch batch(model, rows, 21);
         std::ranges::copy(oracle.state(), model.state().begin());
-        const Trained got(*backend, model, rows);
+        const TrainedNetwork got(*backend, model, rows);
         const StepByStep want = step_by_step(*backend, oracle, batch.step(true), batch.x(), got.dy);
         CHECK(got.y == want.y);
         CHECK(got.grads == without_gaps(oracle.network(), want.grads));
@@ -118,12 +118,12 @@ TEST_CASE("branches: every backend agrees with the reference, with fused layers 
   const auto reference = make_reference_backend();
   const auto check = [&](const std::vector<LayerSpec>& layers, int axes) {
     Model oracle(*reference, branch_model(layers, axes, false));
-    const Trained want(*reference, oracle, 4);
+    const TrainedNetwork want(*reference, oracle, 4);
     for (const auto& backend : backends())
       for (const bool fuse : {true, false}) {
         INFO(backend->name(), ", axes ", axes, ", fused ", fuse);
         Model model(*backend, branch_model(layers, axes, fuse));
-        const Trained got(*backend, model, 4);
+        const TrainedNetwork got(*backend, model, 4);
         // Sums of up to a few hundred float32 terms in a handful of layers.
         CHECK(relative_distance(got.y, want.y) < 2e-5);
         CHECK(relative_distance(got.grads, want.grads) < 5e-5);

@@ -9,13 +9,13 @@ using namespace mrmf::test;
 
 namespace {
 
-struct Experiment {
+struct CheckpointExperiment {
   TemporaryFolder folder;
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Comm team = Comm::self();
   Config config;
 
-  Experiment() {
+  CheckpointExperiment() {
     const std::string file = folder.file("data.h5");
     write_floats(file, "x", {20, 40, 2}, random_values(20 * 40 * 2, 1));
     write_floats(file, "y", {20, 3}, random_values(20 * 3, 2));
@@ -59,7 +59,7 @@ constexpr int kStops = (3 + 1) * 2;
 TEST_CASE("checkpoint: stopped after every step, every method ends with the same bits") {
   for (const MethodName method : {MethodName::mrmf, MethodName::mrt, MethodName::progressive}) {
     CAPTURE(to_string(method));
-    Experiment experiment;
+    CheckpointExperiment experiment;
     experiment.config.method.name = method;
     if (method == MethodName::mrt) experiment.config.method.top = TopRule::fresh;
     CHECK(experiment.compare() == (method == MethodName::mrmf ? 3 : 2) * kStops);  // the end of the run is no stop
@@ -67,7 +67,7 @@ TEST_CASE("checkpoint: stopped after every step, every method ends with the same
 }
 
 TEST_CASE("checkpoint: so does a run of two fusions with an interpolated top and moments that are carried over") {
-  Experiment experiment;
+  CheckpointExperiment experiment;
   experiment.config.method.resolutions = {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}};
   experiment.config.method.top = TopRule::interpolated;
   experiment.config.method.moments = Moments::carry;
@@ -75,7 +75,7 @@ TEST_CASE("checkpoint: so does a run of two fusions with an interpolated top and
 }
 
 TEST_CASE("checkpoint: so do other optimizers, learning-rate rules and stop rules") {
-  Experiment experiment;
+  CheckpointExperiment experiment;
   OptimizerSettings& optimizer = experiment.config.training.optimizer;
   experiment.config.training.epochs = 4;
   SUBCASE("sgd, reduce on plateau") {
@@ -111,7 +111,7 @@ TEST_CASE("checkpoint: so do other optimizers, learning-rate rules and stop rule
 }
 
 TEST_CASE("checkpoint: the parts of a run add up to its seconds, and a finished step is not trained again") {
-  Experiment experiment;
+  CheckpointExperiment experiment;
   experiment.config.method.coarse.epochs = 1;
   Starts many = experiment.starts("run");
   const Timer timer;
@@ -122,7 +122,7 @@ TEST_CASE("checkpoint: the parts of a run add up to its seconds, and a finished 
 }
 
 TEST_CASE("checkpoint: files of a stage are kept until the next stage's first is there") {
-  Experiment experiment;
+  CheckpointExperiment experiment;
   Starts many = experiment.starts("run");
   const auto there = [&](int number) {
     return std::filesystem::exists(experiment.config.run.folder + "/checkpoints/step-" + std::to_string(number) +
@@ -142,7 +142,7 @@ TEST_CASE("checkpoint: files of a stage are kept until the next stage's first is
 }
 
 TEST_CASE("checkpoint: a file of the last stage that was removed is made again from the one before") {
-  Experiment experiment;
+  CheckpointExperiment experiment;
   const FinalState straight = experiment.starts("straight").straight();
   Starts many = experiment.starts("run");
   for (int i = 0; i < kStops + 2; ++i) CHECK_FALSE(many.start(true));
@@ -151,7 +151,7 @@ TEST_CASE("checkpoint: a file of the last stage that was removed is made again f
 }
 
 TEST_CASE("checkpoint: saving every epoch and every few moments changes nothing, either") {
-  Experiment experiment;
+  CheckpointExperiment experiment;
   const FinalState straight = experiment.starts("straight").straight();
   experiment.config.run.checkpoint = {1, 1e-9};
   CHECK(experiment.starts("saving").straight() == straight);

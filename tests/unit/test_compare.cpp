@@ -39,7 +39,7 @@ struct Runs {
   }
 };
 
-struct Phase {
+struct MadePhase {
   int stage;
   Role role;
   Extent resolution;
@@ -48,13 +48,14 @@ struct Phase {
   double loss;     // of its last epoch; earlier ones are higher by 0.01 each
 };
 
-struct Made {
+struct MadeRun {
   RunResult result;
   std::vector<EpochRecord> epochs;
 };
 
-Made make(MethodName method, std::vector<Extent> resolutions, std::uint64_t seed, const std::vector<Phase>& phases) {
-  Made made;
+MadeRun make(MethodName method, std::vector<Extent> resolutions, std::uint64_t seed,
+             const std::vector<MadePhase>& phases) {
+  MadeRun made;
   RunResult& r = made.result;
   r.method = method;
   r.top = method == MethodName::mrt ? TopRule::fresh : TopRule::dense;
@@ -64,7 +65,7 @@ Made make(MethodName method, std::vector<Extent> resolutions, std::uint64_t seed
   r.data = "a.h5";
   r.target = 0.04;
   double total = 0;
-  for (const Phase& phase : phases) {
+  for (const MadePhase& phase : phases) {
     PhaseRecord stage{.stage = phase.stage, .role = phase.role, .resolution = phase.resolution};
     for (int e = 1; e <= phase.epochs; ++e) {
       total += phase.seconds;
@@ -84,10 +85,10 @@ Made make(MethodName method, std::vector<Extent> resolutions, std::uint64_t seed
   return made;
 }
 
-Made baseline(std::uint64_t seed, int epochs) {
+MadeRun baseline(std::uint64_t seed, int epochs) {
   return make(MethodName::baseline, {{1, 1, 1}}, seed, {{1, Role::baseline, {1, 1, 1}, epochs, 10, 0.04}});
 }
-Made one_fusion(std::uint64_t seed, int coarse) {
+MadeRun one_fusion(std::uint64_t seed, int coarse) {
   return make(MethodName::mrmf, {{1, 1, 2}, {1, 1, 1}}, seed,
               {{1, Role::coarse, {1, 1, 2}, coarse, 5, 0.05},
                {1, Role::dense, {1, 1, 1}, 1, 10, 0.08},
@@ -107,7 +108,7 @@ std::string row(const std::string& table, const std::string& name) {
   return "no such row";
 }
 
-std::string error(const std::vector<std::string>& folders) {
+std::string compare_error(const std::vector<std::string>& folders) {
   try {
     compare_table(folders, {});
   } catch (const DataError& e) {
@@ -125,12 +126,12 @@ TEST_CASE("means, spreads and savings are those worked out by hand, the paper's 
   for (int i = 0; i < 3; ++i) {
     const auto seed = static_cast<std::uint64_t>(i + 1);
     const std::string number = std::to_string(seed);
-    const Made b = baseline(seed, 8 + i), m = one_fusion(seed, 4 + 2 * i);
+    const MadeRun b = baseline(seed, 8 + i), m = one_fusion(seed, 4 + 2 * i);
     folders.push_back(runs.write("mrmf" + number, m.result, m.epochs));
     folders.push_back(runs.write("base" + number, b.result, b.epochs));
   }
-  const Made t = make(MethodName::mrt, {{1, 1, 2}, {1, 1, 1}}, 1,
-                      {{1, Role::coarse, {1, 1, 2}, 4, 5, 0.05}, {2, Role::finetune, {1, 1, 1}, 6, 10, 0.0399}});
+  const MadeRun t = make(MethodName::mrt, {{1, 1, 2}, {1, 1, 1}}, 1,
+                         {{1, Role::coarse, {1, 1, 2}, 4, 5, 0.05}, {2, Role::finetune, {1, 1, 1}, 6, 10, 0.0399}});
   folders.push_back(runs.write("mrt", t.result, t.epochs));
   const std::string table = compare_table(folders, {.target = 0.045});
 
@@ -165,12 +166,12 @@ TEST_CASE("means, spreads and savings are those worked out by hand, the paper's 
 
 TEST_CASE("two fusions have two stages, and time to a target counts the last phase only") {
   const Runs runs;
-  Made two = make(MethodName::mrmf, {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}}, 1,
-                  {{1, Role::coarse, {1, 1, 4}, 2, 1, 0.03},  // below the target, but of another model
-                   {1, Role::dense, {1, 1, 2}, 1, 2, 0.06},
-                   {2, Role::coarse, {1, 1, 2}, 3, 2, 0.05},
-                   {2, Role::dense, {1, 1, 1}, 1, 4, 0.05},
-                   {3, Role::finetune, {1, 1, 1}, 3, 4, 0.035}});
+  MadeRun two = make(MethodName::mrmf, {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}}, 1,
+                     {{1, Role::coarse, {1, 1, 4}, 2, 1, 0.03},  // below the target, but of another model
+                      {1, Role::dense, {1, 1, 2}, 1, 2, 0.06},
+                      {2, Role::coarse, {1, 1, 2}, 3, 2, 0.05},
+                      {2, Role::dense, {1, 1, 1}, 1, 4, 0.05},
+                      {3, Role::finetune, {1, 1, 1}, 3, 4, 0.035}});
   const std::string table = compare_table({runs.write("two", two.result, two.epochs)}, {.target = 0.046});
   CHECK(row(table, "first stage (s)") == "4.00 166.35");
   CHECK(row(table, "second stage (s)") == "10.00 525.60");
@@ -194,7 +195,7 @@ TEST_CASE("a saving until a loss is told only where all runs of both columns rea
   std::vector<std::string> baselines, others;
   for (int i = 0; i < 3; ++i) {
     const auto seed = static_cast<std::uint64_t>(i + 1);
-    const auto write = [&](const std::string& name, const Made& made) {
+    const auto write = [&](const std::string& name, const MadeRun& made) {
       return runs.write(name + std::to_string(seed), made.result, made.epochs);
     };
     baselines.push_back(write("base", make(MethodName::baseline, {{1, 1, 1}}, seed,
@@ -225,7 +226,7 @@ TEST_CASE("a saving until a loss is told only where all runs of both columns rea
 
 TEST_CASE("what makes a comparison unfair is said") {
   const Runs runs;
-  Made a = baseline(1, 4), b = one_fusion(1, 4);
+  MadeRun a = baseline(1, 4), b = one_fusion(1, 4);
   b.result.validation_loss = 0.05;
   b.result.target_reached = false;
   b.result.data = "b.h5";
@@ -251,7 +252,7 @@ TEST_CASE("what makes a comparison unfair is said") {
 
 TEST_CASE("runs with other settings are no repetitions: they get a column of their own") {
   const Runs runs;
-  const Made a = baseline(1, 4), b = baseline(2, 6);
+  const MadeRun a = baseline(1, 4), b = baseline(2, 6);
   const std::string table = compare_table(
       {runs.write("a", a.result, a.epochs, "cosine"), runs.write("b", b.result, b.epochs, "constant")}, {});
   CHECK(row(table, "optimizer.rule") == "\"cosine\" \"constant\"");
@@ -262,7 +263,7 @@ TEST_CASE("runs with other settings are no repetitions: they get a column of the
 
 TEST_CASE("a former key that says what is done without it makes no column of its own") {
   const Runs runs;
-  const Made a = baseline(1, 4), b = baseline(2, 6);
+  const MadeRun a = baseline(1, 4), b = baseline(2, 6);
   const std::vector<std::string> folders{runs.write("a", a.result, a.epochs), runs.write("b", b.result, b.epochs)};
   std::ofstream file(folders[0] + "/config.toml", std::ios::app);
   file << "\n[data]\ncoarsening = \"average\"\n\n[method]\ndilated = false\n" << std::flush;
@@ -273,7 +274,7 @@ TEST_CASE("a former key that says what is done without it makes no column of its
 
 TEST_CASE("a setting too long for a heading is told below the table") {
   const Runs runs;
-  const Made a = baseline(1, 4), b = baseline(1, 6);
+  const MadeRun a = baseline(1, 4), b = baseline(1, 6);
   const std::string first = runs.write("a", a.result, a.epochs), second = runs.write("b", b.result, b.epochs);
   const std::string layers = "[\n  { type = \"conv\", filters = 8, kernel = [4] },\n  { type = \"relu\" },\n]\n";
   std::ofstream(fs::path(second) / "config.toml", std::ios::app) << "[model]\nlayers = " << layers;
@@ -286,7 +287,7 @@ TEST_CASE("columns that a line has no room for go below, each with its names and
   const Runs runs;
   std::vector<std::string> folders;
   for (const char* rule : {"cosine", "constant", "linear", "plateau"}) {
-    const Made made = baseline(1, 4);
+    const MadeRun made = baseline(1, 4);
     folders.push_back(runs.write(rule, made.result, made.epochs, rule));
   }
   const std::string table = compare_table(folders, {.width = 80});
@@ -307,13 +308,13 @@ TEST_CASE("savings and differences are paired by seed, whatever order the runs c
   std::vector<std::string> folders;
   // Seeds cost very differently, the method always 10 s less: that is what pairing shows.
   for (const int seed : {3, 1, 2}) {
-    Made b = make(MethodName::baseline, {{1, 1, 1}}, static_cast<std::uint64_t>(seed),
-                  {{1, Role::baseline, {1, 1, 1}, 2, 50.0 * seed, 0.04}});
+    MadeRun b = make(MethodName::baseline, {{1, 1, 1}}, static_cast<std::uint64_t>(seed),
+                     {{1, Role::baseline, {1, 1, 1}, 2, 50.0 * seed, 0.04}});
     b.result.validation_loss = 0.1 * seed;
     folders.push_back(runs.write("b" + std::to_string(seed), b.result, b.epochs));
   }
   for (const int seed : {1, 2, 3}) {
-    Made m = make(
+    MadeRun m = make(
         MethodName::mrt, {{1, 1, 2}, {1, 1, 1}}, static_cast<std::uint64_t>(seed),
         {{1, Role::coarse, {1, 1, 2}, 1, 20.0 * seed, 0.05}, {2, Role::finetune, {1, 1, 1}, 1, 60.0 * seed, 0.04}});
     m.result.validation_loss = 0.1 * seed - 0.01;
@@ -329,7 +330,7 @@ TEST_CASE("metrics have a row each, over the runs that measured them") {
   const Runs runs;
   std::vector<std::string> folders;
   for (const int seed : {1, 2}) {
-    Made b = baseline(static_cast<std::uint64_t>(seed), 4), m = one_fusion(static_cast<std::uint64_t>(seed), 4);
+    MadeRun b = baseline(static_cast<std::uint64_t>(seed), 4), m = one_fusion(static_cast<std::uint64_t>(seed), 4);
     b.result.metric = MetricValue{Metric::dice, 0.95 + 0.01 * seed};
     b.result.target.reset();
     b.result.metric_target = MetricTarget{Metric::dice, 0.965};
@@ -347,7 +348,7 @@ TEST_CASE("metrics have a row each, over the runs that measured them") {
 
 TEST_CASE("the runs behind a comparison come out as lines of values and as JSON") {
   const Runs runs;
-  const Made b = baseline(1, 4), other = baseline(2, 6), m = one_fusion(1, 4);
+  const MadeRun b = baseline(1, 4), other = baseline(2, 6), m = one_fusion(1, 4);
   const std::vector<std::string> folders{runs.write("m", m.result, m.epochs), runs.write("b", b.result, b.epochs),
                                          runs.write("b2", other.result, other.epochs)};
   std::istringstream lines(compare_csv(folders, {.target = 0.045}));
@@ -379,7 +380,7 @@ TEST_CASE("the runs behind a comparison come out as lines of values and as JSON"
 TEST_CASE("two teams that trained at once cost the longer time, joined or not") {
   const Runs runs;
   for (const bool joined : {false, true}) {
-    Made run = one_fusion(1, 4);  // 20 s of coarse epochs, 10 s of a dense one
+    MadeRun run = one_fusion(1, 4);  // 20 s of coarse epochs, 10 s of a dense one
     run.result.ranks = 4;
     for (PhaseRecord& stage : run.result.phases)
       stage.last.ranks = stage.role == Role::coarse ? 3 : stage.role == Role::dense ? 1 : 4;
@@ -400,8 +401,9 @@ TEST_CASE("half resolutions along the three axes of a cube are one column, as in
   std::vector<std::string> folders;
   double loss = 0.030;
   for (const Extent& half : halves) {
-    Made run = make(MethodName::mrmf, {{2, 2, 2}, half, {1, 1, 1}}, 1,
-                    {{1, Role::coarse, {2, 2, 2}, 1, 5, 0.05}, {2, Role::finetune, {1, 1, 1}, 1, 10, loss += 0.002}});
+    MadeRun run =
+        make(MethodName::mrmf, {{2, 2, 2}, half, {1, 1, 1}}, 1,
+             {{1, Role::coarse, {2, 2, 2}, 1, 5, 0.05}, {2, Role::finetune, {1, 1, 1}, 1, 10, loss += 0.002}});
     run.result.axes = 3;
     folders.push_back(runs.write("half" + std::to_string(folders.size()), run.result, run.epochs));
   }
@@ -415,8 +417,8 @@ TEST_CASE("half resolutions along the three axes of a cube are one column, as in
 
 TEST_CASE("a fresh bottom is a method of its own, and arithmetic that is not recorded makes no rows") {
   const Runs runs;
-  Made both = one_fusion(1, 4), top = one_fusion(1, 4);
-  for (Made* made : {&both, &top}) {
+  MadeRun both = one_fusion(1, 4), top = one_fusion(1, 4);
+  for (MadeRun* made : {&both, &top}) {
     for (EpochRecord& epoch : made->epochs) epoch.gflop = 0;
     for (PhaseRecord& stage : made->result.phases) stage.gflop = 0;
   }
@@ -432,22 +434,23 @@ TEST_CASE("a fresh bottom is a method of its own, and arithmetic that is not rec
 
 TEST_CASE("folders that hold no finished run are errors that name them") {
   const Runs runs;
-  const Made a = baseline(1, 4);
+  const MadeRun a = baseline(1, 4);
   const std::string good = runs.write("good", a.result, a.epochs), bad = runs.write("bad", a.result, a.epochs);
-  CHECK(error({good, "no/such/run"}) == "no/such/run: there is no such run folder");
+  CHECK(compare_error({good, "no/such/run"}) == "no/such/run: there is no such run folder");
   fs::remove(fs::path(bad) / "epochs.jsonl");
-  CHECK(error({good, bad}) == bad + "/epochs.jsonl: no such file; check the path; is the run folder complete?");
+  CHECK(compare_error({good, bad}) == bad + "/epochs.jsonl: no such file; check the path; is the run folder complete?");
   std::ofstream(fs::path(bad) / "epochs.jsonl") << to_json(a.epochs[0]) << "\n{\"stage\"";
-  CHECK(error({bad}).rfind(bad + "/epochs.jsonl:2: not a record of mrmf", 0) == 0);
+  CHECK(compare_error({bad}).rfind(bad + "/epochs.jsonl:2: not a record of mrmf", 0) == 0);
   std::ofstream(fs::path(bad) / "result.json") << "half";
-  CHECK(error({bad}).rfind(bad + "/result.json: not a record of mrmf", 0) == 0);
+  CHECK(compare_error({bad}).rfind(bad + "/result.json: not a record of mrmf", 0) == 0);
   fs::remove(fs::path(bad) / "result.json");
-  CHECK(error({bad}) == bad + ": no finished run here (no result.json); let `mrmf train` finish it, or leave it out");
+  CHECK(compare_error({bad}) ==
+        bad + ": no finished run here (no result.json); let `mrmf train` finish it, or leave it out");
 }
 
 TEST_CASE("a folder of trials is no run, and is left out beside runs") {
   const Runs runs;
-  const Made a = baseline(1, 4);
+  const MadeRun a = baseline(1, 4);
   const std::string good = runs.write("good", a.result, a.epochs), trials = (runs.path / "good-tune").string();
   fs::create_directories(trials);
   std::ofstream(fs::path(trials) / "trial-0123456789abcdef.json") << "{}";
@@ -458,12 +461,13 @@ TEST_CASE("a folder of trials is no run, and is left out beside runs") {
   CHECK(folders == std::vector{good});
   folders = {trials};
   CHECK(leave_out_trials(folders).empty());
-  CHECK(error(folders) == trials + ": holds the trials of mrmf tune, not a run; leave it out, or train its best.toml");
+  CHECK(compare_error(folders) ==
+        trials + ": holds the trials of mrmf tune, not a run; leave it out, or train its best.toml");
 }
 
 TEST_CASE("data that differ are named once where training and validation have the same names") {
   const Runs runs;
-  Made a = baseline(1, 4), b = baseline(2, 4), c = baseline(3, 4);
+  MadeRun a = baseline(1, 4), b = baseline(2, 4), c = baseline(3, 4);
   a.result.data = "a.h5: images, params; images, params";
   b.result.data = "a.h5: images, params; others, params";
   c.result.data = "a.h5: images, params; b.h5: images, params";
@@ -487,13 +491,13 @@ TEST_CASE("spread is the sample standard deviation") {
 TEST_CASE("a saving at equal loss is read off the baselines' own curve") {
   const Runs runs;
   std::vector<std::string> folders;
-  const auto ended = [](Made made, double loss) {
+  const auto ended = [](MadeRun made, double loss) {
     made.result.validation_loss = loss;
     return made;
   };
   // Baselines of 4, 8 and 16 epochs of 10 s end at 0.08, 0.04 and 0.02, and one of 10 at 0.05: it does not count. Two
   // coarse epochs of 5 s, a dense one and three more cost 50 s. A seed lifts every loss alike.
-  const auto add = [&](const std::string& name, const Made& made, double loss, std::uint64_t seed) {
+  const auto add = [&](const std::string& name, const MadeRun& made, double loss, std::uint64_t seed) {
     folders.push_back(
         runs.write(name + std::to_string(seed), ended(made, loss + (seed == 2 ? 0.002 : 0)).result, made.epochs, name));
   };

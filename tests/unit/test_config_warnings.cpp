@@ -12,6 +12,7 @@
 #include "tests/unit/support/config_text.hpp"
 
 using namespace mrmf;
+using test::contains;
 
 namespace {
 
@@ -31,7 +32,7 @@ std::vector<std::string> odd(std::vector<Index> sizes, const std::vector<std::st
   return sample_warnings(parse_config(kSmallest, "c.toml", overrides), sample(std::move(sizes)));
 }
 
-std::string refused(Index channels, std::vector<Index> sizes) {
+std::string channels_refusal(Index channels, std::vector<Index> sizes) {
   try {
     require_channels(parse_config(kSmallest, "c.toml", {"data.channels=" + std::to_string(channels)}).data,
                      sample(std::move(sizes)));
@@ -40,8 +41,6 @@ std::string refused(Index channels, std::vector<Index> sizes) {
   }
   return "no error";
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -62,7 +61,7 @@ TEST_CASE("keys that nothing reads are named") {
   const auto only = [](const std::vector<std::string>& overrides, const std::string& part) {
     const std::vector<std::string> lines = warned(overrides);
     REQUIRE(lines.size() == 1);
-    CHECK_MESSAGE(has(lines[0], part), lines[0]);
+    CHECK_MESSAGE(contains(lines[0], part), lines[0]);
   };
   const std::string two = "method.resolutions=[[2],[1]]";
   only({"method.stop.coarse.epochs=3"}, "method.stop.coarse are set, and this plan (baseline) trains no coarse model");
@@ -96,15 +95,15 @@ TEST_CASE("keys of a random split are read by random splits alone") {
   const auto lines =
       split({"data.split.by=column", "data.split.column=fold", "data.split.seed=3", "data.split.validation=0.4"});
   REQUIRE(lines.size() == 2);
-  CHECK(has(lines[0], "data.split.validation is set, and data.split.by is \"column\""));
-  CHECK(has(lines[1], "data.split.seed is set, and data.split.by is \"column\""));
+  CHECK(contains(lines[0], "data.split.validation is set, and data.split.by is \"column\""));
+  CHECK(contains(lines[1], "data.split.seed is set, and data.split.by is \"column\""));
 }
 
 TEST_CASE("validation data that is training data, and is allowed to be, is named") {
   CHECK(warned({"data.validation.samples=x"}).empty());  // refused where the files are opened
   const auto lines = warned({"data.validation.samples=x", "data.duplicates=allow"});
   REQUIRE(lines.size() == 1);
-  CHECK(has(lines[0], "the validation samples ('x' in neuron.h5) are training samples too"));
+  CHECK(contains(lines[0], "the validation samples ('x' in neuron.h5) are training samples too"));
   CHECK(warned({"data.validation.samples=x", "data.duplicates=allow", "data.validation.files=other.h5"}).empty());
   CHECK(warned({"data.validation.samples=x", "data.duplicates=allow",
                 "data.validation.files=[\"other.h5\", \"neuron.h5\"]"})
@@ -121,7 +120,7 @@ TEST_CASE("validation data that is training data by another name is named") {
                    "data.duplicates=allow", "data.validation.files=" + validation});
   };
   REQUIRE(with(link).size() == 1);
-  CHECK(has(with(link)[0], "in " + link + ") are training samples too"));
+  CHECK(contains(with(link)[0], "in " + link + ") are training samples too"));
   CHECK(with(folder.file("absent.h5")).empty());
 }
 
@@ -156,28 +155,28 @@ TEST_CASE("shapes that look channels first, or without channels, are named with 
       one({64, 48}) ==
       "samples stored as (n, 64, 48) are taken for 64 positions of 48 channels, since channels come last; if there is "
       "no axis of channels, set data.axes = \"n y x\"; if it is meant so, set data.channels = 48");
-  CHECK(has(one({3, 1600}), "set data.axes = \"n c x\""));
-  CHECK(has(one({3, 224, 224}), "set data.axes = \"n c y x\""));
-  CHECK(has(one({128, 128, 128}), "set data.axes = \"n z y x\""));
+  CHECK(contains(one({3, 1600}), "set data.axes = \"n c x\""));
+  CHECK(contains(one({3, 224, 224}), "set data.axes = \"n c y x\""));
+  CHECK(contains(one({128, 128, 128}), "set data.axes = \"n z y x\""));
   CHECK(odd({64, 48}, {"data.channels=48"}).empty());
 }
 
 TEST_CASE("data.channels holds the data to what it says") {
-  CHECK(refused(3, {1600, 3}) == "no error");
-  CHECK(refused(4, {4, 32, 32, 32}) ==
+  CHECK(channels_refusal(3, {1600, 3}) == "no error");
+  CHECK(channels_refusal(4, {4, 32, 32, 32}) ==
         "data.channels = 4, and samples stored as (n, 4, 32, 32, 32) have 32 channels, their last axis; yours come "
         "first: set data.axes = \"n c z y x\"");
-  CHECK(has(refused(1, {64, 48}), "there is no axis of channels: set data.axes = \"n y x\""));
-  CHECK(has(refused(7, {64, 48}), "set data.channels to that"));
+  CHECK(contains(channels_refusal(1, {64, 48}), "there is no axis of channels: set data.axes = \"n y x\""));
+  CHECK(contains(channels_refusal(7, {64, 48}), "set data.channels to that"));
 }
 
 TEST_CASE("a size given once holds along every axis, and says so where it once did not") {
   const Config config = parse_config(kLayers, "c.toml", {});
   const auto lines = sample_warnings(config, sample({32, 32, 32, 4}));
   REQUIRE(lines.size() == 1);
-  CHECK(has(lines[0],
-            "along all 3 axes; earlier versions took it for the last alone; it is given for pool2, conv2; a "
-            "list such as [3, 3, 3] means the same in both"));
+  CHECK(contains(lines[0],
+                 "along all 3 axes; earlier versions took it for the last alone; it is given for pool2, conv2; a "
+                 "list such as [3, 3, 3] means the same in both"));
   CHECK(sample_warnings(config, sample({3200, 4})).empty());
 
   Config resolved = config;

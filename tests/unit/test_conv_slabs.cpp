@@ -14,13 +14,13 @@ using namespace mrmf::test;
 
 namespace {
 
-struct Case {
+struct SlabCase {
   Index positions, kernel, stride, dilation, before, after;
   Index first, end;  ///< of what is there
   Index inner;       ///< positions of the output that see no more; 0: no slabs
 };
 
-constexpr Case cases[] = {
+constexpr SlabCase kSlabCases[] = {
     {9, 3, 1, 1, 1, 0, 0, 8, 7},     // the first block: padding, halo behind
     {9, 3, 1, 1, 0, 1, 1, 9, 7},     // the last one
     {10, 3, 1, 1, 0, 0, 1, 9, 6},    // one between two others
@@ -35,7 +35,7 @@ constexpr Case cases[] = {
 }  // namespace
 
 TEST_CASE("conv slabs: the first half sees nothing of the halo, and both are the convolution") {
-  for (const Case& c : cases)
+  for (const SlabCase& c : kSlabCases)
     for (const int axes : {1, 3})
       for (const bool reference : {true, false}) {
         CAPTURE(c.positions);

@@ -11,13 +11,13 @@ using doctest::Approx;
 
 namespace {
 
-ModeGrid draw(const LinearPower& power, double side, std::uint64_t key, int n) {
+ModeGrid drawn_modes(const LinearPower& power, double side, std::uint64_t key, int n) {
   ModeGrid modes(static_cast<std::size_t>(n * n * (n / 2 + 1)));
   draw_modes(power, side, key, Slab{n}, modes);
   return modes;
 }
 
-std::size_t at(int n, int x, int y, int z) {
+std::size_t mode_at(int n, int x, int y, int z) {
   const auto wrap = [n](int k) { return k < 0 ? k + n : k; };
   return static_cast<std::size_t>((wrap(y) * n + wrap(x)) * (n / 2 + 1) + z);
 }
@@ -26,14 +26,14 @@ std::size_t at(int n, int x, int y, int z) {
 
 TEST_CASE("cosmology: the field's modes are those of a real field") {
   constexpr int n = 16;
-  const ModeGrid modes = draw(LinearPower(Cosmology{}), 200, 7, n);
+  const ModeGrid modes = drawn_modes(LinearPower(Cosmology{}), 200, 7, n);
   CHECK(modes[0] == std::complex<float>(0));
   int pairs = 0;
   for_each_mode(Slab{n}, [&](std::size_t index, int x, int y, int z) {
     if (x == n / 2 || y == n / 2 || z == n / 2) {
       CHECK(modes[index] == std::complex<float>(0));
     } else if (z == 0) {
-      CHECK(modes[index] == std::conj(modes[at(n, -x, -y, 0)]));
+      CHECK(modes[index] == std::conj(modes[mode_at(n, -x, -y, 0)]));
       ++pairs;
     }
     if (index > 0 && x != n / 2 && y != n / 2 && z != n / 2) CHECK(std::abs(modes[index]) > 0);
@@ -51,17 +51,17 @@ TEST_CASE("cosmology: the field's modes are those of a real field") {
 
 TEST_CASE("cosmology: grids of any size share their modes") {
   const LinearPower power(Cosmology{});
-  const ModeGrid coarse = draw(power, 300, 3, 8), fine = draw(power, 300, 3, 32);
+  const ModeGrid coarse = drawn_modes(power, 300, 3, 8), fine = drawn_modes(power, 300, 3, 32);
   for_each_mode(Slab{8}, [&](std::size_t index, int x, int y, int z) {
-    if (x < 4 && y < 4 && z < 4) CHECK(coarse[index] == fine[at(32, x, y, z)]);
+    if (x < 4 && y < 4 && z < 4) CHECK(coarse[index] == fine[mode_at(32, x, y, z)]);
   });
-  CHECK(coarse != draw(power, 300, 4, 8));
+  CHECK(coarse != drawn_modes(power, 300, 4, 8));
 }
 
 TEST_CASE("cosmology: slabs have their part of the whole's modes") {
   constexpr int n = 16;
   const LinearPower power(Cosmology{});
-  const ModeGrid whole = draw(power, 200, 7, n);
+  const ModeGrid whole = drawn_modes(power, 200, 7, n);
   ModeGrid joined;
   for (int rank = 0; rank < 4; ++rank) {
     const Slab slab{n, rank, 4};
@@ -96,7 +96,7 @@ TEST_CASE("cosmology: the field's power is the linear power it was drawn from") 
   constexpr double side = 512;
   const LinearPower power(Cosmology{});
   const Fft fft(n);
-  ModeGrid drawn = draw(power, side, 11, n), modes(fft.slab().modes());
+  ModeGrid drawn = drawn_modes(power, side, 11, n), modes(fft.slab().modes());
   RealGrid field(fft.slab().points());
   fft.to_field(drawn, field);
   fft.to_modes(field, modes);  // measured from the field itself
@@ -136,7 +136,7 @@ TEST_CASE("cosmology: sigma_8 is recovered from the smoothed field") {
   double variance = 0;
   constexpr int kFields = 4;
   for (std::uint64_t key = 0; key < kFields; ++key) {
-    ModeGrid modes = draw(power, side, key, n);
+    ModeGrid modes = drawn_modes(power, side, key, n);
     for_each_mode(Slab{n}, [&](std::size_t index, int x, int y, int z) {
       const double kr = 2 * std::numbers::pi / side * std::sqrt(x * x + y * y + z * z) * 8;
       if (index > 0) modes[index] *= static_cast<float>(3 * (std::sin(kr) - kr * std::cos(kr)) / (kr * kr * kr));

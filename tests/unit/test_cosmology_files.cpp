@@ -11,7 +11,7 @@ using namespace mrmf::cosmology;
 
 namespace {
 
-CosmologySimulation small(Displacement method) {
+CosmologySimulation small_cosmology(Displacement method) {
   CosmologySimulation s;
   s.folder = "unused";
   s.size = 8;
@@ -25,7 +25,7 @@ CosmologySimulation small(Displacement method) {
 
 TEST_CASE("cosmology: a sample follows seed and number alone and holds every particle in every channel") {
   for (const Displacement method : {Displacement::lpt, Displacement::cola}) {
-    const CosmologySimulation settings = small(method);
+    const CosmologySimulation settings = small_cosmology(method);
     const UniverseMaker maker(settings);
     UniverseMaker::Memory memory(maker), other(maker);
     std::vector<std::uint16_t> first(8 * 8 * 8 * kRedshifts), again(first), next(first);
@@ -46,7 +46,7 @@ TEST_CASE("cosmology: a sample follows seed and number alone and holds every par
 }
 
 TEST_CASE("cosmology: published names and split") {
-  CosmologySimulation s = small(Displacement::lpt);
+  CosmologySimulation s = small_cosmology(Displacement::lpt);
   s.samples = 10240;
   const CubeFiles full = cube_files(s);
   CHECK(full.train.size() == 64);

@@ -92,19 +92,19 @@ TEST_CASE("cosmology: labels are uniform, exact and follow seed and sample alone
   CHECK(draw_labels(1, 5) != draw_labels(1, 6));
   CHECK(draw_labels(1, 5) != draw_labels(2, 5));
   constexpr int kCount = 4000;
-  std::array<double, kLabels> sum{}, squares{};
+  std::array<double, mrmf::cosmology::kLabels> sum{}, squares{};
   for (int i = 0; i < kCount; ++i) {
     const auto u = draw_labels(9, i);
     const Cosmology c = cosmology_of(u);
     CHECK(c.omega_m == Approx(0.3 * (1 + 0.1 * static_cast<double>(u[0]))).epsilon(1e-12));
-    for (std::size_t k = 0; k < kLabels; ++k) {
+    for (std::size_t k = 0; k < mrmf::cosmology::kLabels; ++k) {
       REQUIRE(u[k] >= -1);
       REQUIRE(u[k] < 1);
       sum[k] += static_cast<double>(u[k]);
       squares[k] += static_cast<double>(u[k]) * static_cast<double>(u[k]);
     }
   }
-  for (std::size_t k = 0; k < kLabels; ++k) {  // four standard errors: 0.577 and 0.298 over sqrt(4000)
+  for (std::size_t k = 0; k < mrmf::cosmology::kLabels; ++k) {  // four standard errors: 0.577 and 0.298 over sqrt(4000)
     CHECK(std::abs(sum[k] / kCount) < 0.037);
     CHECK(std::abs(squares[k] / kCount - 1.0 / 3) < 0.019);
   }

@@ -10,7 +10,7 @@
 namespace mrmf::test {
 namespace {
 
-constexpr Index kOutputs = 3;
+constexpr Index kTargets = 3;
 const Shape kSamples = line(6, 7, 5);
 
 /// A batch as the host fills it; whole numbers, which every storage type holds.
@@ -26,7 +26,7 @@ struct HostCopy {
       return values;
     };
     x = whole(kSamples.with_rows(n).count());
-    targets = whole(n * kOutputs);
+    targets = whole(n * kTargets);
   }
 };
 
@@ -47,13 +47,13 @@ Computed compute(Backend& backend, const Feed::Batch& batch) {
   return result;
 }
 
-void check(Backend& backend, const Computed& got, const HostCopy& want) {
+void check_computed(Backend& backend, const Computed& got, const HostCopy& want) {
   std::vector<float> x(want.x.size()), sum(1);
   const ConstSpan stored = got.x.span();
   backend.read_activation({kSamples.with_rows(want.rows), stored}, x);
   CHECK(x == want.x);
   double magnitude = 0;
-  for (const float value : want.targets) magnitude += std::abs(value) / static_cast<double>(kOutputs);
+  for (const float value : want.targets) magnitude += std::abs(value) / static_cast<double>(kTargets);
   backend.read(got.sum.span(), sum);
   CHECK(sum[0] == doctest::Approx(magnitude).epsilon(1e-6));
 }
@@ -63,7 +63,7 @@ void check(Backend& backend, const Computed& got, const HostCopy& want) {
 TEST_CASE("cuda: batches in flight do not mix" * doctest::skip(!tests_cuda())) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const auto backend = cuda_device(precision);
-    const auto feed = backend->feed(kSamples, kOutputs);
+    const auto feed = backend->feed(kSamples, kTargets);
     const std::vector<HostCopy> batches{{6, 1}, {6, 2}, {2, 3}, {6, 4}, {5, 5}};
     std::vector<Computed> computed;
     for (const HostCopy& batch : batches) {
@@ -75,8 +75,8 @@ TEST_CASE("cuda: batches in flight do not mix" * doctest::skip(!tests_cuda())) {
       computed.push_back(compute(*backend, feed->submit(batch.rows)));
     }
     // The last first: its work comes after that of all the others.
-    for (std::size_t i = batches.size(); i-- > 0;) check(*backend, computed[i], batches[i]);
-    for (std::size_t i = 0; i < batches.size(); ++i) check(*backend, computed[i], batches[i]);
+    for (std::size_t i = batches.size(); i-- > 0;) check_computed(*backend, computed[i], batches[i]);
+    for (std::size_t i = 0; i < batches.size(); ++i) check_computed(*backend, computed[i], batches[i]);
   }
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("cuda: a feed averages finer samples on the device as the host does" *
   const Extent factors{2, 1, 3};
   const Shape coarse = coarse_shape(fine, factors);
   const auto backend = cuda_device(Precision::fp32);
-  const auto feed = backend->averaging_feed(fine, kOutputs, factors);
+  const auto feed = backend->averaging_feed(fine, kTargets, factors);
   REQUIRE(feed);
   for (const Index rows : {4, 3}) {
     const Feed::HostBatch host = feed->host(rows);

@@ -7,13 +7,12 @@
 
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/check_layer.hpp"
+#include "tests/unit/support/without_cuda.hpp"
 
 namespace mrmf::test {
 namespace {
 
-const auto without_cuda = doctest::skip(!tests_cuda());
-
-void check_all(Precision precision, const std::vector<LayerCases>& tables, const LayerCheck& check) {
+void check_tables(Precision precision, const std::vector<LayerCases>& tables, const LayerCheck& check) {
   const auto backend = cuda_backend(precision);
   for (const LayerCases& cases : tables)
     for (const LayerCase& layer_case : cases) check_layer(*backend, layer_case, check);
@@ -47,12 +46,12 @@ LayerCheck whole() { return {.agreement = {}, .bits = 24, .inputs = Inputs::whol
 TEST_CASE("cuda: a dozen convolutions in tf32 and bf16" * without_cuda) {
   constexpr double rounding = 0x1p-8;
   const LayerCases some = some_of(conv_cases(), 4), transposed = some_of(conv_transpose_cases(), 4);
-  check_all(Precision::tf32, {some, transposed}, low(11, exact_products));
-  check_all(Precision::bf16, {some, transposed}, low(8, {.y = rounding, .dx = rounding, .params = rounding}));
+  check_tables(Precision::tf32, {some, transposed}, low(11, exact_products));
+  check_tables(Precision::bf16, {some, transposed}, low(8, {.y = rounding, .dx = rounding, .params = rounding}));
 }
 
 TEST_CASE("cuda: tf32 multiplies numbers of 10 bits of mantissa exactly" * without_cuda) {
-  check_all(Precision::tf32, single_layers(), low(11, exact_products));
+  check_tables(Precision::tf32, single_layers(), low(11, exact_products));
 }
 
 TEST_CASE("cuda: bf16 rounds what it stores, and nothing else" * without_cuda) {
@@ -60,15 +59,15 @@ TEST_CASE("cuda: bf16 rounds what it stores, and nothing else" * without_cuda) {
   std::vector<LayerCases> others = single_layers();
   others.erase(others.begin(), others.begin() + 2);
   // A convolution's weight gradient is stored once, too; tanh's dx comes from its stored, rounded output.
-  check_all(Precision::bf16, {conv_cases(), conv_transpose_cases()},
-            low(8, {.y = rounding, .dx = rounding, .params = rounding}));
-  check_all(Precision::bf16, others, low(8, {.y = rounding, .dx = 2 * rounding}));
+  check_tables(Precision::bf16, {conv_cases(), conv_transpose_cases()},
+               low(8, {.y = rounding, .dx = rounding, .params = rounding}));
+  check_tables(Precision::bf16, others, low(8, {.y = rounding, .dx = 2 * rounding}));
 }
 
 // A maximum that a rounding decides moves a whole gradient; with whole numbers below 2^8 there is no rounding.
 TEST_CASE("cuda: products are exact on small whole numbers in tf32 and bf16" * without_cuda) {
   for (const Precision precision : {Precision::tf32, Precision::bf16})
-    check_all(precision, {conv_pool_relu_cases(), conv_cases(), conv_transpose_cases(), dense_cases()}, whole());
+    check_tables(precision, {conv_pool_relu_cases(), conv_cases(), conv_transpose_cases(), dense_cases()}, whole());
 }
 
 // Factors are rounded (2^-11 of each at most in tf32, 2^-8 in bf16) or, by tensor cores left to themselves, cut off
@@ -78,8 +77,8 @@ TEST_CASE("cuda: products are exact on small whole numbers in tf32 and bf16" * w
 TEST_CASE("cuda: any factors are rounded to the precision's mantissa" * without_cuda) {
   const std::vector<LayerCases> products{conv_cases(), conv_transpose_cases(), dense_cases()};
   constexpr double tf32 = 0x1p-9, bf16 = 1.5 * 0x1p-8;
-  check_all(Precision::tf32, products, low(24, {.y = tf32, .dx = tf32, .params = tf32}));
-  check_all(Precision::bf16, products, low(24, {.y = bf16, .dx = bf16, .params = bf16}));
+  check_tables(Precision::tf32, products, low(24, {.y = tf32, .dx = tf32, .params = tf32}));
+  check_tables(Precision::bf16, products, low(24, {.y = bf16, .dx = bf16, .params = bf16}));
 }
 
 }  // namespace mrmf::test

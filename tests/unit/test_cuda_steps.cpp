@@ -10,11 +10,10 @@
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/branches.hpp"
 #include "tests/unit/support/device_training.hpp"
+#include "tests/unit/support/without_cuda.hpp"
 
 namespace mrmf::test {
 namespace {
-
-const auto without_cuda = doctest::skip(!tests_cuda());
 
 /// Trains with changing numbers of rows, evaluating in between. Every key comes often enough to be replayed.
 void train_and_evaluate(DeviceTraining& training) {
@@ -26,7 +25,7 @@ void train_and_evaluate(DeviceTraining& training) {
   }
 }
 
-constexpr int kKeys = 4, kSteps = 16;  // of train_and_evaluate
+constexpr int kKeys = 4, kTrainedSteps = 16;  // of train_and_evaluate
 
 }  // namespace
 
@@ -37,7 +36,7 @@ TEST_CASE("cuda: recorded steps give the bits of steps made call by call" * with
     train_and_evaluate(recorded);
     train_and_evaluate(eager);
     CHECK(recorded.calls() == 2 * kKeys);  // once call by call, once to record
-    CHECK(eager.calls() == kSteps);
+    CHECK(eager.calls() == kTrainedSteps);
     CHECK(recorded.losses() == eager.losses());
     CHECK(recorded.everything() == eager.everything());
   }

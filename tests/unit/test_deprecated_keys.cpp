@@ -23,7 +23,7 @@ std::string with_method(const std::string& lines) {
          lines + "[training]\nloss = \"mse\"\n[run]\nfolder = \"run\"\n";
 }
 
-Config read(const std::string& lines, Writer writer = Writer::person) {
+Config read_method(const std::string& lines, Writer writer = Writer::person) {
   return parse_config(with_method(lines), "c.toml", {}, writer);
 }
 
@@ -36,7 +36,7 @@ TEST_CASE("deprecated keys: keys and values of earlier versions mean what they d
   const std::string is =
       "top = \"stem\"\ntransfer = \"best\"\nswitch = \"epochs\"\nprobe_epochs = 3\nteam_shares = [2, 1]\n"
       "teams = \"sequential\"\n";
-  const Config former = read(was), today = read(is);
+  const Config former = read_method(was), today = read_method(is);
   CHECK(to_toml(former) == to_toml(today));
   CHECK(today.deprecation_warnings.empty());
   const std::vector<std::string> warnings = config_warnings(former);
@@ -47,14 +47,14 @@ TEST_CASE("deprecated keys: keys and values of earlier versions mean what they d
     CAPTURE(line);
     CHECK(std::ranges::count(warnings, line) == 1);
   }
-  CHECK(read(was, Writer::run).deprecation_warnings.empty());  // what a run wrote is nobody's to correct
-  CHECK(to_toml(read(was, Writer::run)) == to_toml(today));
+  CHECK(read_method(was, Writer::run).deprecation_warnings.empty());  // what a run wrote is nobody's to correct
+  CHECK(to_toml(read_method(was, Writer::run)) == to_toml(today));
 }
 
 TEST_CASE("deprecated keys: overrides may have them, a key given twice is refused") {
   CHECK(parse_config(with_method(""), "c.toml", {"method.top=front"}).method.top == TopRule::stem);
   CHECK_THROWS_WITH_AS(
-      read("handover = \"best\"\ntransfer = \"last\"\n"),
+      read_method("handover = \"best\"\ntransfer = \"last\"\n"),
       "c.toml:12: method.handover is called method.transfer now, and both are given; keep method.transfer",
       ConfigError);
 }

@@ -21,20 +21,20 @@ namespace {
 using Shapes = std::vector<std::int64_t>;
 
 /// Numbers of a made-up sample: blocks of 2 along every axis are constant but for a detail along the last axis.
-struct Made {
+struct MadeSample {
   double mean, coarse, fine;  ///< their level; deviation of the blocks; amplitude of the detail
 };
 
-std::vector<Made> made(Index samples) {
+std::vector<MadeSample> made(Index samples) {
   Rng random(7);
-  std::vector<Made> all;
+  std::vector<MadeSample> all;
   for (Index i = 0; i < samples; ++i)
     all.push_back({random.uniform(-1, 1), std::exp(random.uniform(-1, 1)), std::exp(random.uniform(-1, 1))});
   return all;
 }
 
 /// Samples without channels, of sizes along their axes.
-std::vector<float> samples_of(const std::vector<Made>& all, const Shapes& size) {
+std::vector<float> samples_of(const std::vector<MadeSample>& all, const Shapes& size) {
   std::vector<float> values;
   const std::int64_t last = size.back(), before = size.size() > 1 ? size[size.size() - 2] : 1;
   std::int64_t positions = 1;
@@ -58,15 +58,15 @@ struct MadeFile {
 
   explicit MadeFile(const Shapes& size) : axes(size.size() == 1 ? "n x" : size.size() == 2 ? "n y x" : "n z y x") {}
   std::string file(const std::string& name = "a.h5") const { return folder.file(name); }
-  void samples(const std::vector<Made>& all, const Shapes& size) {
+  void samples(const std::vector<MadeSample>& all, const Shapes& size) {
     Shapes shape{std::ssize(all)};
     shape.insert(shape.end(), size.begin(), size.end());
     test::write_floats(file(), "x", shape, samples_of(all, size));
   }
   template <class Label>
-  void labels(const std::vector<Made>& all, const Label& label) {
+  void labels(const std::vector<MadeSample>& all, const Label& label) {
     std::vector<float> values;
-    for (const Made& one : all) values.push_back(static_cast<float>(label(one)));
+    for (const MadeSample& one : all) values.push_back(static_cast<float>(label(one)));
     test::write_floats(file(), "y", {std::ssize(all)}, values);
   }
   Config config(const std::vector<std::string>& more = {}) const {
@@ -83,7 +83,7 @@ struct MadeFile {
   DetailMeasurement look(const std::vector<std::string>& more = {}) { return look(config(more)); }
 };
 
-double finest(const Made& one) { return std::log(one.fine); }
+double finest(const MadeSample& one) { return std::log(one.fine); }
 
 }  // namespace
 
@@ -157,7 +157,7 @@ TEST_CASE("linear fit: what is unexplained in rows that were not fitted to") {
 TEST_CASE("detail measurement: labels of the finest detail are told from others, along any number of axes") {
   for (const Shapes& size : {Shapes{64}, Shapes{16, 16}, Shapes{8, 8, 8}}) {
     CAPTURE(size.size());
-    const std::vector<Made> all = made(300);
+    const std::vector<MadeSample> all = made(300);
     const auto look = [&](const auto& label) {
       MadeFile data(size);
       data.samples(all, size);
@@ -170,18 +170,18 @@ TEST_CASE("detail measurement: labels of the finest detail are told from others,
     CHECK(fine.without_finest > 0.9);
     CHECK(fine.with_finest < 0.1);
     CHECK(fine.loses());
-    const DetailMeasurement mean = look([](const Made& one) { return one.mean; });
+    const DetailMeasurement mean = look([](const MadeSample& one) { return one.mean; });
     CHECK(mean.known());
     CHECK(mean.with_finest < 0.6);
     CHECK_FALSE(mean.loses());
-    const DetailMeasurement coarse = look([](const Made& one) { return std::log(one.coarse); });
+    const DetailMeasurement coarse = look([](const MadeSample& one) { return std::log(one.coarse); });
     CHECK(coarse.without_finest < 0.2);
     CHECK_FALSE(coarse.loses());
   }
 }
 
 TEST_CASE("detail measurement: detail along an axis that is not averaged is not lost") {
-  const std::vector<Made> all = made(300);
+  const std::vector<MadeSample> all = made(300);
   MadeFile data({8, 8});
   data.samples(all, {8, 8});
   data.labels(all, finest);  // of detail along the last axis
@@ -203,11 +203,11 @@ TEST_CASE("detail measurement: shares that both are all but nothing do not count
 
 TEST_CASE("detail measurement: classes, and where nothing can be told") {
   const Shapes size{64};
-  const std::vector<Made> all = made(400), few = made(199);
+  const std::vector<MadeSample> all = made(400), few = made(199);
   MadeFile classes(size);
   classes.outputs = 3;
   classes.samples(all, size);
-  classes.labels(all, [](const Made& one) { return std::floor(1.5 * (1 + finest(one))); });
+  classes.labels(all, [](const MadeSample& one) { return std::floor(1.5 * (1 + finest(one))); });
   const DetailMeasurement look = classes.look({"training.loss=cross_entropy"});
   CHECK(look.loses());
   CHECK(look.without_finest > 0.9);
@@ -218,7 +218,7 @@ TEST_CASE("detail measurement: classes, and where nothing can be told") {
   CHECK(two.samples < 320);
   CHECK(two.with_finest < 0.4);
 
-  const auto why = [&](const std::vector<Made>& of, const auto& label) {
+  const auto why = [&](const std::vector<MadeSample>& of, const auto& label) {
     MadeFile data(size);
     data.samples(of, size);
     data.labels(of, label);
@@ -228,7 +228,7 @@ TEST_CASE("detail measurement: classes, and where nothing can be told") {
     return found.why_not;
   };
   CHECK(why(few, finest).find("199 training samples with labels are too few") != std::string::npos);
-  CHECK(why(all, [](const Made&) { return 5; }).find("all have the same labels") != std::string::npos);
+  CHECK(why(all, [](const MadeSample&) { return 5; }).find("all have the same labels") != std::string::npos);
 
   MadeFile positions(size);
   positions.samples(all, size);
@@ -243,7 +243,7 @@ TEST_CASE("detail measurement: classes, and where nothing can be told") {
 
 TEST_CASE("detail measurement: in the units of data.normalise") {
   const Shapes size{64};
-  const std::vector<Made> all = made(300);
+  const std::vector<MadeSample> all = made(300);
   std::vector<float> values = samples_of(all, size);
   MadeFile data(size);
   for (float& value : values) value = std::expm1(value);
@@ -253,7 +253,7 @@ TEST_CASE("detail measurement: in the units of data.normalise") {
 
   // Of two labels the one in large units is all that the loss sees, unless each is divided by its deviation.
   std::vector<float> two;
-  for (const Made& one : all) {
+  for (const MadeSample& one : all) {
     two.push_back(static_cast<float>(finest(one)));
     two.push_back(static_cast<float>(1000 * std::log(one.coarse)));
   }
@@ -270,7 +270,7 @@ TEST_CASE("detail measurement: in the units of data.normalise") {
 
 TEST_CASE("detail measurement: of a long sample its middle alone") {
   constexpr Index kSamples = 240, kLength = 40000, kFirst = 3616;  // (40000 - 32768) / 2
-  const std::vector<Made> all = made(kSamples);
+  const std::vector<MadeSample> all = made(kSamples);
   std::vector<std::uint8_t> values;
   for (std::size_t s = 0; s < all.size(); ++s)
     for (Index x = 0; x < kLength; ++x) {
@@ -288,7 +288,7 @@ TEST_CASE("detail measurement: of a long sample its middle alone") {
 
 TEST_CASE("detail measurement: of planes their middle alone, channels first") {
   constexpr Index kSamples = 200, kSide = 200, kFirst = 0, kBox = 176;  // (200 - 176) / 2, down to a multiple of 16
-  const std::vector<Made> all = made(kSamples);
+  const std::vector<MadeSample> all = made(kSamples);
   std::vector<std::uint8_t> values;
   for (std::size_t s = 0; s < all.size(); ++s)
     for (Index c = 0; c < 2; ++c)
@@ -309,7 +309,7 @@ TEST_CASE("detail measurement: of planes their middle alone, channels first") {
 
 TEST_CASE("detail measurement: the same of several files, and whether rows that are left out are known or not") {
   const Shapes size{64};
-  const std::vector<Made> all = made(700);  // more than are looked at
+  const std::vector<MadeSample> all = made(700);  // more than are looked at
   MadeFile data(size);
   data.samples(all, size);
   data.labels(all, finest);
@@ -317,7 +317,7 @@ TEST_CASE("detail measurement: the same of several files, and whether rows that 
   CHECK(one.samples == 512);
 
   std::vector<float> x = samples_of(all, size), y;
-  for (const Made& of : all) y.push_back(static_cast<float>(finest(of)));
+  for (const MadeSample& of : all) y.push_back(static_cast<float>(finest(of)));
   const auto write_parts = [&](const std::string& a, const std::string& b) {
     const auto part = [&](const std::string& name, std::ptrdiff_t first, std::ptrdiff_t rows) {
       const std::vector<float> samples(x.begin() + 64 * first, x.begin() + 64 * (first + rows));
@@ -345,7 +345,7 @@ TEST_CASE("detail measurement: the same of several files, and whether rows that 
 
 TEST_CASE("auto: the baseline where averages lose what the labels depend on, unless that is to be ignored") {
   const Shapes size{64};
-  const std::vector<Made> all = made(300);
+  const std::vector<MadeSample> all = made(300);
   MadeFile data(size);
   data.samples(all, size);
   data.labels(all, finest);

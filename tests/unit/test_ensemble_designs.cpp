@@ -15,6 +15,7 @@
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;
+using test::contains;
 
 namespace {
 
@@ -51,8 +52,6 @@ std::string replaced(std::string text, const std::string& what, const std::strin
     text.replace(at, what.size(), by);
   return text;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -42,17 +42,17 @@ double variance(const RealGrid& field) {
 
 struct Sample {
   std::vector<float> image;
-  Labels labels;
+  fields::Labels labels;
 };
 
-Sample sample_of(const FieldProblem& problem, int n, Index number, std::uint64_t seed = 5) {
+Sample field_sample(const FieldProblem& problem, int n, Index number, std::uint64_t seed = 5) {
   PlaneMemory memory(n);
   Sample sample{std::vector<float>(plane_points(n) * static_cast<std::size_t>(problem.channels())), {}};
   sample.labels = problem.make(sample_key(seed, number), memory, sample.image);
   return sample;
 }
 
-FieldsSimulation small(FieldKind kind, const std::string& file) {
+FieldsSimulation small_fields(FieldKind kind, const std::string& file) {
   FieldsSimulation s;
   s.file = file;
   s.kind = kind;
@@ -179,7 +179,7 @@ TEST_CASE("fields: the frames of heat tell its labels") {
   REQUIRE(heat.channels() == 3);
   const auto parameters = heat.parameters();
   for (Index number = 0; number < kCount; ++number) {
-    const Sample s = sample_of(heat, n, number);
+    const Sample s = field_sample(heat, n, number);
     const double diffusivity = std::pow(10, parameters[0].value(s.labels[0]));
     for (const bool along_x : {true, false}) {
       const int kx = along_x ? 1 : 0, ky = along_x ? 0 : 1;
@@ -199,7 +199,7 @@ TEST_CASE("fields: the strongest wave of a few pixels has the stripes' wavelengt
   constexpr int n = 64, kCount = 12;
   const Texture texture(n);
   for (Index number = 0; number < kCount; ++number) {
-    const Sample s = sample_of(texture, n, number);
+    const Sample s = field_sample(texture, n, number);
     const double k = n / texture.parameters()[0].value(s.labels[0]);
     const double angle = 0.5 * std::atan2(static_cast<double>(s.labels[2]), static_cast<double>(s.labels[1]));
     CHECK(std::hypot(s.labels[1], s.labels[2]) == Approx(1));
@@ -253,7 +253,7 @@ TEST_CASE("fields: the file has every sample in its row and says how it was made
   const test::TemporaryFolder folder;
   Comm comm = Comm::world();
   for (const FieldKind kind : {FieldKind::heat, FieldKind::texture}) {
-    const FieldsSimulation settings = small(kind, folder.file(to_string(kind) + ".h5"));
+    const FieldsSimulation settings = small_fields(kind, folder.file(to_string(kind) + ".h5"));
     CHECK(simulate_fields(settings, comm).samples == 30);
     const auto problem = make_problem(kind, settings.size);
     const Hdf5File file = Hdf5File::open(settings.file, comm);
@@ -265,10 +265,10 @@ TEST_CASE("fields: the file has every sample in its row and says how it was made
     for (const std::string split : {"train", "val", "test"}) {
       const std::vector<float> images = test::read_floats(file, split + "_fields"),
                                labels = test::read_floats(file, split + "_parameters");
-      for (std::size_t row = 0; row < labels.size() / kLabels; ++row) {
-        const Sample s = sample_of(*problem, settings.size, number++, settings.seed);
+      for (std::size_t row = 0; row < labels.size() / fields::kLabels; ++row) {
+        const Sample s = field_sample(*problem, settings.size, number++, settings.seed);
         CHECK(std::equal(s.image.begin(), s.image.end(), images.begin() + static_cast<long>(row * s.image.size())));
-        CHECK(std::equal(s.labels.begin(), s.labels.end(), labels.begin() + static_cast<long>(row * kLabels)));
+        CHECK(std::equal(s.labels.begin(), s.labels.end(), labels.begin() + static_cast<long>(row * fields::kLabels)));
         for (const float label : s.labels) CHECK(std::abs(label) <= 1.0F);
         seen.insert(s.labels[0]);
       }
@@ -300,7 +300,7 @@ TEST_CASE("fields: threads do not change a byte, seeds do") {
   const test::TemporaryFolder folder;
   Comm comm = Comm::world();
   const auto bytes = [&](const std::string& name, int threads, std::uint64_t seed) {
-    FieldsSimulation settings = small(FieldKind::heat, folder.file(name));
+    FieldsSimulation settings = small_fields(FieldKind::heat, folder.file(name));
     settings.threads = threads;
     settings.seed = seed;
     simulate_fields(settings, comm);
@@ -315,7 +315,7 @@ TEST_CASE("fields: impossible settings are refused before anything is written") 
   const test::TemporaryFolder folder;
   Comm comm = Comm::world();
   const auto refused = [&](auto change) {
-    FieldsSimulation s = small(FieldKind::texture, folder.file("refused.h5"));
+    FieldsSimulation s = small_fields(FieldKind::texture, folder.file("refused.h5"));
     change(s);
     CHECK_THROWS_AS(simulate_fields(s, comm), ConfigError);
   };
@@ -328,7 +328,7 @@ TEST_CASE("fields: impossible settings are refused before anything is written") 
   refused([](FieldsSimulation& s) { s.threads = -1; });
   refused([](FieldsSimulation& s) { s.shares.train = 0.9; });
   refused([](FieldsSimulation& s) { s.shares.test = std::nan(""); });
-  FieldsSimulation nowhere = small(FieldKind::heat, folder.file("no/such/folder.h5"));
+  FieldsSimulation nowhere = small_fields(FieldKind::heat, folder.file("no/such/folder.h5"));
   CHECK_THROWS_AS(simulate_fields(nowhere, comm), Error);
   CHECK(std::filesystem::is_empty(folder.path()));
 }

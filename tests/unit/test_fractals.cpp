@@ -18,9 +18,9 @@ double longest(const AffineMap& map) {
   return std::sqrt(squares);
 }
 
-std::set<int> cells(const std::vector<Point>& points, int grid) {
+std::set<int> cells(const std::vector<volumes::Point>& points, int grid) {
   std::set<int> found;
-  for (const Point& p : points)
+  for (const volumes::Point& p : points)
     found.insert((static_cast<int>(p[0] * grid) * grid + static_cast<int>(p[1] * grid)) * grid +
                  static_cast<int>(p[2] * grid));
   return found;
@@ -38,7 +38,7 @@ double difference(const Fractal& a, const Fractal& b) {
 
 TEST_CASE("fractals: a map is its matrix and shift, and contracts") {
   AffineMap map{{1, 2, 0, 0, 3, 0, 0, 0, 2, 5, 6, 7}};
-  CHECK(map({1, 1, 1}) == Point{8, 9, 9});
+  CHECK(map({1, 1, 1}) == volumes::Point{8, 9, 9});
   CHECK(map.volume() == doctest::Approx(6));
   map.contract();
   CHECK(longest(map) == doctest::Approx(0.9));
@@ -60,10 +60,10 @@ TEST_CASE("fractals: every map of a class and of its instances contracts") {
 
 TEST_CASE("fractals: points fill one direction of the unit cube, and more of it than a plane") {
   for (int number = 0; number < 6; ++number) {
-    const std::vector<Point> points = Fractal::of_class(1, number).points(3, 30000);
+    const std::vector<volumes::Point> points = Fractal::of_class(1, number).points(3, 30000);
     CHECK(points.size() == 30000);
-    Point most{};
-    for (const Point& p : points)
+    volumes::Point most{};
+    for (const volumes::Point& p : points)
       for (std::size_t axis = 0; axis < 3; ++axis) {
         REQUIRE(p[axis] >= 0);
         REQUIRE(p[axis] < 1);

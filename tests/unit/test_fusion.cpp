@@ -12,12 +12,12 @@ using namespace mrmf::test;
 
 namespace {
 
-struct Pair {
+struct TwoModels {
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   ModelState coarse{*backend, small_model(14, 1), OptimizerSettings{}, {1, 1, 2}};
   ModelState dense{*backend, small_model(28, 2), OptimizerSettings{}, {1, 1, 1}};
 
-  Pair() {
+  TwoModels() {
     train_a_little(*backend, coarse.model, 50);
     train_a_little(*backend, dense.model, 60);
     for (ModelState* model_state : {&coarse, &dense})
@@ -36,7 +36,7 @@ Fusion fuse_step(TopRule top, Moments moments = Moments::reset) {
 }  // namespace
 
 TEST_CASE("fusion: the dense model gets the coarse bottom, parameters and running statistics; its top stays") {
-  Pair pair;
+  TwoModels pair;
   const std::vector<float> coarse_params = copy(pair.coarse.model.bottom().front().params);
   const std::vector<float> coarse_state = copy(pair.coarse.model.bottom().front().state);
   const std::vector<float> top_params = copy(pair.dense.model.top().front().params);
@@ -55,7 +55,7 @@ TEST_CASE("fusion: the dense model gets the coarse bottom, parameters and runnin
 }
 
 TEST_CASE("fusion: the fused model's evaluation output is that of coarse bottom and dense top put together by hand") {
-  Pair pair;
+  TwoModels pair;
   Model by_hand(*pair.backend, small_model(28, 3));
   const auto put = [&](ConstSpan from, Span to) { std::ranges::copy(from, to.begin()); };
   put(pair.coarse.model.bottom().front().params, by_hand.bottom().front().params);
@@ -70,13 +70,13 @@ TEST_CASE("fusion: the fused model's evaluation output is that of coarse bottom 
 }
 
 TEST_CASE("fusion: moments are reset, or the bottom's go along, and each group keeps its age") {
-  Pair reset;
+  TwoModels reset;
   fuse(*reset.backend, reset.coarse, reset.dense, fuse_step(TopRule::dense));
   CHECK(reset.dense.optimizer.steps() == 0);
   for (const Span moment : reset.dense.optimizer.moments())
     for (const float value : moment) REQUIRE(value == 0.0F);
 
-  Pair carry;
+  TwoModels carry;
   const std::size_t bottom = carry.coarse.model.bottom().front().params.size();
   const std::vector<float> coarse_m = copy(carry.coarse.optimizer.moments()[0].first(bottom));
   const std::vector<float> dense_m = copy(carry.dense.optimizer.moments()[0].subspan(bottom));
@@ -85,7 +85,7 @@ TEST_CASE("fusion: moments are reset, or the bottom's go along, and each group k
   CHECK(copy(carry.dense.optimizer.moments()[0].first(bottom)) == coarse_m);
   CHECK(copy(carry.dense.optimizer.moments()[0].subspan(bottom)) == dense_m);
 
-  Pair interpolated;
+  TwoModels interpolated;
   fuse(*interpolated.backend, interpolated.coarse, interpolated.dense,
        fuse_step(TopRule::interpolated, Moments::carry));
   CHECK(interpolated.dense.optimizer.ages() == MomentAges{3, 3});  // the dense model's own moments are gone
@@ -97,7 +97,7 @@ TEST_CASE(
   // the dense one's after 8, and the fused one's, if each part's bias correction fits its age.
   for (const OptimizerKind name : {OptimizerKind::adam, OptimizerKind::adamw}) {
     CAPTURE(to_string(name));
-    Pair pair;
+    TwoModels pair;
     OptimizerSettings settings;
     settings.name = name;
     const auto train = [&](ModelState& model_state, int steps) {
@@ -130,7 +130,7 @@ TEST_CASE(
 
 TEST_CASE("fusion: with carried moments every weight continues as under an optimizer of its own") {
   // Adam in double, a step count for every weight (as PyTorch keeps it), through coarse, dense and fused training.
-  Pair pair;
+  TwoModels pair;
   for (ModelState* model_state : {&pair.coarse, &pair.dense}) model_state->optimizer.reset();
   struct Own {
     double w = 0, m = 0, v = 0;
@@ -170,7 +170,7 @@ TEST_CASE("fusion: with carried moments every weight continues as under an optim
 }
 
 TEST_CASE("fusion: carried velocities of SGD need no correction") {
-  Pair pair;
+  TwoModels pair;
   OptimizerSettings sgd;
   sgd.name = OptimizerKind::sgd;
   ModelState coarse(*pair.backend, small_model(14, 1), sgd, {1, 1, 2}),
@@ -187,7 +187,7 @@ TEST_CASE("fusion: carried velocities of SGD need no correction") {
 }
 
 TEST_CASE("fusion: bottoms that differ are refused by layer") {
-  Pair pair;
+  TwoModels pair;
   ModelSettings other = small_model(28, 4);
   other.network.layers[3].units = 9;  // conv2
   ModelState dense(*pair.backend, other, OptimizerSettings{}, {1, 1, 1});
@@ -196,7 +196,7 @@ TEST_CASE("fusion: bottoms that differ are refused by layer") {
 }
 
 TEST_CASE("fusion: a cut behind the resolution-sized layers is refused by layer") {
-  Pair pair;
+  TwoModels pair;
   ModelSettings coarse = small_model(14, 1), dense = small_model(28, 2);
   coarse.network.bottom.cut = dense.network.bottom.cut = "tanh1";
   ModelState a(*pair.backend, coarse, OptimizerSettings{}, {1, 1, 2}),
@@ -343,7 +343,7 @@ TEST_CASE("fusion: what cannot be transferred is known from the networks alone")
 }
 
 TEST_CASE("fusion: progressive copies the top layers that fit and leaves the others") {
-  Pair pair;
+  TwoModels pair;
   const auto part = [](Model& model, const std::string& name) {
     for (const Entry& entry : model.network().entries())
       if (entry.name == name)

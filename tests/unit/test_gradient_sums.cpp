@@ -10,9 +10,9 @@ namespace mrmf::test {
 namespace {
 
 /// Keeps what it is given, with the values there at that moment.
-class Recorded final : public AllReduce {
+class RecordedSum final : public AllReduce {
  public:
-  explicit Recorded(Backend& backend) : backend_(backend) {}
+  explicit RecordedSum(Backend& backend) : backend_(backend) {}
   struct Part {
     Span span;
     std::vector<float> values;
@@ -33,12 +33,6 @@ class Recorded final : public AllReduce {
   Backend& backend_;
 };
 
-std::vector<float> on_host(Backend& backend, ConstSpan span) {
-  std::vector<float> values(span.size());
-  backend.read(span, values);
-  return values;
-}
-
 void check_buckets(Backend& backend, Index bucket) {
   CAPTURE(bucket);
   Model model(backend, small_model(41, 3));
@@ -51,7 +45,7 @@ void check_buckets(Backend& backend, Index bucket) {
   backend.begin(step);
   const ConstTensor y = model.forward(step, loaded.x);
   backend.loss({}, y.shape, y.shape.channels)->run(step, y, loaded.targets, model.output_gradient(8), model.loss());
-  Recorded sums(backend);
+  RecordedSum sums(backend);
   model.backward(step, loaded.x, {.ranks = &sums, .same_block = nullptr, .bucket = bucket});
 
   CHECK(sums.finished == 1);
@@ -59,7 +53,7 @@ void check_buckets(Backend& backend, Index bucket) {
   const Span whole = model.reduced();
   float* open = whole.data() + whole.size();
   for (std::size_t i = 0; i < sums.parts.size(); ++i) {
-    const Recorded::Part& part = sums.parts[i];
+    const RecordedSum::Part& part = sums.parts[i];
     CHECK(part.span.data() + part.span.size() == open);
     open = part.span.data();
     const bool last = i + 1 == sums.parts.size();

@@ -14,6 +14,7 @@
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;
+using test::contains;
 using test::message;
 using test::NewDataset;
 using test::ramp;
@@ -23,17 +24,15 @@ namespace {
 
 Hdf5File open(const std::string& path) { return Hdf5File::open(path, Comm::self()); }
 
-std::string refusal(const std::string& path) {
+std::string open_refusal(const std::string& path) {
   return message<DataError>([&] { open(path); });
 }
 
-std::vector<float> read(const std::string& path, const std::string& name, Index first, Index count, Index width) {
+std::vector<float> read_rows(const std::string& path, const std::string& name, Index first, Index count, Index width) {
   std::vector<float> values(static_cast<std::size_t>(count * width), std::numeric_limits<float>::quiet_NaN());
   open(path).read_rows(name, first, count, values);
   return values;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -60,14 +59,14 @@ TEST_CASE("hdf5: float32, float64, int16, uint16 in either byte order and compre
       CHECK(info.type == c.expected);
       CHECK(info.shape == std::vector<Index>{7, 2});
       CHECK(info.rows() == 7);
-      CHECK(read(path, name, 1, 6, 2) == expected);
+      CHECK(read_rows(path, name, 1, 6, 2) == expected);
     }
   const std::vector<std::uint16_t> words = {0, 1, 32768, 65535};
   for (const hid_t type : {H5T_STD_U16LE, H5T_STD_U16BE}) {
     const std::string name = type == H5T_STD_U16LE ? "u2" : "u2b";
     NewDataset{path, name, {4}, type, H5T_NATIVE_UINT16}.write(words.data());
     CHECK(open(path).info(name).type == ElementType::uint16);
-    CHECK(read(path, name, 0, 4, 1) == std::vector<float>{0, 1, 32768, 65535});
+    CHECK(read_rows(path, name, 0, 4, 1) == std::vector<float>{0, 1, 32768, 65535});
   }
 }
 
@@ -114,7 +113,7 @@ TEST_CASE("hdf5: numbers of odd sizes are read as the library converts them, int
       const DatasetInfo info = open(path).info(name);
       CHECK(info.type == c.expected);
       CHECK(info.type_name == c.words);
-      CHECK(read(path, name, 0, 6, 1) == std::vector<float>(values.begin(), values.end()));
+      CHECK(read_rows(path, name, 0, 6, 1) == std::vector<float>(values.begin(), values.end()));
       CHECK_FALSE(RowReader(path, name).way().direct);
     }
 }
@@ -145,7 +144,7 @@ TEST_CASE("hdf5: complex numbers and arrays are further axes, whole or in part")
   for (const std::string name : {"plain", "packed", "named", "im", "array"}) {
     CAPTURE(name);
     CHECK(open(path).info(name).shape == std::vector<Index>{3, 4, 2});
-    CHECK(read(path, name, 0, 3, 8) == values);
+    CHECK(read_rows(path, name, 0, 3, 8) == values);
     const RowReader reader(path, name);
     CHECK(reader.way().direct == (name != "packed" && name != "named"));
     std::vector<std::byte> part(static_cast<std::size_t>(2 * 2 * size_of(reader.type())));
@@ -167,7 +166,7 @@ TEST_CASE("hdf5: every float16 pattern, in either byte order") {
     const std::string path = folder.file(order == H5T_ORDER_LE ? "little.h5" : "big.h5");
     NewDataset{path, "half", {65536}, test::half_type(order), test::half_type(H5T_ORDER_LE)}.write(halves.data());
     REQUIRE(open(path).info("half").type == ElementType::float16);
-    const std::vector<float> values = read(path, "half", 0, 65536, 1);
+    const std::vector<float> values = read_rows(path, "half", 0, 65536, 1);
     int wrong = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
       // The definition of binary16, in double.
@@ -206,28 +205,28 @@ TEST_CASE("hdf5: blocks cover a range of rows once, in order, within the limit")
 TEST_CASE("hdf5: files that cannot be read are told apart") {
   const TemporaryFolder folder;
   const std::string missing = folder.file("missing.h5");
-  CHECK(refusal(missing) == missing + ": no such file; check the path");
-  CHECK(contains(refusal("no-such-folder/a.h5"), "no such file (looked from /"));
-  CHECK(contains(refusal(folder.path()), folder.path() + ": is a folder, "));
+  CHECK(open_refusal(missing) == missing + ": no such file; check the path");
+  CHECK(contains(open_refusal("no-such-folder/a.h5"), "no such file (looked from /"));
+  CHECK(contains(open_refusal(folder.path()), folder.path() + ": is a folder, "));
 
   const std::string empty = folder.file("empty.h5"), garbage = folder.file("garbage.h5");
   test::write_bytes(empty, "");
-  CHECK(refusal(empty) == empty + ": is empty (0 bytes); copy or make it again");
+  CHECK(open_refusal(empty) == empty + ": is empty (0 bytes); copy or make it again");
   test::write_bytes(garbage, std::string(5000, 'x'));
-  CHECK(refusal(garbage) ==
+  CHECK(open_refusal(garbage) ==
         garbage + ": not an HDF5 file (the HDF5 signature is missing); convert it, or check the path");
 
   const std::string whole = folder.file("whole.h5"), cut = folder.file("cut.h5"), broken = folder.file("broken.h5");
   test::write_floats(whole, "data", {100, 10}, ramp(1000));
   const std::string bytes = test::read_bytes(whole);
   test::write_bytes(cut, bytes.substr(0, bytes.size() - 1000));
-  CHECK(refusal(cut) == cut + ": truncated: " + std::to_string(bytes.size() - 1000) +
-                            " bytes are there, but its header says " + std::to_string(bytes.size()) +
-                            "; copy or make it again");
+  CHECK(open_refusal(cut) == cut + ": truncated: " + std::to_string(bytes.size() - 1000) +
+                                 " bytes are there, but its header says " + std::to_string(bytes.size()) +
+                                 "; copy or make it again");
   std::string scratched = bytes;
   scratched.replace(8, 8, 8, '\xff');  // the superblock after the signature
   test::write_bytes(broken, scratched);
-  CHECK(contains(refusal(broken), ": cannot be opened; HDF5 says: "));
+  CHECK(contains(open_refusal(broken), ": cannot be opened; HDF5 says: "));
 }
 
 TEST_CASE("hdf5: a file without read permission" * doctest::skip(::geteuid() == 0)) {  // root may read everything
@@ -235,7 +234,7 @@ TEST_CASE("hdf5: a file without read permission" * doctest::skip(::geteuid() == 
   const std::string path = folder.file("secret.h5");
   test::write_floats(path, "data", {1}, {1});
   ::chmod(path.c_str(), 0);
-  CHECK(refusal(path) == path + ": permission denied; make it readable for this user");
+  CHECK(open_refusal(path) == path + ": permission denied; make it readable for this user");
 }
 
 TEST_CASE("hdf5: data sets that are not there, or not of a kind that can be read") {
@@ -296,9 +295,9 @@ TEST_CASE("hdf5: what is written is read again: groups, texts, attributes, rows 
   CHECK(in.read_text("empty").empty());
   CHECK(in.read_attribute("plan") == "two fusions");
   CHECK(in.read_attribute("nothing").empty());
-  CHECK(read(path, "frames", 0, 5, 6) == values);
-  CHECK(read(path, "frames", 2, 0, 6).empty());
-  CHECK(read(path, "parameters/conv1/weight", 0, 2, 2) == std::vector<float>{4, 5, 6, 7});
+  CHECK(read_rows(path, "frames", 0, 5, 6) == values);
+  CHECK(read_rows(path, "frames", 2, 0, 6).empty());
+  CHECK(read_rows(path, "parameters/conv1/weight", 0, 2, 2) == std::vector<float>{4, 5, 6, 7});
   CHECK(contains(message<DataError>([&] { in.info("parameters/conv1/bias"); }),
                  "no data set 'parameters/conv1/bias'; there are weight in parameters/conv1"));
   CHECK(message<DataError>([&] { in.info("parameters"); }) == path + ": 'parameters' is a group, not a data set");

@@ -13,7 +13,7 @@ struct JoinCase {
   std::vector<Shape> in;
 };
 
-std::vector<JoinCase> cases() {
+std::vector<JoinCase> join_cases() {
   const auto with = [](Shape shape, Index channels) {
     shape.channels = channels;
     return shape;
@@ -111,7 +111,7 @@ std::vector<float> expected_gradient(const JoinCase& c, const JoinMemory& memory
 
 TEST_CASE("joins: sums and channels one after the other, with all rows and with fewer") {
   for (const auto& backend : backends())
-    for (const JoinCase& c : cases())
+    for (const JoinCase& c : join_cases())
       for (const Index rows : {c.in[0].n, c.in[0].n / 2 + 1}) {
         INFO(backend->name(), ": ", to_string(c.kind), " ", c.in.size(), " ", to_string(c.in[0]), " rows ", rows);
         JoinMemory memory(*backend, c, rows);
@@ -126,7 +126,7 @@ TEST_CASE("joins: sums and channels one after the other, with all rows and with 
 
 TEST_CASE("joins: an input whose gradient nobody wants is left out") {
   for (const auto& backend : backends())
-    for (const JoinCase& c : cases())
+    for (const JoinCase& c : join_cases())
       for (std::size_t without = 0; without < c.in.size(); ++without) {
         INFO(backend->name(), ": ", to_string(c.kind), " ", to_string(c.in[0]), " without ", without);
         JoinMemory memory(*backend, c, c.in[0].n);
@@ -142,7 +142,7 @@ TEST_CASE("joins: an input whose gradient nobody wants is left out") {
 
 TEST_CASE("joins: a sum may be written over its first or its second input, and a gradient be dy itself") {
   for (const auto& backend : backends())
-    for (const JoinCase& c : cases()) {
+    for (const JoinCase& c : join_cases()) {
       if (c.kind != LayerKind::add) continue;
       for (const std::size_t over : {0U, 1U}) {
         INFO(backend->name(), ": ", c.in.size(), " ", to_string(c.in[0]), " over ", over);
@@ -162,7 +162,7 @@ TEST_CASE("joins: a sum may be written over its first or its second input, and a
 
 TEST_CASE("joins: what lies in its slice of a concat's output already is not copied, nor is its gradient") {
   for (const auto& backend : backends())
-    for (const JoinCase& c : cases()) {
+    for (const JoinCase& c : join_cases()) {
       JoinMemory memory(*backend, c, c.in[0].n);
       const std::vector<Index> parts = memory.join->footprint().parts;
       CHECK(parts.empty() == (c.kind != LayerKind::concat || !backend->slices()));
@@ -210,7 +210,7 @@ TEST_CASE("joins: what lies in its slice of a concat's output already is not cop
 
 TEST_CASE("joins: NaN in one input is NaN in the output") {
   for (const auto& backend : backends())
-    for (const JoinCase& c : cases()) {
+    for (const JoinCase& c : join_cases()) {
       INFO(backend->name(), ": ", to_string(c.kind), " ", to_string(c.in[0]));
       JoinMemory memory(*backend, c, c.in[0].n);
       memory.x[1].span()[0] = NAN;

@@ -30,19 +30,19 @@ ConvProblem conv_problem(const Extent& in, Index in_channels, Index out_channels
 }
 
 /// Results of the three passes of a convolution.
-struct Passes {
+struct ConvPasses {
   std::vector<float> y, dx, dw, db;
 };
 
-Passes passes_of(Backend& backend, const ConvProblem& p) {
+ConvPasses passes_of(Backend& backend, const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
   Rng rng(11);
   const auto size = [](Index count) { return static_cast<std::size_t>(count); };
   std::vector<float> x = uniform(rng, size(p.rows * product(g.in) * g.in_channels)),
                      w = uniform(rng, size(g.weights())), b = uniform(rng, size(g.out_channels)),
                      dy = uniform(rng, size(p.rows * product(g.out()) * g.out_channels));
-  Passes r{std::vector<float>(dy.size(), NAN), std::vector<float>(x.size(), NAN), std::vector<float>(w.size(), NAN),
-           std::vector<float>(b.size(), NAN)};
+  ConvPasses r{std::vector<float>(dy.size(), NAN), std::vector<float>(x.size(), NAN), std::vector<float>(w.size(), NAN),
+               std::vector<float>(b.size(), NAN)};
   const Shape in{p.rows, g.in, g.in_channels, 3}, out{p.rows, g.out(), g.out_channels, 3};
   const auto op = backend.conv(g, p.rows);
   op->prepare(p.rows);
@@ -101,13 +101,13 @@ TEST_CASE("kernel choice: all kernels compute the convolution that the reference
        {conv_problem({9, 10, 11}, 3, 16, {3, 3, 3}), conv_problem({1, 16, 12}, 8, 8, {1, 3, 3}),
         conv_problem({1, 9, 9}, 4, 8, {1, 2, 2}), conv_problem({2, 2, 2}, 8, 16, {3, 3, 3}),
         conv_problem({2, 29, 13}, 16, 48, {2, 3, 3})}) {
-    const Passes want = passes_of(*reference, problem);
+    const ConvPasses want = passes_of(*reference, problem);
     for (const char* kernels : {"winograd", "direct", "few", "onednn", "taps", "winograd512", "direct512",
                                 "winograd onednn direct", "onednn direct512 taps", "no such kernels"}) {
       INFO(problem.text() << ": " << kernels);
       const auto backend = cpu::make_choosing_backend(2);
       cpu::kernel_choices(*backend)->put(problem.text(), {kernels});
-      const Passes got = passes_of(*backend, problem);
+      const ConvPasses got = passes_of(*backend, problem);
       CHECK(relative_distance(got.y, want.y) < 1e-5);
       CHECK(relative_distance(got.dx, want.dx) < 1e-5);
       CHECK(relative_distance(got.dw, want.dw) < 1e-5);

@@ -30,10 +30,10 @@ struct Field {
   }
   DatasetShape shape() { return inspect_dataset(spec, comm); }
   std::string refusal() {
-    return message<DataError>([&] { Labels(spec, shape(), {0, 2}); });
+    return message<DataError>([&] { mrmf::Labels(spec, shape(), {0, 2}); });
   }
   std::vector<float> targets(const Extent& resolution, Index row) {
-    const Labels labels(spec, shape(), {0, 2});
+    const mrmf::Labels labels(spec, shape(), {0, 2});
     std::vector<float> values(static_cast<std::size_t>(labels.shape(resolution).per_sample()), 77);
     labels.write(resolution, row, values);
     return values;
@@ -75,7 +75,7 @@ TEST_CASE("labels: classes may have an axis of one, or none") {
 TEST_CASE("labels: classes are counted, and what is none is refused with its row") {
   Field field(classes(3, 255));
   field.write({2, 4, 6}, two_fields(255), H5T_STD_U8LE);
-  const Labels labels(field.spec, field.shape(), {0, 2});
+  const mrmf::Labels labels(field.spec, field.shape(), {0, 2});
   CHECK(labels.counts() == std::vector<Index>{4, 28, 15});
   CHECK(field.targets({1, 1, 1}, 1).back() == -1);
   field.spec.form.ignore.reset();

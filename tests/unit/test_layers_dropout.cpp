@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::uint64_t kLayer = 4;
 
-struct Call {
+struct DropoutCall {
   std::vector<std::int64_t> ids;
   std::uint64_t seed = 1, number = 1, layer = kLayer;
   float rate = 0.3F;
 };
 
 /// Dropout of ones: 0 where dropped, 1 / (1 - rate) where kept.
-std::vector<float> masks(Backend& backend, const Call& call, Index features) {
+std::vector<float> masks(Backend& backend, const DropoutCall& call, Index features) {
   const Shape shape = flat(static_cast<Index>(call.ids.size()), features);
   const std::vector<float> x(static_cast<std::size_t>(shape.count()), 1.0F);
   std::vector<float> y(x.size(), NAN);
@@ -67,10 +67,10 @@ TEST_CASE("dropout: a row's mask follows its sample, whatever the order and the 
   for (const auto& backend : backends()) {
     INFO(backend->name());
     const Index features = 45;
-    const Call call{.ids = {5, 12345678901, 0, 77, 3}};
+    const DropoutCall call{.ids = {5, 12345678901, 0, 77, 3}};
     const auto all = masks(*backend, call, features);
     for (std::size_t row = 0; row < call.ids.size(); ++row) {
-      Call alone = call;
+      DropoutCall alone = call;
       alone.ids = {call.ids[row]};
       const auto first = all.begin() + static_cast<std::ptrdiff_t>(row) * features;
       CHECK(masks(*backend, alone, features) == std::vector<float>(first, first + features));
@@ -81,23 +81,24 @@ TEST_CASE("dropout: a row's mask follows its sample, whatever the order and the 
 TEST_CASE("dropout: seed, step and layer each give another mask") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    const Call call{.ids = consecutive(100)};
+    const DropoutCall call{.ids = consecutive(100)};
     const auto y = masks(*backend, call, 100);
     CHECK(masks(*backend, call, 100) == y);
-    std::vector<Call> others(4, call);
+    std::vector<DropoutCall> others(4, call);
     others[0].seed = 2;
     others[1].number = 2;
     others[2].number += std::uint64_t{1} << 32;
     others[3].layer = kLayer + 1;
     // Two independent masks differ in 2 * 0.3 * 0.7 = 0.42 of 10,000 places, with a standard deviation of 0.005.
-    for (const Call& other : others) CHECK(std::abs(share_different(masks(*backend, other, 100), y) - 0.42) < 0.025);
+    for (const DropoutCall& other : others)
+      CHECK(std::abs(share_different(masks(*backend, other, 100), y) - 0.42) < 0.025);
   }
 }
 
 TEST_CASE("dropout masks: are the documented function of its counters, bit for bit") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    const Call call{.ids = {7, 4294967311, 1}, .seed = 3, .number = 9};
+    const DropoutCall call{.ids = {7, 4294967311, 1}, .seed = 3, .number = 9};
     const auto y = masks(*backend, call, 29);
     const StepContext step{.training = true, .seed = 3, .updates_done = 9, .ids = call.ids, .team_sum = nullptr};
     const DropoutMask mask(step, kLayer, call.rate);
@@ -125,7 +126,7 @@ TEST_CASE("dropout: rate 0 and evaluation change nothing") {
 }
 
 TEST_CASE("dropout masks: do not depend on the number of threads") {
-  const Call call{.ids = consecutive(57)};
+  const DropoutCall call{.ids = consecutive(57)};
   CHECK(masks(*make_cpu_backend(1), call, 130) == masks(*make_cpu_backend(2), call, 130));
 }
 

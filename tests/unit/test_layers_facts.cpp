@@ -5,23 +5,14 @@
 
 #include "layers/layer.hpp"
 #include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/layer_specs.hpp"
 
 namespace mrmf::test {
 namespace {
 
-LayerSpec spec_of(LayerKind kind) {
-  LayerSpec spec;
-  spec.kind = kind;
-  return spec;
-}
-
 LayerSpec conv_spec(Index units, const Extent& window, const Extent& stride, bool same) {
-  LayerSpec spec = spec_of(LayerKind::conv);
+  LayerSpec spec = conv(units, window, stride, same);
   spec.name = "conv1";
-  spec.units = units;
-  spec.window = window;
-  spec.stride = stride;
-  spec.same_padding = same;
   return spec;
 }
 
@@ -90,7 +81,7 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: explicit padding") {
   conv = conv_spec(8, {1, 1, 3}, {0, 0, 0}, false);
   conv.pad_before = {0, 1, 0};
   refuses(line(2, 9, 4), conv, "padding");
-  LayerSpec pool = spec_of(LayerKind::max_pool);
+  LayerSpec pool = layer(LayerKind::max_pool);
   pool.window = {1, 1, 4};
   pool.pad_after = {0, 0, 1};
   refuses(line(2, 9, 4), pool, "max_pool: pooling takes no padding");
@@ -146,23 +137,23 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: dilation and transposed convolution") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "layer facts: group norm, upsampling, global average pooling") {
-  LayerSpec norm = spec_of(LayerKind::group_norm);
+  LayerSpec norm = layer(LayerKind::group_norm);
   norm.groups = 4;
   CHECK(make(line(2, 99, 32), norm)->signature() == "group_norm 32 g4");
   CHECK(make(line(2, 99, 32), norm)->signature() == make(line(2, 49, 32), norm)->signature());
   CHECK(make(line(2, 99, 32), norm)->footprint().state.empty());
-  CHECK(make(line(2, 99, 32), spec_of(LayerKind::layer_norm))->signature() == "layer_norm 32");
+  CHECK(make(line(2, 99, 32), layer(LayerKind::layer_norm))->signature() == "layer_norm 32");
   std::vector<float> params(64, -1);
   Rng rng(1);
   make(line(2, 99, 32), norm)->initialise(rng, params, {});
   CHECK(params[31] == 1.0F);
   CHECK(params[32] == 0.0F);
 
-  LayerSpec up = spec_of(LayerKind::upsample);
+  LayerSpec up = layer(LayerKind::upsample);
   up.window = {1, 2, 3};
   CHECK(make(image(2, 5, 7, 3), up)->output() == image(2, 10, 21, 3));
   CHECK(make(image(2, 5, 7, 3), up)->signature() == "upsample nearest f2x3");
-  const LayerSpec average = spec_of(LayerKind::global_average_pool);
+  const LayerSpec average = layer(LayerKind::global_average_pool);
   CHECK(make(image(2, 5, 7, 3), average)->output() == flat(2, 3));
   CHECK(make(image(2, 5, 7, 3), average)->signature() == make(image(2, 4, 3, 3), average)->signature());
 
@@ -185,7 +176,7 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: group norm, upsampling, global average 
 }
 
 TEST_CASE_FIXTURE(Fixture, "layer facts: the others") {
-  LayerSpec pool = spec_of(LayerKind::max_pool);
+  LayerSpec pool = layer(LayerKind::max_pool);
   pool.window = {1, 1, 4};
   const auto pooled = make(line(2, 1597, 30), pool);
   CHECK(pooled->output() == line(2, 399, 30));
@@ -193,15 +184,15 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: the others") {
   pool.stride = {1, 1, 2};
   CHECK(make(line(2, 1597, 30), pool)->output() == line(2, 797, 30));
 
-  CHECK(make(line(2, 24, 180), spec_of(LayerKind::flatten))->output() == flat(2, 4320));
-  LayerSpec dense = spec_of(LayerKind::dense);
+  CHECK(make(line(2, 24, 180), layer(LayerKind::flatten))->output() == flat(2, 4320));
+  LayerSpec dense = layer(LayerKind::dense);
   dense.units = 512;
   CHECK(make(flat(2, 4320), dense)->signature() == "dense 4320->512");
   CHECK(make(flat(2, 4320), dense)->flop() == 2.0 * 4320 * 512);
   CHECK(make(flat(2, 4320), dense)->output() == flat(2, 512));
 
   // A norm over channels moves between resolutions, one over flat features does not.
-  const LayerSpec norm = spec_of(LayerKind::batch_norm);
+  const LayerSpec norm = layer(LayerKind::batch_norm);
   CHECK(make(line(2, 99, 30), norm)->signature() == make(line(2, 49, 30), norm)->signature());
   CHECK(make(flat(2, 4320), norm)->signature() == "batch_norm 4320");
   CHECK(make(flat(2, 4320), norm)->footprint().state[1].name == "running_variance");
@@ -209,7 +200,7 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: the others") {
 
 TEST_CASE_FIXTURE(Fixture, "layer facts: the fused layer takes the convolution's place") {
   const LayerSpec conv = conv_spec(30, {1, 1, 4}, {0, 0, 0}, false);
-  LayerSpec pool = spec_of(LayerKind::max_pool);
+  LayerSpec pool = layer(LayerKind::max_pool);
   pool.window = {1, 1, 4};
   const auto plain = make(line(2, 100, 3), conv), fused = make_conv_pool_relu(*backend, line(2, 100, 3), conv, pool);
   REQUIRE(fused != nullptr);
@@ -227,7 +218,7 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: the fused layer takes the convolution's
 }
 
 TEST_CASE_FIXTURE(Fixture, "layer facts: initialisers") {
-  LayerSpec dense = spec_of(LayerKind::dense);
+  LayerSpec dense = layer(LayerKind::dense);
   dense.units = 400;
   LayerSpec conv = conv_spec(200, {1, 1, 3}, {0, 0, 0}, false);
   struct Expected {
@@ -254,7 +245,7 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: initialisers") {
   }
   std::vector<float> params(60, -1), state(60, -1);
   Rng rng(1);
-  make(flat(2, 30), spec_of(LayerKind::batch_norm))->initialise(rng, params, state);
+  make(flat(2, 30), layer(LayerKind::batch_norm))->initialise(rng, params, state);
   CHECK(params[29] == 1.0F);
   CHECK(params[30] == 0.0F);
   CHECK(state[29] == 0.0F);
@@ -272,7 +263,7 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: impossible layers are refused by name")
   refuses(line(1, 9, 30), conv_spec(8, {1, 1, 0}, {0, 0, 0}, false), "must be at least 1");
   refuses(line(1, 9, 30), conv_spec(8, {1, 1, 4}, {1, 1, -1}, false), "must be at least 1");
 
-  LayerSpec pool = spec_of(LayerKind::max_pool);
+  LayerSpec pool = layer(LayerKind::max_pool);
   pool.window = {1, 1, 4};
   refuses(line(1, 3, 180), pool, "max_pool: window 4 is larger than its input 3x180");
   pool.window = {1, 17, 16};
@@ -280,24 +271,24 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: impossible layers are refused by name")
   pool.kind = LayerKind::average_pool;
   CHECK_NOTHROW(make(image(1, 99, 99, 4), pool));
 
-  LayerSpec dense = spec_of(LayerKind::dense);
+  LayerSpec dense = layer(LayerKind::dense);
   refuses(flat(1, 9), dense, "dense: 0 units");
   dense.units = 3;
   refuses(line(1, 9, 2), dense, "put a flatten before it");
 
-  LayerSpec dropout = spec_of(LayerKind::dropout);
+  LayerSpec dropout = layer(LayerKind::dropout);
   dropout.rate = 1.0F;
   refuses(flat(1, 9), dropout, "dropout: rate 1");
-  LayerSpec leaky = spec_of(LayerKind::leaky_relu);
+  LayerSpec leaky = layer(LayerKind::leaky_relu);
   leaky.slope = 0.0F;
   refuses(flat(1, 9), leaky, "slope 0");
-  LayerSpec scaled = spec_of(LayerKind::tanh);
+  LayerSpec scaled = layer(LayerKind::tanh);
   scaled.scale = 0.0F;
   refuses(flat(1, 9), scaled, "scale 0");
-  LayerSpec norm = spec_of(LayerKind::batch_norm);
+  LayerSpec norm = layer(LayerKind::batch_norm);
   norm.epsilon = 0.0F;
   refuses(flat(1, 9), norm, "epsilon");
-  norm = spec_of(LayerKind::batch_norm);
+  norm = layer(LayerKind::batch_norm);
   norm.momentum = 1.5F;
   refuses(flat(1, 9), norm, "momentum");
 }

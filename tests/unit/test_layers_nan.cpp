@@ -14,13 +14,13 @@ namespace {
 constexpr float kNan = NAN;
 
 /// One layer with its buffers; a test puts NaN where it likes.
-struct Run {
+struct LayerRun {
   std::unique_ptr<Layer> layer;
   LayerMemory b;
   std::vector<std::int64_t> ids{4, 9};
   StepContext step{.training = true, .seed = 5, .updates_done = 3, .ids = ids, .team_sum = nullptr};
 
-  Run(Backend& backend, const LayerCase& c) : layer(make_case(backend, c)), b(*layer, c.in, c.in.n) {
+  LayerRun(Backend& backend, const LayerCase& c) : layer(make_case(backend, c)), b(*layer, c.in, c.in.n) {
     b.fill(*layer, 77);
   }
   void forward() { b.forward(*layer, step); }
@@ -34,7 +34,7 @@ std::vector<std::size_t> nans(ConstSpan values) {
   return where;
 }
 
-LayerSpec spec_of(LayerKind kind, const Extent& window = {1, 1, 1}) {
+LayerSpec spec_for_any_kind(LayerKind kind, const Extent& window = {1, 1, 1}) {
   LayerSpec spec;
   spec.kind = kind;
   spec.window = window;
@@ -53,7 +53,7 @@ TEST_CASE("NaN: passes elementwise layers at its own place, forward and backward
     for (const LayerKind kind : {LayerKind::relu, LayerKind::leaky_relu, LayerKind::tanh, LayerKind::gelu,
                                  LayerKind::silu, LayerKind::softplus, LayerKind::sigmoid, LayerKind::dropout}) {
       INFO(backend->name(), " ", to_string(kind));
-      Run run(*backend, {"", flat(2, 37), spec_of(kind)});
+      LayerRun run(*backend, {"", flat(2, 37), spec_for_any_kind(kind)});
       for (const std::size_t at : {std::size_t{0}, std::size_t{17}, std::size_t{73}}) {
         const float x = run.b.x.span()[at], dy = run.b.dy.span()[at];
         run.b.x.span()[at] = kNan;
@@ -74,7 +74,7 @@ TEST_CASE("NaN: wins in a pooling window wherever it lies there, and takes the g
       for (std::size_t position = 0; position < 4; ++position) {
         INFO(backend->name(), " position ", position, " of ", channels, " channels");
         const auto c = static_cast<std::size_t>(channels);
-        Run run(*backend, {"", line(2, 8, channels), spec_of(LayerKind::max_pool, {1, 1, 4})});
+        LayerRun run(*backend, {"", line(2, 8, channels), spec_for_any_kind(LayerKind::max_pool, {1, 1, 4})});
         const std::size_t at = (4 + position) * c + 2;  // the second window of the first row
         run.b.x.span()[at] = kNan;
         run.b.dy.span()[c + 2] = kNan;
@@ -90,10 +90,10 @@ TEST_CASE("NaN: passes the fused convolution, pooling and ReLU") {
     for (const Index pool : {Index{3}, Index{4}})
       for (const Index channels : {Index{3}, Index{30}}) {  // the first layer's gradient has a kernel of its own
         INFO(backend->name(), " pool ", pool, " channels ", channels);
-        const LayerCase c{"", line(2, 43, channels), spec_of(LayerKind::conv, {1, 1, 4}),
-                          spec_of(LayerKind::max_pool, {1, 1, pool})};
+        const LayerCase c{"", line(2, 43, channels), spec_for_any_kind(LayerKind::conv, {1, 1, 4}),
+                          spec_for_any_kind(LayerKind::max_pool, {1, 1, pool})};
         for (Index position = 0; position < 43 - 6; ++position) {  // its last reading windows are complete
-          Run run(*backend, c);
+          LayerRun run(*backend, c);
           run.b.x.span()[static_cast<std::size_t>(position * channels + 1)] = kNan;
           run.forward();
           // Convolution outputs position - 3 to position read it: every channel of the windows they lie in.
@@ -102,7 +102,7 @@ TEST_CASE("NaN: passes the fused convolution, pooling and ReLU") {
             for (Index o = 0; o < 19; ++o) expected.push_back(static_cast<std::size_t>(window * 19 + o));
           CHECK(nans(run.b.y.span()) == expected);
         }
-        Run run(*backend, c);
+        LayerRun run(*backend, c);
         run.forward();
         const auto active = std::ranges::find_if(run.b.y.span(), [](float y) { return y > 0; });
         REQUIRE(active != run.b.y.span().end());

@@ -21,7 +21,7 @@ void with_one_thread(const Body& body) {
   body();
 }
 
-LayerSpec spec_of(LayerKind kind, const Extent& window, const Extent& stride = {0, 0, 0}) {
+LayerSpec windowed_spec(LayerKind kind, const Extent& window, const Extent& stride = {0, 0, 0}) {
   LayerSpec spec;
   spec.kind = kind;
   spec.window = window;
@@ -31,14 +31,14 @@ LayerSpec spec_of(LayerKind kind, const Extent& window, const Extent& stride = {
 }
 
 LayerCases thread_cases() {
-  const LayerSpec conv = spec_of(LayerKind::conv, {1, 1, 4});
+  const LayerSpec conv = windowed_spec(LayerKind::conv, {1, 1, 4});
   return {
-      {"fused, first layer", line(6, 43, 3), conv, spec_of(LayerKind::max_pool, {1, 1, 4})},
-      {"fused, later layer", line(6, 43, 30), conv, spec_of(LayerKind::max_pool, {1, 1, 4})},
-      {"direct convolution", image(6, 12, 12, 4), spec_of(LayerKind::conv, {1, 3, 2})},
-      {"oneDNN's convolution", image(6, 12, 12, 16), spec_of(LayerKind::conv, {1, 3, 2}, {1, 2, 1})},
-      {"dense", flat(6, 300), spec_of(LayerKind::dense, {1, 1, 1})},
-      {"batch norm", line(6, 43, 30), spec_of(LayerKind::batch_norm, {1, 1, 1})},
+      {"fused, first layer", line(6, 43, 3), conv, windowed_spec(LayerKind::max_pool, {1, 1, 4})},
+      {"fused, later layer", line(6, 43, 30), conv, windowed_spec(LayerKind::max_pool, {1, 1, 4})},
+      {"direct convolution", image(6, 12, 12, 4), windowed_spec(LayerKind::conv, {1, 3, 2})},
+      {"oneDNN's convolution", image(6, 12, 12, 16), windowed_spec(LayerKind::conv, {1, 3, 2}, {1, 2, 1})},
+      {"dense", flat(6, 300), windowed_spec(LayerKind::dense, {1, 1, 1})},
+      {"batch norm", line(6, 43, 30), windowed_spec(LayerKind::batch_norm, {1, 1, 1})},
   };
 }
 

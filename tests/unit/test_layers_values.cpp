@@ -5,11 +5,10 @@
 
 #include "layers/layer.hpp"
 #include "tests/unit/support/backends.hpp"
+#include "tests/unit/support/layer_specs.hpp"
 
 namespace mrmf::test {
 namespace {
-
-using Values = std::vector<float>;
 
 /// One evaluation of a layer without state: y for x and parameters.
 Values forward(Backend& backend, const Shape& in, const LayerSpec& spec, Values x, Values params) {
@@ -21,23 +20,12 @@ Values forward(Backend& backend, const Shape& in, const LayerSpec& spec, Values 
   return y;
 }
 
-LayerSpec conv_spec(Index units, const Extent& window, const Extent& stride, bool same) {
-  LayerSpec spec;
-  spec.kind = LayerKind::conv;
-  spec.units = units;
-  spec.window = window;
-  spec.stride = stride;
-  spec.same_padding = same;
-  return spec;
-}
-
 }  // namespace
 
 TEST_CASE("values: convolution slides without flipping, bias added") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    const auto y =
-        forward(*backend, line(1, 4, 1), conv_spec(1, {1, 1, 3}, {1, 1, 1}, false), {1, 2, 3, 4}, {1, 10, 100, 0.5F});
+    const auto y = forward(*backend, line(1, 4, 1), conv(1, {1, 1, 3}, {1, 1, 1}), {1, 2, 3, 4}, {1, 10, 100, 0.5F});
     CHECK(y == Values{321.5F, 432.5F});
   }
 }
@@ -46,10 +34,10 @@ TEST_CASE("values: same padding puts the odd one after, as TensorFlow does") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
     const auto strided =
-        forward(*backend, line(1, 4, 1), conv_spec(1, {1, 1, 3}, {1, 1, 2}, true), {1, 2, 3, 4}, {1, 10, 100, 0});
+        forward(*backend, line(1, 4, 1), conv(1, {1, 1, 3}, {1, 1, 2}, true), {1, 2, 3, 4}, {1, 10, 100, 0});
     CHECK(strided == Values{321, 43});
     const auto even =
-        forward(*backend, line(1, 3, 1), conv_spec(1, {1, 1, 4}, {1, 1, 1}, true), {1, 2, 3}, {1, 10, 100, 1000, 0});
+        forward(*backend, line(1, 3, 1), conv(1, {1, 1, 4}, {1, 1, 1}, true), {1, 2, 3}, {1, 10, 100, 1000, 0});
     CHECK(even == Values{3210, 321, 32});
   }
 }
@@ -57,7 +45,7 @@ TEST_CASE("values: same padding puts the odd one after, as TensorFlow does") {
 TEST_CASE("values: filters are (out, position, in)") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    const auto y = forward(*backend, line(1, 2, 2), conv_spec(2, {1, 1, 2}, {1, 1, 1}, false), {1, 2, 3, 4},
+    const auto y = forward(*backend, line(1, 2, 2), conv(2, {1, 1, 2}, {1, 1, 1}), {1, 2, 3, 4},
                            {1, 10, 100, 1000, 1, 1, 1, 1, 0, 0.5F});
     CHECK(y == Values{4321, 10.5F});
   }
@@ -67,11 +55,11 @@ TEST_CASE("values: convolution in three dimensions keeps the axes apart") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
     // 1*1 + 2*2 + 3*4 + ... + 8*128 = 7 * 2^8 + 1
-    const auto y = forward(*backend, volume(1, {2, 2, 2}, 1), conv_spec(1, {2, 2, 2}, {1, 1, 1}, false),
-                           {1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 4, 8, 16, 32, 64, 128, 0});
+    const auto y = forward(*backend, volume(1, {2, 2, 2}, 1), conv(1, {2, 2, 2}, {1, 1, 1}), {1, 2, 3, 4, 5, 6, 7, 8},
+                           {1, 2, 4, 8, 16, 32, 64, 128, 0});
     CHECK(y == Values{1793});
-    const auto rows = forward(*backend, volume(1, {2, 1, 3}, 1), conv_spec(1, {2, 1, 1}, {1, 1, 2}, false),
-                              {1, 2, 3, 4, 5, 6}, {1, 10, 0});
+    const auto rows =
+        forward(*backend, volume(1, {2, 1, 3}, 1), conv(1, {2, 1, 1}, {1, 1, 2}), {1, 2, 3, 4, 5, 6}, {1, 10, 0});
     CHECK(rows == Values{41, 63});
   }
 }
@@ -150,7 +138,7 @@ TEST_CASE("values: leaky ReLU and tanh") {
 TEST_CASE("values: dilation spreads the taps, and what counts is how far they reach") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    LayerSpec spec = conv_spec(1, {1, 1, 3}, {1, 1, 1}, false);
+    LayerSpec spec = conv(1, {1, 1, 3}, {1, 1, 1});
     spec.dilation = {1, 1, 2};
     CHECK(forward(*backend, line(1, 6, 1), spec, {1, 2, 3, 4, 5, 6}, {1, 10, 100, 0.5F}) == Values{531.5F, 642.5F});
     spec.same_padding = true;
@@ -161,7 +149,7 @@ TEST_CASE("values: dilation spreads the taps, and what counts is how far they re
 TEST_CASE("values: a transposed convolution adds filters up, as PyTorch's, and padding leaves positions out") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    LayerSpec spec = conv_spec(1, {1, 1, 3}, {1, 1, 2}, false);
+    LayerSpec spec = conv(1, {1, 1, 3}, {1, 1, 2});
     spec.kind = LayerKind::conv_transpose;
     const Values params{1, 10, 100, 0.5F};
     CHECK(forward(*backend, line(1, 2, 1), spec, {1, 2}, params) == Values{1.5F, 10.5F, 102.5F, 20.5F, 200.5F});
@@ -169,7 +157,7 @@ TEST_CASE("values: a transposed convolution adds filters up, as PyTorch's, and p
     CHECK(forward(*backend, line(1, 2, 1), spec, {1, 2}, params) == Values{10.5F, 102.5F, 20.5F, 200.5F});
     spec.pad_after = {0, 0, 1};
     CHECK(forward(*backend, line(1, 2, 1), spec, {1, 2}, params) == Values{10.5F, 102.5F, 20.5F});
-    spec = conv_spec(2, {1, 1, 1}, {1, 1, 1}, false);
+    spec = conv(2, {1, 1, 1}, {1, 1, 1});
     spec.kind = LayerKind::conv_transpose;  // weights (in, position, out)
     CHECK(forward(*backend, line(1, 1, 2), spec, {1, 2}, {1, 10, 100, 1000, 0, 7}) == Values{201, 2017});
   }
@@ -178,7 +166,7 @@ TEST_CASE("values: a transposed convolution adds filters up, as PyTorch's, and p
 TEST_CASE("values: every position of a locally connected layer has its own weights and bias") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    LayerSpec spec = conv_spec(1, {1, 1, 2}, {1, 1, 1}, false);
+    LayerSpec spec = conv(1, {1, 1, 2}, {1, 1, 1});
     spec.kind = LayerKind::locally_connected;
     // weights (position, out, tap), biases (position, out)
     CHECK(forward(*backend, line(1, 3, 1), spec, {1, 2, 3}, {1, 10, 100, 1000, 0.5F, 0.25F}) ==
@@ -317,7 +305,7 @@ TEST_CASE("values: a convolution of one tap with a long stride leaves other memo
   for (const auto& backend : backends()) {
     INFO(backend->name());
     constexpr Index positions = 65536, stride = 64;
-    const LayerSpec spec = conv_spec(1, {1, 1, 1}, {1, 1, stride}, false);
+    const LayerSpec spec = conv(1, {1, 1, 1}, {1, 1, stride});
     for (int again = 0; again < 4; ++again) {
       const auto layer = make_layer(*backend, line(2, positions, 2), spec, 0);
       const Shape in = line(2, positions, 2), out = layer->output();

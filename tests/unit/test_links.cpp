@@ -14,22 +14,21 @@
 #include "tests/support/linked_files.hpp"
 
 using namespace mrmf;
+using test::contains;
 using test::message;
 using test::OpenFile;
 using test::TemporaryFolder;
 
 namespace {
 
-const std::vector<std::int64_t> kShape{12, 6, 4};
+const std::vector<std::int64_t> kLinkedShape{12, 6, 4};
 constexpr Index kElements = 12 * 6 * 4;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Linked {
   TemporaryFolder folder;
   std::vector<float> values = test::ramp(kElements, 3);
   std::string master = folder.file("master.h5");
-  Linked() { test::write_linked(folder, kShape, values); }
+  Linked() { test::write_linked(folder, kLinkedShape, values); }
 };
 
 std::vector<float> rows(const RowReader& reader, Index first, Index count) {
@@ -38,7 +37,7 @@ std::vector<float> rows(const RowReader& reader, Index first, Index count) {
   return values;
 }
 
-std::string refusal(const std::string& path, const std::string& name) {
+std::string reader_refusal(const std::string& path, const std::string& name) {
   return message<DataError>([&] { RowReader(path, name); });
 }
 
@@ -127,20 +126,21 @@ TEST_CASE("links: those that lead nowhere, in circles, or to what is no file end
     file.soft("around/deeper", "/around");
   }
   const std::string what = path + ": data set '";
-  CHECK(contains(refusal(path, "gone"), what + "gone' leads to '/x' of gone.h5, which is not there; "));
-  CHECK(contains(refusal(path, "no_array"), what + "no_array' leads to '/z/x' of b.h5, which is not there; "));
-  CHECK(contains(refusal(path, "text"), what + "text' leads to '/x' of text.h5, which cannot be opened; HDF5 says: "));
-  CHECK(contains(refusal(path, "nothing"), what + "nothing' leads to '/z', which is not there; "));
-  CHECK(contains(refusal(path, "self"), what + "self' leads through more than 16 links, perhaps in a circle; "));
-  CHECK(contains(refusal(path, "ring"), "leads through more than 16 links"));
-  CHECK(contains(refusal(path, "pipe"), "pipe.h5: is a FIFO"));
-  CHECK(contains(refusal(path, "over_there"), "pipe.h5: is a FIFO"));
-  CHECK(contains(refusal(path, "folder"), ": is a folder"));
-  CHECK(contains(refusal(path, "around/deeper/x"), "no data set 'around/deeper/x'"));
+  CHECK(contains(reader_refusal(path, "gone"), what + "gone' leads to '/x' of gone.h5, which is not there; "));
+  CHECK(contains(reader_refusal(path, "no_array"), what + "no_array' leads to '/z/x' of b.h5, which is not there; "));
+  CHECK(contains(reader_refusal(path, "text"),
+                 what + "text' leads to '/x' of text.h5, which cannot be opened; HDF5 says: "));
+  CHECK(contains(reader_refusal(path, "nothing"), what + "nothing' leads to '/z', which is not there; "));
+  CHECK(contains(reader_refusal(path, "self"), what + "self' leads through more than 16 links, perhaps in a circle; "));
+  CHECK(contains(reader_refusal(path, "ring"), "leads through more than 16 links"));
+  CHECK(contains(reader_refusal(path, "pipe"), "pipe.h5: is a FIFO"));
+  CHECK(contains(reader_refusal(path, "over_there"), "pipe.h5: is a FIFO"));
+  CHECK(contains(reader_refusal(path, "folder"), ": is a folder"));
+  CHECK(contains(reader_refusal(path, "around/deeper/x"), "no data set 'around/deeper/x'"));
   const FileNames names = names_of(path);
   CHECK(names.datasets == std::vector<std::string>{"x"});
   CHECK(names.broken.size() == 9);
-  CHECK(contains(refusal(path, "nonsense"), "no data set 'nonsense'; there are x"));
+  CHECK(contains(reader_refusal(path, "nonsense"), "no data set 'nonsense'; there are x"));
 }
 
 TEST_CASE("links: a file has one first name for every data set, and further ones") {

@@ -11,22 +11,22 @@ namespace mrmf::test {
 namespace {
 
 constexpr std::size_t kWeights = 5;
-using Weights = std::array<double, kWeights>;
+using LionWeights = std::array<double, kWeights>;
 
 constexpr double kRate = 0.01, kDecay = 0.5;
 
 /// Of one sign; of signs in turn; of a period of three, whose mean is negative; none at all; one that turns.
-Weights gradient(int t) {
+LionWeights lion_gradient(int t) {
   constexpr std::array<double, 3> cycle{0.5, -0.1, -0.6};
   return {0.3, t % 2 == 1 ? -0.2 : 0.25, cycle.at(static_cast<std::size_t>(t % 3)), 0, t < 3 ? 1 : -0.09};
 }
 
-constexpr Weights kStart{1, -0.5, 0.25, 0, 2};
+constexpr LionWeights kStart{1, -0.5, 0.25, 0, 2};
 
 /// After each of ten steps, in double: p.mul_(1 - rate * decay), update = (b1 * m + (1 - b1) * g).sign_(),
 /// p.add_(update, alpha=-rate), m.mul_(b2).add_(g, alpha=1 - b2), with b1 = 0.9 and b2 = 0.99. The fourth weight has no
 /// gradient: it does not move.
-constexpr std::array<Weights, 10> kAfter{{
+constexpr std::array<LionWeights, 10> kAfter{{
     {0.985, -0.4875, 0.25875, 0, 1.98},
     {0.970075, -0.4950625, 0.26745625, 0, 1.9601},
     {0.955224625, -0.4825871875, 0.2561189688, 0, 1.9402995},
@@ -42,7 +42,7 @@ constexpr std::array<Weights, 10> kAfter{{
 /// kRepeats copies of the weights, so that all ways of a kernel take part.
 constexpr std::size_t kRepeats = 4003;
 
-OptimizerSettings settings() {
+OptimizerSettings lion_settings() {
   OptimizerSettings lion;
   lion.name = OptimizerKind::lion;
   lion.beta2 = kLionBeta2;
@@ -56,14 +56,14 @@ TEST_CASE("Lion: ten steps have the numbers that are written out") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
     const Index count = kWeights * kRepeats;
-    Optimizer optimizer(*backend, settings(), count);
+    Optimizer optimizer(*backend, lion_settings(), count);
     Arena weights = backend->allocate(count), gradients = backend->allocate(count);
     std::vector<float> w(static_cast<std::size_t>(count)), dw(w.size());
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(kStart[i % kWeights]);
     backend->write(w, weights.span());
     for (std::size_t t = 0; t < kAfter.size(); ++t) {
       for (std::size_t i = 0; i < dw.size(); ++i)
-        dw[i] = static_cast<float>(gradient(static_cast<int>(t) + 1)[i % kWeights]);
+        dw[i] = static_cast<float>(lion_gradient(static_cast<int>(t) + 1)[i % kWeights]);
       backend->write(dw, gradients.span());
       StepContext step;
       optimizer.advance(kRate, step);
@@ -83,7 +83,7 @@ TEST_CASE("Lion: no weight leaves 1 / decay by more than the rate") {
   constexpr Index count = 256;
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    Optimizer optimizer(*backend, settings(), count);
+    Optimizer optimizer(*backend, lion_settings(), count);
     Arena w = backend->allocate(count);
     std::vector<float> dw(count);
     float largest = 0;

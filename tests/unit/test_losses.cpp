@@ -10,10 +10,8 @@
 namespace mrmf::test {
 namespace {
 
-using Values = std::vector<float>;
-
 /// A loss with outputs and targets that suit it.
-struct Case {
+struct LossCase {
   std::string name;
   LossSettings settings;
   Shape output;
@@ -29,7 +27,7 @@ LossSettings sum_of(std::initializer_list<std::pair<LossKind, float>> kinds, Val
 }
 
 // 4112 and 4097 positions: more than one block of the fast backend's; 5 and 9 classes: more than one vector of a GPU's.
-std::vector<Case> cases() {
+std::vector<LossCase> loss_cases() {
   using enum LossKind;
   LossSettings errors = sum_of({{huber, 1}, {mae, 0.25F}});
   errors.delta = 0.3F;
@@ -57,11 +55,11 @@ std::vector<Case> cases() {
 }
 
 /// Outputs, and targets of which every seventh is ignored where a task can.
-struct Numbers {
+struct LossNumbers {
   Values y, target;
   Shape target_shape;
 
-  explicit Numbers(const Case& with) : target_shape(with.output) {
+  explicit LossNumbers(const LossCase& with) : target_shape(with.output) {
     Rng rng(12);
     y = uniform(rng, static_cast<std::size_t>(with.output.count()), -3, 3);
     target_shape.channels = with.target_channels;
@@ -88,7 +86,8 @@ struct Numbers {
   }
 };
 
-double value_of(Backend& backend, const Case& with, const Numbers& numbers, const Values& y, float weight, Span dy) {
+double value_of(Backend& backend, const LossCase& with, const LossNumbers& numbers, const Values& y, float weight,
+                Span dy) {
   return loss_of(backend, with.settings, {with.output, y}, {numbers.target_shape, numbers.target}, weight, dy);
 }
 
@@ -183,9 +182,9 @@ TEST_CASE("losses: the coarse loss of shares is the fine loss of the coarse outp
 
 TEST_CASE("losses: the gradient is the slope") {
   for (const auto& backend : backends())
-    for (const Case& with : cases()) {
+    for (const LossCase& with : loss_cases()) {
       INFO(backend->name(), ", ", with.name);
-      const Numbers numbers(with);
+      const LossNumbers numbers(with);
       Rng rng(13);
       const Values direction = uniform(rng, numbers.y.size());
       Values dy(numbers.y.size(), NAN), before(numbers.y.size()), after(numbers.y.size());
@@ -212,9 +211,9 @@ TEST_CASE("losses: the gradient is the slope") {
 TEST_CASE("losses: backends agree with the reference") {
   const auto reference = make_reference_backend();
   for (const auto& backend : backends())
-    for (const Case& with : cases()) {
+    for (const LossCase& with : loss_cases()) {
       INFO(backend->name(), ", ", with.name);
-      const Numbers numbers(with);
+      const LossNumbers numbers(with);
       Values dy(numbers.y.size(), NAN), expected(numbers.y.size(), NAN);
       const double loss = value_of(*reference, with, numbers, numbers.y, 0.25F, expected);
       CHECK(value_of(*backend, with, numbers, numbers.y, 0.25F, dy) == doctest::Approx(loss).epsilon(1e-5));
@@ -224,9 +223,9 @@ TEST_CASE("losses: backends agree with the reference") {
 }
 
 TEST_CASE("losses: the fast backend's bits do not depend on the number of threads") {
-  for (const Case& with : cases()) {
+  for (const LossCase& with : loss_cases()) {
     INFO(with.name);
-    const Numbers numbers(with);
+    const LossNumbers numbers(with);
     const auto one = make_cpu_backend(1), three = make_cpu_backend(3);
     Values dy(numbers.y.size()), again(numbers.y.size());
     CHECK(value_of(*one, with, numbers, numbers.y, 0.25F, dy) ==
@@ -237,9 +236,9 @@ TEST_CASE("losses: the fast backend's bits do not depend on the number of thread
 
 TEST_CASE("losses: NaN shows in the loss and in its sample's gradient alone") {
   for (const auto& backend : backends())
-    for (const Case& with : cases()) {
+    for (const LossCase& with : loss_cases()) {
       INFO(backend->name(), ", ", with.name);
-      Numbers numbers(with);
+      LossNumbers numbers(with);
       const auto outputs = static_cast<std::size_t>(with.output.per_sample());
       const std::size_t at = outputs + 1;  // in the second sample, where no label is ignored
       const std::size_t label =

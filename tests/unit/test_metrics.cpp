@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-void same(double found, double expected) {
+void check_number(double found, double expected) {
   if (std::isnan(expected)) {
     CHECK(std::isnan(found));
   } else {
@@ -77,34 +77,34 @@ double weighted(const std::vector<Truth>& classes, double (Truth::*of)() const) 
 void check_means(const MetricSums& sums, const std::vector<Truth>& classes, bool background) {
   const std::size_t first = background ? 1 : 0;
   const auto value = [&](MetricKind kind) { return sums.value({kind, -1}); };
-  same(value(MetricKind::precision), mean(classes, &Truth::precision, 0, true));
-  same(value(MetricKind::recall), mean(classes, &Truth::recall, 0, true));
-  same(value(MetricKind::f1), mean(classes, &Truth::f1));
-  same(value(MetricKind::precision_weighted), weighted(classes, &Truth::precision));
-  same(value(MetricKind::recall_weighted), weighted(classes, &Truth::recall));
-  same(value(MetricKind::f1_weighted), weighted(classes, &Truth::f1));
-  same(value(MetricKind::iou), mean(classes, &Truth::iou, first));
-  same(value(MetricKind::dice), mean(classes, &Truth::f1, first));
-  same(value(MetricKind::iou_with_background), mean(classes, &Truth::iou));
-  same(value(MetricKind::dice_with_background), mean(classes, &Truth::f1));
+  check_number(value(MetricKind::precision), mean(classes, &Truth::precision, 0, true));
+  check_number(value(MetricKind::recall), mean(classes, &Truth::recall, 0, true));
+  check_number(value(MetricKind::f1), mean(classes, &Truth::f1));
+  check_number(value(MetricKind::precision_weighted), weighted(classes, &Truth::precision));
+  check_number(value(MetricKind::recall_weighted), weighted(classes, &Truth::recall));
+  check_number(value(MetricKind::f1_weighted), weighted(classes, &Truth::f1));
+  check_number(value(MetricKind::iou), mean(classes, &Truth::iou, first));
+  check_number(value(MetricKind::dice), mean(classes, &Truth::f1, first));
+  check_number(value(MetricKind::iou_with_background), mean(classes, &Truth::iou));
+  check_number(value(MetricKind::dice_with_background), mean(classes, &Truth::f1));
   for (std::size_t c = 0; c < classes.size(); ++c) {
     const auto of = [&](MetricKind kind) { return sums.value({kind, static_cast<int>(c)}); };
-    same(of(MetricKind::precision), classes[c].precision());
-    same(of(MetricKind::recall), classes[c].recall());
-    same(of(MetricKind::f1), classes[c].f1());
-    same(of(MetricKind::iou), classes[c].iou());
-    same(of(MetricKind::dice), classes[c].f1());
-    same(of(MetricKind::auc), classes[c].auc());
+    check_number(of(MetricKind::precision), classes[c].precision());
+    check_number(of(MetricKind::recall), classes[c].recall());
+    check_number(of(MetricKind::f1), classes[c].f1());
+    check_number(of(MetricKind::iou), classes[c].iou());
+    check_number(of(MetricKind::dice), classes[c].f1());
+    check_number(of(MetricKind::auc), classes[c].auc());
   }
 }
 
 /// Outputs on a coarse grid, so that some are equal, and labels of some of the classes.
-struct Case {
+struct RandomCase {
   std::mt19937 random;
   Index classes, rows;
   std::vector<float> y, target;
 
-  explicit Case(unsigned seed) : random(seed) {
+  explicit RandomCase(unsigned seed) : random(seed) {
     classes = below(4) + 2;
     rows = below(40) + 1;
     for (Index i = 0; i < rows * classes; ++i) y.push_back(static_cast<float>(below(9) - 4) / 2);
@@ -117,7 +117,7 @@ struct Case {
 TEST_CASE("metrics: 200 random cases of classes") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
-    Case random(seed);
+    RandomCase random(seed);
     const Index used = seed % 5 == 0 ? 1 : random.below(static_cast<int>(random.classes)) + 1;
     for (Index i = 0; i < random.rows; ++i)
       random.target.push_back(
@@ -147,11 +147,11 @@ TEST_CASE("metrics: 200 random cases of classes") {
         classes[c].score.push_back(p[c]);
       }
     }
-    same(sums.value(Metric::accuracy), ratio(right, known));
-    same(sums.value({MetricKind::balanced_accuracy, -1}), mean(classes, &Truth::recall));
+    check_number(sums.value(Metric::accuracy), ratio(right, known));
+    check_number(sums.value({MetricKind::balanced_accuracy, -1}), mean(classes, &Truth::recall));
     const double log_loss = sums.value({MetricKind::log_loss, -1});
     if (known > 0) CHECK(log_loss == doctest::Approx(loss / known).epsilon(1e-6));  // p is float32
-    same(sums.value({MetricKind::auc, -1}), k == 2 ? classes[1].auc() : mean(classes, &Truth::auc));
+    check_number(sums.value({MetricKind::auc, -1}), k == 2 ? classes[1].auc() : mean(classes, &Truth::auc));
     check_means(sums, classes, background);
   }
 }
@@ -159,7 +159,7 @@ TEST_CASE("metrics: 200 random cases of classes") {
 TEST_CASE("metrics: 200 random cases of yes or no") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
-    Case random(seed + 1000);
+    RandomCase random(seed + 1000);
     const bool one_side = seed % 7 == 0;
     for (Index i = 0; i < random.rows * random.classes; ++i)
       random.target.push_back(seed % 3 == 0 && random.below(4) == 0 ? -1.F
@@ -182,7 +182,7 @@ TEST_CASE("metrics: 200 random cases of yes or no") {
       known += 1, right += output.label.back() == output.said.back() ? 1 : 0;
       loss -= std::log(output.label.back() ? double{p[i]} : 1 - double{p[i]});
     }
-    same(sums.value(Metric::accuracy), ratio(right, known));
+    check_number(sums.value(Metric::accuracy), ratio(right, known));
     double balanced = 0, parts = 0;
     for (const Truth& output : outputs) {
       double sum = 0, sides = 0;
@@ -190,9 +190,9 @@ TEST_CASE("metrics: 200 random cases of yes or no") {
         if (!std::isnan(side)) sum += side, sides += 1;
       if (sides > 0) balanced += sum / sides, parts += 1;
     }
-    same(sums.value({MetricKind::balanced_accuracy, -1}), ratio(balanced, parts));
+    check_number(sums.value({MetricKind::balanced_accuracy, -1}), ratio(balanced, parts));
     if (known > 0) CHECK(sums.value({MetricKind::log_loss, -1}) == doctest::Approx(loss / known).epsilon(1e-6));
-    same(sums.value({MetricKind::auc, -1}), mean(outputs, &Truth::auc));
+    check_number(sums.value({MetricKind::auc, -1}), mean(outputs, &Truth::auc));
     check_means(sums, outputs, false);
   }
 }
@@ -200,7 +200,7 @@ TEST_CASE("metrics: 200 random cases of yes or no") {
 TEST_CASE("metrics: 200 random cases of numbers, in their own units") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
-    Case random(seed + 2000);
+    RandomCase random(seed + 2000);
     const auto k = static_cast<std::size_t>(random.classes);
     for (Index i = 0; i < random.rows * random.classes; ++i)
       random.target.push_back(seed % 5 == 0 && i % random.classes == 0 ? 0.5F

@@ -12,7 +12,7 @@ using namespace mrmf::test;
 
 namespace {
 
-double loss_of(Backend& backend, Model& model, const Batch& batch, ConstSpan target, bool training) {
+double model_loss(Backend& backend, Model& model, const Batch& batch, ConstSpan target, bool training) {
   const ConstTensor y = model.forward(batch.step(training), batch.x());
   return mrmf::test::loss_of(backend, LossKind::mse, y, {y.shape, target}, 1.0F, {});
 }
@@ -83,7 +83,7 @@ TEST_CASE("model: backward is the gradient of the whole network") {
     const auto moved = [&](double h) {
       for (std::size_t i = 0; i < w.size(); ++i)
         model.params()[i] = static_cast<float>(w[i] + h * direction[i] / std::sqrt(norm));
-      return loss_of(*backend, model, batch, target, true);
+      return model_loss(*backend, model, batch, target, true);
     };
     const double h = 3e-4;
     const double measured = (moved(h) - moved(-h)) / (2 * h);
@@ -137,7 +137,7 @@ TEST_CASE("model: training lowers the loss") {
   Model model(*backend, small_model(20, 9));
   const Batch batch(model, 8, 40);
   const std::vector<float> target = random_values(8 * 3, 41);
-  const double before = loss_of(*backend, model, batch, target, true);
+  const double before = model_loss(*backend, model, batch, target, true);
   Arena velocity = backend->allocate(model.network().params_size());
   for (int i = 0; i < 40; ++i) {
     const ConstTensor y = model.forward(batch.step(true), batch.x());
@@ -147,7 +147,7 @@ TEST_CASE("model: training lowers the loss") {
     update_step.sgd = {0.05F, 0.9F, 0.0F};
     backend->sgd(update_step, model.params(), model.grads(), velocity.span());
   }
-  CHECK(loss_of(*backend, model, batch, target, true) < 0.2 * before);
+  CHECK(model_loss(*backend, model, batch, target, true) < 0.2 * before);
 }
 
 TEST_CASE("model: a window larger than its input is an error that names the layer") {

@@ -16,7 +16,7 @@ using doctest::Approx;
 namespace {
 
 constexpr double kStep = 0.025;  // ms
-constexpr int kSteps = 8000;
+constexpr int kTraceSteps = 8000;
 constexpr std::uint64_t kSeed = 11;
 
 Conductances drawn(const Cell& cell, Index number, Index sample) {
@@ -114,7 +114,7 @@ TEST_CASE("neuron integrator: without current a leaky cell stays where it is") {
 }
 
 TEST_CASE("neuron integrator: float and tables against double and formulas, same step") {
-  const std::vector<double> current = midpoint_current(stimulus(), kStep, kSteps);
+  const std::vector<double> current = midpoint_current(stimulus(), kStep, kTraceSteps);
   for (const int number : {1, 2, 5, 7}) {
     const Cell cell = make_cell(number);
     const Conductances g = drawn(cell, number, 1);
@@ -176,7 +176,7 @@ TEST_CASE("neuron integrator: halving the step halves the error") {
 TEST_CASE("neuron integrator: a sample's bits depend neither on its batch nor on the instruction set") {
   const Cell cell = make_cell(7);
   const auto tables = std::make_shared<GateTables>(kStep);
-  const std::vector<double> current = midpoint_current(stimulus(), kStep, kSteps);
+  const std::vector<double> current = midpoint_current(stimulus(), kStep, kTraceSteps);
   std::vector<Conductances> samples;
   for (Index s = 0; s < 5; ++s) samples.push_back(drawn(cell, 7, s));
   const Cable best(cell, tables, current, kStepsPerBin);

@@ -76,7 +76,7 @@ TEST_CASE("neuron kinetics: between its rows the gate table agrees with the form
 
 TEST_CASE("neuron labels: ranges are those of the base values, centre and width those of the data set") {
   const auto all = parameters();
-  for (std::size_t k = 0; k < kLabels; ++k) {
+  for (std::size_t k = 0; k < mrmf::neuron::kLabels; ++k) {
     double lowest = 1e9, highest = 0;
     for (int t = 0; t < kElectricalTypes; ++t) {
       const double base = base_conductances(static_cast<ElectricalType>(t)).at(all[k].region, all[k].channel);
@@ -99,11 +99,11 @@ TEST_CASE("neuron labels: ranges are those of the base values, centre and width 
 TEST_CASE("neuron labels: lie in [-1, 1] and give the conductance back") {
   for (int t = 0; t < kElectricalTypes; ++t) {
     const Conductances base = base_conductances(static_cast<ElectricalType>(t));
-    std::array<double, kParameters> u{};
-    for (std::size_t k = 0; k < kParameters; ++k) u[k] = std::sin(static_cast<double>(k + 1) * (t + 1));
+    std::array<double, mrmf::neuron::kParameters> u{};
+    for (std::size_t k = 0; k < mrmf::neuron::kParameters; ++k) u[k] = std::sin(static_cast<double>(k + 1) * (t + 1));
     const Conductances g = scaled(base, u);
-    for (std::size_t k = 0; k < kLabels; ++k) {
-      const Parameter& p = parameters()[k];
+    for (std::size_t k = 0; k < mrmf::neuron::kLabels; ++k) {
+      const mrmf::neuron::Parameter& p = parameters()[k];
       const double label = label_of(p, base.at(p.region, p.channel), u[k]);
       CHECK(std::abs(label) <= 1);
       CHECK(conductance_of(p, label) == Approx(g.at(p.region, p.channel)).scale(0));

@@ -22,26 +22,26 @@ using doctest::Approx;
 
 namespace {
 
-struct Recorded {
+struct RecordedSamples {
   std::vector<float> frames, labels;
   Index spiking = 0;
 };
 
-Recorded record(int cells, Index samples, int threads) {
-  Recorded r{std::vector<float>(static_cast<std::size_t>(samples * kFrame)),
-             std::vector<float>(static_cast<std::size_t>(samples * kLabels)), 0};
+RecordedSamples record(int cells, Index samples, int threads) {
+  RecordedSamples r{std::vector<float>(static_cast<std::size_t>(samples * kFrame)),
+                    std::vector<float>(static_cast<std::size_t>(samples * neuron::kLabels)), 0};
   std::vector<Origin> origins;
   std::vector<float*> frames, labels;
   for (Index i = 0; i < samples; ++i) {
     origins.push_back({static_cast<int>(i % cells), i / cells});
     frames.push_back(r.frames.data() + i * kFrame);
-    labels.push_back(r.labels.data() + i * kLabels);
+    labels.push_back(r.labels.data() + i * neuron::kLabels);
   }
   r.spiking = Recorder(cells, 5, threads).record(origins, frames, labels);
   return r;
 }
 
-NeuronSimulation small(const std::string& file) {
+NeuronSimulation small_neuron(const std::string& file) {
   NeuronSimulation s;
   s.file = file;
   s.samples = 40;
@@ -54,7 +54,7 @@ NeuronSimulation small(const std::string& file) {
 
 TEST_CASE("simulate neuron: random samples rest, spike and stay finite") {
   constexpr Index kCount = 256;
-  const Recorded r = record(kElectricalTypes, kCount, 0);
+  const RecordedSamples r = record(kElectricalTypes, kCount, 0);
   std::vector<float> rest;
   for (Index i = 0; i < kCount; ++i) {
     const float* frame = r.frames.data() + i * kFrame;
@@ -86,16 +86,16 @@ TEST_CASE("simulate neuron: base conductances rest between -75 and -65 mV and fo
 }
 
 TEST_CASE("simulate neuron: threads do not change a bit") {
-  const Recorded one = record(3, 30, 1), three = record(3, 30, 3);
+  const RecordedSamples one = record(3, 30, 1), three = record(3, 30, 3);
   CHECK(one.frames == three.frames);
   CHECK(one.labels == three.labels);
 }
 
 TEST_CASE("simulate neuron: normalisation gives each cell's probes mean 0 and deviation 1") {
-  const NeuronSimulation settings = small("unused");
+  const NeuronSimulation settings = small_neuron("unused");
   Comm comm = Comm::world();
-  Normalisation normalisation(settings);
-  const Recorded r = record(settings.cells, settings.samples, 0);
+  neuron::Normalisation normalisation(settings);
+  const RecordedSamples r = record(settings.cells, settings.samples, 0);
   for (Index i = 0; i < settings.samples; ++i)
     normalisation.add({static_cast<int>(i % 3), i / 3},
                       std::span(r.frames).subspan(static_cast<std::size_t>(i * kFrame), kFrame));
@@ -120,7 +120,7 @@ TEST_CASE("simulate neuron: normalisation gives each cell's probes mean 0 and de
 }
 
 TEST_CASE("simulate neuron: every sample is in one row of one split") {
-  NeuronSimulation s = small("unused");
+  NeuronSimulation s = small_neuron("unused");
   s.samples = 101;
   const auto parts = splits(s);
   CHECK(parts[0].rows == Range{0, 81});
@@ -140,7 +140,7 @@ TEST_CASE("simulate neuron: every sample is in one row of one split") {
 
 TEST_CASE("simulate neuron: the file has the published schema and says how it was made") {
   const test::TemporaryFolder folder;
-  const NeuronSimulation settings = small(folder.file("neuron.h5"));
+  const NeuronSimulation settings = small_neuron(folder.file("neuron.h5"));
   Comm comm = Comm::world();
   const NeuronReport report = simulate_neuron(settings, comm);
   CHECK(report.samples == 40);
@@ -176,9 +176,10 @@ TEST_CASE("simulate neuron: the file has the published schema and says how it wa
       CHECK(static_cast<double>(frames[kFrame + bin * kProbes + p]) == Approx(x).epsilon(1e-4));
     }
   }
-  for (std::size_t k = 0; k < kLabels; ++k) {
-    const Parameter& p = parameters()[k];
-    CHECK(static_cast<double>(labels[kLabels + k]) == Approx(label_of(p, cell.base.at(p.region, p.channel), u[k])));
+  for (std::size_t k = 0; k < neuron::kLabels; ++k) {
+    const neuron::Parameter& p = parameters()[k];
+    CHECK(static_cast<double>(labels[neuron::kLabels + k]) ==
+          Approx(label_of(p, cell.base.at(p.region, p.channel), u[k])));
   }
 }
 
@@ -186,7 +187,7 @@ TEST_CASE("simulate neuron: impossible settings are refused before anything is w
   const test::TemporaryFolder folder;
   Comm comm = Comm::world();
   const auto refused = [&](auto change) {
-    NeuronSimulation s = small(folder.file("refused.h5"));
+    NeuronSimulation s = small_neuron(folder.file("refused.h5"));
     change(s);
     CHECK_THROWS_AS(simulate_neuron(s, comm), ConfigError);
   };
@@ -198,7 +199,7 @@ TEST_CASE("simulate neuron: impossible settings are refused before anything is w
   refused([](NeuronSimulation& s) { s.train = 0.9; });
   refused([](NeuronSimulation& s) { s.train = 1, s.validation = 0, s.test = 0; });
   refused([](NeuronSimulation& s) { s.validation = std::nan(""); });
-  NeuronSimulation nowhere = small(folder.file("no/such/folder.h5"));
+  NeuronSimulation nowhere = small_neuron(folder.file("no/such/folder.h5"));
   CHECK_THROWS_AS(simulate_neuron(nowhere, comm), Error);
   CHECK(std::filesystem::is_empty(folder.path()));
 }

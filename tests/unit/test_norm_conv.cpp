@@ -17,8 +17,8 @@ struct NormConvCase {
   LayerSpec conv;
 };
 
-LayerSpec conv(Index units, const Extent& window, const Extent& stride = {1, 1, 1}, const Extent& before = {0, 0, 0},
-               const Extent& after = {0, 0, 0}) {
+LayerSpec padded_conv(Index units, const Extent& window, const Extent& stride = {1, 1, 1},
+                      const Extent& before = {0, 0, 0}, const Extent& after = {0, 0, 0}) {
   LayerSpec spec = layer(LayerKind::conv, units);
   spec.window = window;
   spec.stride = stride;
@@ -27,17 +27,17 @@ LayerSpec conv(Index units, const Extent& window, const Extent& stride = {1, 1, 
   return spec;
 }
 
-std::vector<NormConvCase> cases() {
+std::vector<NormConvCase> norm_conv_cases() {
   const Extent one{1, 1, 1}, two{2, 2, 2};
   return {
-      {"1-D", line(7, 23, 3), conv(5, {1, 1, 4})},
-      {"1-D, stride 2, zeros differ", line(6, 17, 4), conv(8, {1, 1, 4}, {1, 1, 2}, {0, 0, 1}, {0, 0, 3})},
-      {"1-D, windows that miss most of the input", line(6, 3, 2), conv(4, {1, 1, 5}, one, {0, 0, 4}, {0, 0, 4})},
-      {"2-D, stride 3x1", image(4, 10, 9, 3), conv(8, {1, 3, 2}, {1, 3, 1}, {0, 2, 0}, {0, 0, 1})},
-      {"2-D, the direct kernels", image(4, 11, 13, 5), conv(16, {1, 3, 3}, one, {0, 1, 2}, {0, 2, 0})},
-      {"3-D, zeros on all sides", volume(3, {4, 3, 5}, 4), conv(8, {3, 3, 3}, one, one, one)},
-      {"3-D, stride 2, zeros after alone", volume(2, {6, 7, 8}, 4), conv(8, {3, 3, 3}, two, {0, 0, 0}, one)},
-      {"3-D, the direct kernels", volume(3, {4, 9, 8}, 4), conv(16, {3, 3, 3}, one, one, one)},
+      {"1-D", line(7, 23, 3), padded_conv(5, {1, 1, 4})},
+      {"1-D, stride 2, zeros differ", line(6, 17, 4), padded_conv(8, {1, 1, 4}, {1, 1, 2}, {0, 0, 1}, {0, 0, 3})},
+      {"1-D, windows that miss most of the input", line(6, 3, 2), padded_conv(4, {1, 1, 5}, one, {0, 0, 4}, {0, 0, 4})},
+      {"2-D, stride 3x1", image(4, 10, 9, 3), padded_conv(8, {1, 3, 2}, {1, 3, 1}, {0, 2, 0}, {0, 0, 1})},
+      {"2-D, the direct kernels", image(4, 11, 13, 5), padded_conv(16, {1, 3, 3}, one, {0, 1, 2}, {0, 2, 0})},
+      {"3-D, zeros on all sides", volume(3, {4, 3, 5}, 4), padded_conv(8, {3, 3, 3}, one, one, one)},
+      {"3-D, stride 2, zeros after alone", volume(2, {6, 7, 8}, 4), padded_conv(8, {3, 3, 3}, two, {0, 0, 0}, one)},
+      {"3-D, the direct kernels", volume(3, {4, 9, 8}, 4), padded_conv(16, {3, 3, 3}, one, one, one)},
   };
 }
 
@@ -106,7 +106,7 @@ void check_same(const Network2& got, const Network2& want) {
 TEST_CASE("input batch norm fused with its convolution: the gradients of the two layers, none of them of the input") {
   const auto reference = make_reference_backend();
   for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
-    for (const NormConvCase& c : cases()) {
+    for (const NormConvCase& c : norm_conv_cases()) {
       INFO(backend->name(), ": ", c.title);
       Network2 fused(*backend, c, true), plain(*reference, c, false);
       REQUIRE(fused.model.units().size() == 1);
@@ -121,7 +121,7 @@ TEST_CASE("input batch norm fused with its convolution: the gradients of the two
 
 TEST_CASE("input batch norm fused with its convolution: evaluation uses the running statistics") {
   for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
-    for (const NormConvCase& c : cases()) {
+    for (const NormConvCase& c : norm_conv_cases()) {
       INFO(backend->name(), ": ", c.title);
       Network2 fused(*backend, c, true), plain(*backend, c, false);
       StepContext step;
@@ -133,7 +133,7 @@ TEST_CASE("input batch norm fused with its convolution: evaluation uses the runn
 }
 
 TEST_CASE("input batch norm fused with its convolution: two ranks have the gradients of the whole batch") {
-  for (const NormConvCase& c : cases()) {
+  for (const NormConvCase& c : norm_conv_cases()) {
     INFO(c.title);
     const auto reference = make_reference_backend(), one = make_cpu_backend(1), other = make_cpu_backend(1);
     const Index rows = c.in.n, part = rows / 3 + 1;
@@ -155,7 +155,7 @@ TEST_CASE("input batch norm fused with its convolution: two ranks have the gradi
 
 TEST_CASE("input batch norm and convolution in one: the least work counts the convolution's") {
   const auto backend = make_cpu_backend(1);
-  const NormConvCase c = cases().back();
+  const NormConvCase c = norm_conv_cases().back();
   Network2 one(*backend, c, true);
   const Network& network = one.model.network();
   const Unit& unit = one.model.units().front();

@@ -8,11 +8,6 @@
 #include "tests/unit/support/backends.hpp"
 
 namespace mrmf::test {
-namespace {
-
-using Values = std::vector<float>;
-
-}  // namespace
 
 TEST_CASE("operations: memory is aligned, zeroed, swapped and filled") {
   for (const auto& backend : backends()) {

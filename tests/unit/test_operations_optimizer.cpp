@@ -12,7 +12,7 @@ namespace {
 
 /// Odd, and long enough to be shared between threads.
 constexpr std::size_t kCount = 20011;
-constexpr int kSteps = 6;
+constexpr int kUpdates = 6;
 
 struct Doubles {
   std::vector<double> w, m, v;
@@ -20,23 +20,23 @@ struct Doubles {
       : w(start.begin(), start.end()), m(start.size(), 0.0), v(start.size(), 0.0) {}
 };
 
-std::vector<float> gradient(int step) {
+std::vector<float> step_gradient(int step) {
   Rng rng(mix(100, static_cast<std::uint64_t>(step)));
   return uniform(rng, kCount);
 }
 
-void check_close(ConstSpan values, const std::vector<double>& expected) {
+void check_updated(ConstSpan values, const std::vector<double>& expected) {
   // Six updates in float: each rounds a value of size 1 a few times (6e-8).
   double worst = 0;
   for (std::size_t i = 0; i < kCount; ++i) worst = std::max(worst, std::abs(values[i] - expected[i]));
   CHECK(worst < 2e-6);
 }
 
-struct Weights {
+struct OptimizedWeights {
   Backend& backend;
   Arena w = backend.allocate(kCount), m = backend.allocate(kCount), v = backend.allocate(kCount);
   std::vector<float> start;
-  explicit Weights(Backend& b) : backend(b) {
+  explicit OptimizedWeights(Backend& b) : backend(b) {
     Rng rng(9);
     start = uniform(rng, kCount);
     std::ranges::copy(start, w.span().begin());
@@ -63,10 +63,10 @@ void adam_in_double(Doubles& d, const std::vector<float>& dw, int t, const Decay
 TEST_CASE("operations: SGD with momentum and weight decay") {
   for (const auto& backend : backends()) {
     INFO(backend->name());
-    Weights weights(*backend);
+    OptimizedWeights weights(*backend);
     Doubles d(weights.start);
-    for (int t = 1; t <= kSteps; ++t) {
-      const auto dw = gradient(t);
+    for (int t = 1; t <= kUpdates; ++t) {
+      const auto dw = step_gradient(t);
       StepContext step;
       step.sgd = {0.05F, 0.9F, 0.02F};
       backend->begin(step);
@@ -76,8 +76,8 @@ TEST_CASE("operations: SGD with momentum and weight decay") {
         d.w[i] -= 0.05 * d.v[i];
       }
     }
-    check_close(weights.w.span(), d.w);
-    check_close(weights.v.span(), d.v);
+    check_updated(weights.w.span(), d.w);
+    check_updated(weights.v.span(), d.v);
   }
 }
 
@@ -86,10 +86,10 @@ TEST_CASE("operations: Adam, with weight decay, and AdamW") {
     for (const Decay& decay : {Decay{0, 0}, Decay{0.1, 0}, Decay{0, 0.1}}) {
       const std::size_t group = decay.decoupled > 0 ? 1 : 0;  // the other's numbers stay what would show: a rate of 0
       INFO(backend->name(), ", decay ", decay.coupled, ", decoupled ", decay.decoupled);
-      Weights weights(*backend);
+      OptimizedWeights weights(*backend);
       Doubles d(weights.start);
-      for (int t = 1; t <= kSteps; ++t) {
-        const auto dw = gradient(t);
+      for (int t = 1; t <= kUpdates; ++t) {
+        const auto dw = step_gradient(t);
         StepContext step;
         step.adam[group] = AdamStep{.learning_rate = 0.01F,
                                     .beta1 = 0.9F,
@@ -103,9 +103,9 @@ TEST_CASE("operations: Adam, with weight decay, and AdamW") {
         backend->adam(step, group, weights.w.span(), dw, weights.m.span(), weights.v.span());
         adam_in_double(d, dw, t, decay);
       }
-      check_close(weights.w.span(), d.w);
-      check_close(weights.m.span(), d.m);
-      check_close(weights.v.span(), d.v);
+      check_updated(weights.w.span(), d.w);
+      check_updated(weights.m.span(), d.m);
+      check_updated(weights.v.span(), d.v);
     }
 }
 

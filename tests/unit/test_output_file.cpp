@@ -17,6 +17,7 @@
 #include "tests/support/size_limit.hpp"
 
 using namespace mrmf;
+using test::contains;
 using test::message;
 using test::SizeLimit;
 using test::TemporaryFolder;
@@ -25,15 +26,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
   return names;
 }
 
-std::string refused(const std::string& target, Replace replace, const std::vector<std::string>& inputs = {}) {
+std::string output_refusal(const std::string& target, Replace replace, const std::vector<std::string>& inputs = {}) {
   return message<ConfigError>([&] { require_output(target, replace, inputs); });
 }
 
@@ -117,19 +116,20 @@ TEST_CASE("output file: what an output may take the place of") {
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   fs::create_hard_link(there, other_name);
 
-  CHECK(refused(folder.file("new"), Replace::nothing).empty());
-  CHECK(refused(there, Replace::file).empty());
-  CHECK(contains(refused(there, Replace::nothing), "is there already; give --overwrite"));
-  CHECK(contains(refused(folder.path(), Replace::file), "is a folder"));
+  CHECK(output_refusal(folder.file("new"), Replace::nothing).empty());
+  CHECK(output_refusal(there, Replace::file).empty());
+  CHECK(contains(output_refusal(there, Replace::nothing), "is there already; give --overwrite"));
+  CHECK(contains(output_refusal(folder.path(), Replace::file), "is a folder"));
   for (const Replace replace : {Replace::nothing, Replace::file}) {
-    CHECK(contains(refused(link, replace), "is a link"));
-    CHECK(contains(refused(dangling, replace), "is a link"));
-    CHECK(contains(refused(pipe, replace), "is no plain file"));
-    CHECK(contains(refused(there, replace, {"/etc/hostname", link}), "is read by this very command (as " + link + ")"));
-    CHECK(contains(refused(other_name, replace, {there}), "is read by this very command"));
+    CHECK(contains(output_refusal(link, replace), "is a link"));
+    CHECK(contains(output_refusal(dangling, replace), "is a link"));
+    CHECK(contains(output_refusal(pipe, replace), "is no plain file"));
+    CHECK(contains(output_refusal(there, replace, {"/etc/hostname", link}),
+                   "is read by this very command (as " + link + ")"));
+    CHECK(contains(output_refusal(other_name, replace, {there}), "is read by this very command"));
   }
-  CHECK(contains(refused("", Replace::nothing), "empty name"));
-  CHECK(message<ConfigError>([&] { OutputFile(link, Replace::file); }) == refused(link, Replace::file));
+  CHECK(contains(output_refusal("", Replace::nothing), "empty name"));
+  CHECK(message<ConfigError>([&] { OutputFile(link, Replace::file); }) == output_refusal(link, Replace::file));
 }
 
 TEST_CASE("output file: no name has a control character") {

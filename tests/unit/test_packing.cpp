@@ -35,7 +35,7 @@ std::vector<Element> some_numbers(Index count, Rng& random) {
   return numbers;
 }
 
-bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 /// Every number by the rules, in double, as `Number`.
 template <typename Number, typename Element>
@@ -49,7 +49,7 @@ void check_as(const Packing& packing, const std::vector<Element>& stored) {
     bool gone = std::ranges::find(packing.missing, x) != packing.missing.end();
     gone = gone || (packing.least && x < *packing.least) || (packing.most && x > *packing.most);
     const double real = static_cast<double>(stored[i]) * packing.scale + packing.offset;
-    if (!same(unpacked[i], gone ? std::nan("") : static_cast<Number>(real))) ++wrong;
+    if (!same_number(unpacked[i], gone ? std::nan("") : static_cast<Number>(real))) ++wrong;
   }
   CHECK(wrong == 0);
   if constexpr (sizeof(Element) == sizeof(Number)) {
@@ -61,7 +61,7 @@ void check_as(const Packing& packing, const std::vector<Element>& stored) {
 }
 
 template <typename Element>
-void check(const Packing& packing, const std::vector<Element>& stored) {
+void check_unpacked(const Packing& packing, const std::vector<Element>& stored) {
   if (packing.type() == ElementType::float64)
     check_as<double>(packing, stored);
   else
@@ -80,7 +80,7 @@ void check_kinds(ElementType type, Rng& random) {
     if ((kind & 4) != 0) packing.missing = {7};
     if ((kind & 8) != 0) packing.missing.insert(packing.missing.end(), {9, 11});
     if ((kind & 16) != 0) packing.least = 3, packing.most = 40;
-    check(packing, stored);
+    check_unpacked(packing, stored);
   }
 }
 
@@ -103,9 +103,9 @@ TEST_CASE("packing: scales, offsets, missing numbers and ranges of every type") 
 TEST_CASE("packing: a limit at the end of a type excludes nothing") {
   std::vector<std::int8_t> all;
   for (int i = -128; i < 128; ++i) all.push_back(static_cast<std::int8_t>(i));
-  check({.stored = ElementType::int8, .least = -128}, all);
-  check({.stored = ElementType::int8, .most = 127}, all);
-  check({.stored = ElementType::int8, .missing = {-128}, .least = -128}, all);
+  check_unpacked({.stored = ElementType::int8, .least = -128}, all);
+  check_unpacked({.stored = ElementType::int8, .most = 127}, all);
+  check_unpacked({.stored = ElementType::int8, .missing = {-128}, .least = -128}, all);
 }
 
 TEST_CASE("packing: numbers of attributes in the array's own type") {
@@ -221,7 +221,7 @@ TEST_CASE("packing: whole rows and parts of rows are the same numbers, read dire
       for (std::size_t y = 3; y < 8; ++y)
         for (std::size_t x = 2; x < 6; ++x)
           for (std::size_t c = 0; c < 2; ++c, ++at)
-            REQUIRE(same(part[at], expected[((row * 12 + y) * 10 + x) * 2 + c]));
+            REQUIRE(same_number(part[at], expected[((row * 12 + y) * 10 + x) * 2 + c]));
     const RowReader ignoring(path, name, {.packing = PackingRule::ignore});
     CHECK(ignoring.type() == ElementType::int16);
   }

@@ -30,7 +30,7 @@ PartSettings three_turns() {
   return settings;
 }
 
-LayerSpec named(LayerKind kind, const std::string& name, std::vector<std::string> from = {}, Index units = 0) {
+LayerSpec named_layer(LayerKind kind, const std::string& name, std::vector<std::string> from = {}, Index units = 0) {
   LayerSpec spec;
   spec.kind = kind;
   spec.name = name;
@@ -43,15 +43,15 @@ LayerSpec named(LayerKind kind, const std::string& name, std::vector<std::string
 NetworkSettings pair() {
   using enum LayerKind;
   NetworkSettings settings{{.n = 0, .channels = 3}, 4, {}, {}};
-  settings.layers = {named(labels, "truth", {}, 2),
-                     named(dense, "critic", {"truth"}, 1),
-                     named(dense, "generator1", {kInput}, 5),
-                     named(LayerKind::tanh, "bend"),
-                     named(dense, "generator", {}, 2),
-                     named(stop_gradient, "made"),
-                     named(dense, "judge", {}, 1),
-                     named(dense, "frozen", {"generator"}, 1),
-                     named(slice, "answer", {"generator"}, 2)};
+  settings.layers = {named_layer(labels, "truth", {}, 2),
+                     named_layer(dense, "critic", {"truth"}, 1),
+                     named_layer(dense, "generator1", {kInput}, 5),
+                     named_layer(LayerKind::tanh, "bend"),
+                     named_layer(dense, "generator", {}, 2),
+                     named_layer(stop_gradient, "made"),
+                     named_layer(dense, "judge", {}, 1),
+                     named_layer(dense, "frozen", {"generator"}, 1),
+                     named_layer(slice, "answer", {"generator"}, 2)};
   settings.layers[6].weights_of = settings.layers[7].weights_of = "critic";
   settings.layers[7].every = 2;
   LossTerm real{.name = "real", .output = "critic", .value = 1};

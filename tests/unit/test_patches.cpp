@@ -11,7 +11,7 @@
 namespace mrmf {
 namespace {
 
-LayerSpec layer(LayerKind kind, Index window, Index stride = 0) {
+LayerSpec on_line(LayerKind kind, Index window, Index stride = 0) {
   LayerSpec spec;
   spec.kind = kind;
   spec.units = 1;
@@ -21,7 +21,7 @@ LayerSpec layer(LayerKind kind, Index window, Index stride = 0) {
   return spec;
 }
 
-std::vector<LayerSpec> named(std::vector<LayerSpec> layers) {
+std::vector<LayerSpec> numbered(std::vector<LayerSpec> layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) layers[i].name = "l" + std::to_string(i);
   return layers;
 }
@@ -85,23 +85,24 @@ TEST_CASE("patches: an epoch takes each box once, in shards of whole samples") {
 }
 
 TEST_CASE("reach: of convolutions, poolings and what undoes them, by hand") {
-  const Reach conv = reach_of(named({layer(LayerKind::conv, 3), layer(LayerKind::relu, 1), layer(LayerKind::conv, 5)}));
+  const Reach conv =
+      reach_of(numbered({on_line(LayerKind::conv, 3), on_line(LayerKind::relu, 1), on_line(LayerKind::conv, 5)}));
   CHECK(conv.step == Extent{1, 1, 1});
   CHECK((conv.before[2] == 3 && conv.after[2] == 3 && conv.before[0] == 0));
   // Down by 2, a convolution of 3 there, and up again: a block of 2 sees the blocks beside it.
-  const Reach down =
-      reach_of(named({layer(LayerKind::max_pool, 2), layer(LayerKind::conv, 3), layer(LayerKind::upsample, 2)}));
+  const Reach down = reach_of(
+      numbered({on_line(LayerKind::max_pool, 2), on_line(LayerKind::conv, 3), on_line(LayerKind::upsample, 2)}));
   CHECK(down.step[2] == 2);
   CHECK((down.before[2] == 2 && down.after[2] == 2));
-  const Reach turned = reach_of(
-      named({layer(LayerKind::conv, 2, 2), layer(LayerKind::conv, 3), layer(LayerKind::conv_transpose, 2, 2)}));
+  const Reach turned = reach_of(numbered(
+      {on_line(LayerKind::conv, 2, 2), on_line(LayerKind::conv, 3), on_line(LayerKind::conv_transpose, 2, 2)}));
   CHECK(turned.step[2] == 2);
   CHECK((turned.before[2] == 2 && turned.after[2] == 2));
-  CHECK(reach_of(named({layer(LayerKind::group_norm, 1)})).whole);
+  CHECK(reach_of(numbered({on_line(LayerKind::group_norm, 1)})).whole);
 }
 
 TEST_CASE("windows: weights of a position add up to 1, and none looks beyond its window where that can be") {
-  const Reach reach = reach_of(named({layer(LayerKind::conv, 5)}));
+  const Reach reach = reach_of(numbered({on_line(LayerKind::conv, 5)}));
   const Windows windows({.size = {16}, .overlap = 0.5}, kLine, reach);
   CHECK(windows.count() == 4);
   CHECK(windows.exact());
@@ -118,7 +119,7 @@ TEST_CASE("windows: weights of a position add up to 1, and none looks beyond its
   for (const float one : sum) CHECK(one == doctest::Approx(1).epsilon(1e-6));
   CHECK_FALSE(Windows({.size = {16}, .overlap = 0}, kLine, reach).exact());
   CHECK_FALSE(
-      Windows({.size = {16}, .overlap = 0.5}, kLine, reach_of(named({layer(LayerKind::group_norm, 1)}))).exact());
+      Windows({.size = {16}, .overlap = 0.5}, kLine, reach_of(numbered({on_line(LayerKind::group_norm, 1)}))).exact());
   CHECK(Windows({.size = {40}, .overlap = 0.5}, kLine, reach).count() == 1);
   CHECK(Windows({}, kLine, reach).exact());
 }

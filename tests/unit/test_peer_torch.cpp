@@ -9,8 +9,6 @@
 namespace mrmf::test {
 namespace {
 
-using Json = nlohmann::json;
-
 std::vector<LayerSpec> neuron_inverter(const Json& with) {
   std::vector<LayerSpec> layers;
   const auto add = [&](LayerKind kind, const std::string& name) -> LayerSpec& {

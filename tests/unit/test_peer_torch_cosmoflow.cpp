@@ -11,10 +11,8 @@
 namespace mrmf::test {
 namespace {
 
-using Json = nlohmann::json;
-
 // The preset with the case's sizes, as many pools as it says, and no dropout.
-std::vector<LayerSpec> layers_of(const Json& with) {
+std::vector<LayerSpec> sized_preset(const Json& with) {
   std::vector<LayerSpec> layers = preset_layers(with.at("preset"));
   std::erase_if(layers, [pooled = with.at("pooled").get<int>()](const LayerSpec& spec) {
     return spec.name.starts_with("pool") && std::stoi(spec.name.substr(4)) > pooled;
@@ -35,7 +33,7 @@ constexpr double kMultiple = 8;
 void compare_case(Backend& backend, const Json& golden, const Json& with) {
   INFO(with.at("name").get<std::string>());
   const auto size = with.at("size").get<Extent>();
-  compare_with_torch(backend, {golden, with, {0, size, 4, 3}, layers_of(with), kMultiple}, true);
+  compare_with_torch(backend, {golden, with, {0, size, 4, 3}, sized_preset(with), kMultiple}, true);
 }
 
 TEST_CASE("CosmoFlow agrees with PyTorch: small networks, both backends") {

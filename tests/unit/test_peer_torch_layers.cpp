@@ -9,8 +9,6 @@
 namespace mrmf::test {
 namespace {
 
-using Json = nlohmann::json;
-
 // { type = "conv", filters = 8, kernel = [3] } of {"type": "conv", "filters": 8, "kernel": [3]}
 std::string toml(const Json& layer) {
   std::string text;
@@ -18,7 +16,7 @@ std::string toml(const Json& layer) {
   return "{ " + text + " }";
 }
 
-std::vector<LayerSpec> layers_of(const Json& with) {
+std::vector<LayerSpec> configured_layers(const Json& with) {
   std::string list;
   for (const Json& layer : with.at("layers")) list += (list.empty() ? "" : ", ") + toml(layer);
   const std::string text =
@@ -28,7 +26,7 @@ std::vector<LayerSpec> layers_of(const Json& with) {
   return parse_config(text, "the case", {}).model.layers;
 }
 
-Shape sample_of(const Json& with) {
+Shape case_shape(const Json& with) {
   const auto size = with.at("size").get<std::vector<Index>>();
   Shape shape{.n = 0, .channels = 3, .axes = static_cast<int>(size.size())};
   std::copy(size.rbegin(), size.rend(), shape.spatial.rbegin());
@@ -43,7 +41,7 @@ TEST_CASE("layers agree with PyTorch: dilated and transposed convolution, norms,
   for (const auto& backend : backends)
     for (const Json& with : golden.at("cases")) {
       INFO(backend->name(), " ", with.at("name").get<std::string>());
-      compare_with_torch(*backend, {golden, with, sample_of(with), layers_of(with), 6}, true);
+      compare_with_torch(*backend, {golden, with, case_shape(with), configured_layers(with), 6}, true);
     }
 }
 

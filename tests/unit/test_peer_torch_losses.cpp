@@ -12,8 +12,6 @@
 namespace mrmf::test {
 namespace {
 
-using Json = nlohmann::json;
-
 LossKind kind_of(const std::string& word) {
   using enum LossKind;
   const std::vector<std::pair<std::string, LossKind>> words{{"mse", mse},
@@ -25,7 +23,7 @@ LossKind kind_of(const std::string& word) {
   return std::ranges::find(words, word, &std::pair<std::string, LossKind>::first)->second;
 }
 
-LossSettings settings_of(const Json& with) {
+LossSettings loss_settings(const Json& with) {
   LossSettings settings;
   settings.weights = {};
   for (const Json& term : with.at("loss")) {
@@ -54,7 +52,7 @@ TEST_CASE("losses agree with PyTorch") {
       const Shape labels = line(sizes[0], sizes[1], std::ssize(target) / (sizes[0] * sizes[1]));
       std::vector<float> dy(y.size(), NAN);
       const double sum =
-          loss_of(*backend, settings_of(with), {shape, y}, {labels, target}, 1.0F / static_cast<float>(sizes[0]), dy);
+          loss_of(*backend, loss_settings(with), {shape, y}, {labels, target}, 1.0F / static_cast<float>(sizes[0]), dy);
       CHECK(sum / static_cast<double>(sizes[0]) == doctest::Approx(with.at("value").get<double>()).epsilon(1e-6));
       CHECK(relative_distance(dy, expected) < 1e-6);
     }

@@ -11,13 +11,13 @@ using namespace mrmf::test;
 
 namespace {
 
-struct Experiment {
+struct PipelineExperiment {
   TemporaryFolder folder;
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   Comm team = Comm::self();
   Config config;
 
-  Experiment() {
+  PipelineExperiment() {
     const std::string file = folder.file("data.h5");
     write_floats(file, "x", {24, 40, 2}, random_values(24 * 40 * 2, 1));
     write_floats(file, "y", {24, 3}, random_values(24 * 3, 2));
@@ -40,47 +40,47 @@ struct Experiment {
   }
 };
 
-const Extent kHalf{1, 1, 2}, kFull{1, 1, 1};
+const Extent kHalved{1, 1, 2}, kOriginal{1, 1, 1};
 
 std::vector<float> trained_part(const std::vector<LayerGroup>& groups) { return copy(groups.front().params); }
 
 }  // namespace
 
 TEST_CASE("data: resolutions that are averaged from one stream of originals have room for the largest batch of all") {
-  Experiment experiment;
+  PipelineExperiment experiment;
   experiment.config.method.name = MethodName::mrt;
-  experiment.config.method.resolutions = {kHalf, kFull};
+  experiment.config.method.resolutions = {kHalved, kOriginal};
   experiment.config.method.coarse.batch = 4;
   const auto room = [&] {
     Data data(experiment.config, experiment.team);
     return data.train().batch_rows;
   };
-  CHECK(room() == std::map<Extent, Index>{{kHalf, 4}, {kFull, 8}});
+  CHECK(room() == std::map<Extent, Index>{{kHalved, 4}, {kOriginal, 8}});
   experiment.config.data.averaging = Averaging::epoch;
-  CHECK(room() == std::map<Extent, Index>{{kHalf, 8}, {kFull, 8}});
+  CHECK(room() == std::map<Extent, Index>{{kHalved, 8}, {kOriginal, 8}});
 }
 
 TEST_CASE("pipeline: MRT ends with the bottom that the coarse model learnt") {
-  Experiment experiment;
-  Outcome mrt = experiment.run(MethodName::mrt, {kHalf, kFull}, 0.0);
+  PipelineExperiment experiment;
+  Outcome mrt = experiment.run(MethodName::mrt, {kHalved, kOriginal}, 0.0);
   REQUIRE(mrt.phases.size() == 2);
-  CHECK(mrt.model_state.resolution == kFull);
+  CHECK(mrt.model_state.resolution == kOriginal);
   experiment.config.method.finetune.epochs = 2;  // the baseline's settings: the same training as the coarse model's
-  Outcome coarse = experiment.run(MethodName::baseline, {kHalf}, std::nullopt);
+  Outcome coarse = experiment.run(MethodName::baseline, {kHalved}, std::nullopt);
   CHECK(trained_part(mrt.model_state.model.bottom()) == trained_part(coarse.model_state.model.bottom()));
 }
 
 TEST_CASE("pipeline: MRMF ends with the bottom of the coarse and the top of the dense model") {
-  Experiment experiment;
+  PipelineExperiment experiment;
   experiment.config.method.dense.learning_rate = 0.0;  // a dense model that stays as it was made
-  Outcome mrmf = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
+  Outcome mrmf = experiment.run(MethodName::mrmf, {kHalved, kOriginal}, 0.0);
   REQUIRE(mrmf.phases.size() == 3);
-  Outcome mrt = experiment.run(MethodName::mrt, {kHalf, kFull}, 0.0);
+  Outcome mrt = experiment.run(MethodName::mrt, {kHalved, kOriginal}, 0.0);
   CHECK(trained_part(mrmf.model_state.model.bottom()) == trained_part(mrt.model_state.model.bottom()));
   CHECK(trained_part(mrmf.model_state.model.top()) ==
         trained_part(mrt.model_state.model.top()));  // made from the same seed
   experiment.config.method.dense.learning_rate = 0.01;
-  Outcome learnt = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
+  Outcome learnt = experiment.run(MethodName::mrmf, {kHalved, kOriginal}, 0.0);
   CHECK(trained_part(learnt.model_state.model.bottom()) == trained_part(mrt.model_state.model.bottom()));
   CHECK(trained_part(learnt.model_state.model.top()) != trained_part(mrt.model_state.model.top()));
 }
@@ -88,22 +88,22 @@ TEST_CASE("pipeline: MRMF ends with the bottom of the coarse and the top of the 
 TEST_CASE(
     "pipeline: with a fresh bottom the dense model's top continues upon new convolutions, and no coarse one is "
     "trained") {
-  Experiment experiment;
+  PipelineExperiment experiment;
   experiment.config.method.bottom = BottomRule::fresh;
-  Outcome top = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
+  Outcome top = experiment.run(MethodName::mrmf, {kHalved, kOriginal}, 0.0);
   REQUIRE(top.phases.size() == 2);
   CHECK(top.phases[0].role == Role::dense);
   // The bottom is that of a coarse model which is trained but learns nothing.
   experiment.config.method.bottom = BottomRule::coarse;
   experiment.config.method.coarse.learning_rate = 0.0;
-  Outcome both = experiment.run(MethodName::mrmf, {kHalf, kFull}, 0.0);
+  Outcome both = experiment.run(MethodName::mrmf, {kHalved, kOriginal}, 0.0);
   CHECK(trained_part(top.model_state.model.bottom()) == trained_part(both.model_state.model.bottom()));
   CHECK(trained_part(top.model_state.model.top()) == trained_part(both.model_state.model.top()));
 }
 
 TEST_CASE("pipeline: seconds of the epochs add up to the run's") {
-  Experiment experiment;
-  const Outcome outcome = experiment.run(MethodName::mrmf, {{1, 1, 4}, kHalf, kFull}, std::nullopt);
+  PipelineExperiment experiment;
+  const Outcome outcome = experiment.run(MethodName::mrmf, {{1, 1, 4}, kHalved, kOriginal}, std::nullopt);
   REQUIRE(outcome.phases.size() == 5);
   // What passes between the run's start and its first trainer is in no epoch: microseconds, more if descheduled.
   const PhaseRecord& first = outcome.phases.front();

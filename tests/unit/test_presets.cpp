@@ -19,7 +19,7 @@ struct Figures {
 };
 
 // On cubes of 128^3 with four channels, averaged by `resolution`.
-void check_network(const std::string& preset, const Extent& resolution, const Figures& expected) {
+void check_on_cubes(const std::string& preset, const Extent& resolution, const Figures& expected) {
   INFO(preset << " at " << resolution[0] << " " << resolution[1] << " " << resolution[2]);
   const auto backend = make_reference_backend();
   const Shape cube{0, {128, 128, 128}, 4, 3};
@@ -90,12 +90,12 @@ TEST_CASE("cosmoflow is the published network") {
 
 // From the published Keras model's layer sizes (2 per multiply-add of convolutions and dense layers).
 TEST_CASE("cosmoflow has the published sizes at every resolution of the paper") {
-  check_network("cosmoflow", {1, 1, 1}, {9440668, 2048, 2024, 18.525, {8, 8, 8}});
-  check_network("cosmoflow", {2, 1, 1}, {7343516, 1024, 2024, 9.263, {4, 8, 8}});
-  check_network("cosmoflow", {1, 2, 1}, {7343516, 1024, 2024, 9.263, {8, 4, 8}});
-  check_network("cosmoflow", {1, 1, 2}, {7343516, 1024, 2024, 9.263, {8, 8, 4}});
-  check_network("cosmoflow", {2, 2, 1}, {6294940, 512, 2024, 4.632, {4, 4, 8}});
-  check_network("cosmoflow", {2, 2, 2}, {5770652, 256, 2024, 2.317, {4, 4, 4}});
+  check_on_cubes("cosmoflow", {1, 1, 1}, {9440668, 2048, 2024, 18.525, {8, 8, 8}});
+  check_on_cubes("cosmoflow", {2, 1, 1}, {7343516, 1024, 2024, 9.263, {4, 8, 8}});
+  check_on_cubes("cosmoflow", {1, 2, 1}, {7343516, 1024, 2024, 9.263, {8, 4, 8}});
+  check_on_cubes("cosmoflow", {1, 1, 2}, {7343516, 1024, 2024, 9.263, {8, 8, 4}});
+  check_on_cubes("cosmoflow", {2, 2, 1}, {6294940, 512, 2024, 4.632, {4, 4, 8}});
+  check_on_cubes("cosmoflow", {2, 2, 2}, {5770652, 256, 2024, 2.317, {4, 4, 4}});
 }
 
 TEST_CASE("cosmoflow's strided convolution pads as TensorFlow does: the odd zero after, none before") {
@@ -124,7 +124,7 @@ TEST_CASE("cosmoflow_mlperf is the benchmark's network") {
     if (layer.units > 0) CHECK(layer.initialiser == Initialiser::glorot);
   }
   CHECK(layers.back().scale == 1.2F);
-  check_network("cosmoflow_mlperf", {1, 1, 1}, {8907556, 32768, 0, 68.86, {16, 16, 16}});
+  check_on_cubes("cosmoflow_mlperf", {1, 1, 1}, {8907556, 32768, 0, 68.86, {16, 16, 16}});
 }
 
 TEST_CASE("every listed preset can be had, another cannot") {

@@ -23,21 +23,21 @@ Config config_of(const std::string& training, const std::string& method) {
   return config;
 }
 
-Grid line(Index blocks) { return {{1, 1, blocks}}; }
+Grid line_grid(Index blocks) { return {{1, 1, blocks}}; }
 
 /// A phase's grids with their seconds, for a mini-batch of 16 on four ranks.
 PhaseChoices choices(const Phase& phase, const std::vector<std::pair<Index, double>>& grids) {
   PhaseChoices found{phase, 16, {}, {}};
   for (const auto& [blocks, seconds] : grids) {
-    GridChoice choice{line(blocks), 16 * blocks / 4, {}};
+    GridChoice choice{line_grid(blocks), 16 * blocks / 4, {}};
     choice.prediction.epoch.compute = seconds;
     found.fitting.push_back(choice);
   }
   return found;
 }
 
-const std::vector<std::pair<Index, double>> kCoarsest{{1, 1}, {2, 2}, {4, 3}}, kHalf{{1, 5}, {2, 3}, {4, 4}},
-    kFull{{2, 8}, {4, 5}};
+const std::vector<std::pair<Index, double>> kCoarsestGrids{{1, 1}, {2, 2}, {4, 3}}, kHalfGrids{{1, 5}, {2, 3}, {4, 4}},
+    kFullGrids{{2, 8}, {4, 5}};
 
 struct ThreeResolutions {
   Config config = config_of("batch = 4\nepochs = 1", "resolutions = [[4], [2], [1]]\n");
@@ -45,7 +45,9 @@ struct ThreeResolutions {
   std::vector<PhaseChoices> phases;
   ThreeResolutions() {
     for (const Phase& phase : plan.phases())
-      phases.push_back(choices(phase, phase.resolution[2] == 4 ? kCoarsest : phase.resolution[2] == 2 ? kHalf : kFull));
+      phases.push_back(choices(phase, phase.resolution[2] == 4   ? kCoarsestGrids
+                                      : phase.resolution[2] == 2 ? kHalfGrids
+                                                                 : kFullGrids));
   }
 };
 
@@ -75,7 +77,7 @@ TEST_CASE("proposed run: a grid for each resolution is the shortest path") {
   const ThreeResolutions three;
   const auto free = grid_per_resolution(three.plan, three.phases, 0);
   REQUIRE(free);
-  CHECK(free->grids == std::vector{line(1), line(2), line(4)});
+  CHECK(free->grids == std::vector{line_grid(1), line_grid(2), line_grid(4)});
   CHECK(free->seconds == near(1 + 2 * 3 + 2 * 5));
   CHECK(free->reading == 0);
   const auto cheap = grid_per_resolution(three.plan, three.phases, 0.75);
@@ -83,7 +85,7 @@ TEST_CASE("proposed run: a grid for each resolution is the shortest path") {
   CHECK(cheap->seconds == near(17 + 2 * 0.75));
   CHECK(cheap->reading == near(1.5));
   const auto dear = grid_per_resolution(three.plan, three.phases, 10);  // than any change is worth
-  CHECK(dear->grids == std::vector{line(4), line(4), line(4)});
+  CHECK(dear->grids == std::vector{line_grid(4), line_grid(4), line_grid(4)});
   CHECK(dear->seconds == near(one_grid(three.phases).front().seconds));
   CHECK(dear->reading == 0);
 }
@@ -100,14 +102,14 @@ TEST_CASE("proposed run: no grid for each resolution where one has none for all 
 TEST_CASE("proposed run: every phase keeps its mini-batch, whatever the grids") {
   ThreeResolutions three;
   three.config.method.coarse.batch = 3;  // what was configured for other grids goes
-  const ProposedRun run = proposed_run(three.plan, three.phases, {line(1), line(2), line(4)});
+  const ProposedRun run = proposed_run(three.plan, three.phases, {line_grid(1), line_grid(2), line_grid(4)});
   CHECK(run.batches == std::vector<Index>{4, 8, 8, 16, 16});
   const Config planned = proposed_config(three.config, run);
   const std::vector<Phase> phases = make_plan(planned).phases();
   for (std::size_t i = 0; i < phases.size(); ++i) CHECK(phases[i].batch == run.batches[i]);
-  CHECK(phases[0].grid == line(1).blocks);
-  CHECK(phases[1].grid == line(2).blocks);
-  CHECK(phases.back().grid == line(4).blocks);
+  CHECK(phases[0].grid == line_grid(1).blocks);
+  CHECK(phases[1].grid == line_grid(2).blocks);
+  CHECK(phases.back().grid == line_grid(4).blocks);
   CHECK(parse_config(to_toml(planned), "text", {}).run.grid == planned.run.grid);
   CHECK(proposed_keys(planned, run, 1) == std::vector<std::string>{"run.grid = [[1], [2], [4]]", "training.batch = 16",
                                                                    "method.stages: coarse.batch of stage 1 = 4",
@@ -115,7 +117,7 @@ TEST_CASE("proposed run: every phase keeps its mini-batch, whatever the grids") 
                                                                    "method.stages: dense.batch of stage 1 = 8",
                                                                    "method.stages: dense.batch of stage 2 = 16"});
 
-  const ProposedRun one = proposed_run(three.plan, three.phases, {line(2)});
+  const ProposedRun one = proposed_run(three.plan, three.phases, {line_grid(2)});
   const Config single = proposed_config(three.config, one);
   CHECK(single.method.stages.empty());
   CHECK_FALSE(single.method.coarse.batch.has_value());
@@ -174,7 +176,7 @@ TEST_CASE("proposed run: teams can share the samples and shards, and have a rank
 TEST_CASE("proposed run: what each layer takes adds up to the step") {
   const auto backend = make_reference_backend();
   const RoundCosts costs;
-  Workload work{.network = small_network(), .grid = line(2), .ranks = {2, 2}, .batch = 6, .samples = 24};
+  Workload work{.network = small_network(), .grid = line_grid(2), .ranks = {2, 2}, .batch = 6, .samples = 24};
   work.network.layers.insert(work.network.layers.begin() + 3, layer(LayerKind::batch_norm));
   name_layers(work.network.layers);
   work.training.accumulate = 1;

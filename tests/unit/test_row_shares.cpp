@@ -11,7 +11,7 @@ using namespace mrmf;
 
 namespace {
 
-struct Part {
+struct PartSizes {
   double groups = 0, rows = 0;
 };
 
@@ -26,7 +26,7 @@ std::vector<RowGroup> subjects(std::uint64_t seed) {
 
 TEST_CASE("row shares: parts have their shares of rows, of groups of every size, and others for another seed") {
   const std::vector<double> shares{0.7, 0.2, 0.1};
-  std::vector<Part> parts(3);
+  std::vector<PartSizes> parts(3);
   std::vector<std::vector<std::size_t>> seen;
   constexpr int seeds = 60;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
@@ -44,7 +44,7 @@ TEST_CASE("row shares: parts have their shares of rows, of groups of every size,
     }
     seen.push_back(part);
   }
-  for (const Part& part : parts) CHECK(std::abs(part.rows / part.groups - 17.5) < 3.5);
+  for (const PartSizes& part : parts) CHECK(std::abs(part.rows / part.groups - 17.5) < 3.5);
   std::ranges::sort(seen);
   CHECK(std::ranges::unique(seen).begin() - seen.begin() > seeds / 2);
 }

@@ -74,7 +74,7 @@ struct Rows {
   }
 };
 
-std::vector<float> read(const RowSource& rows, Index first, Index count) {
+std::vector<float> rows_read(const RowSource& rows, Index first, Index count) {
   std::vector<float> values(static_cast<std::size_t>(count * rows.row_elements()));
   rows.read(first, count, reinterpret_cast<std::byte*>(values.data()));
   return values;
@@ -106,16 +106,16 @@ TEST_CASE("row source: rows along the first axis, and all of a file as one row")
   CHECK(!x.elsewhere());
   CHECK(x.where() == files.path + ": data set 'x'");
   CHECK(x.place(3) == files.path + ": data set 'x', row 3");
-  CHECK(read(x, 2, 3) == test::ramp(12, 8));
+  CHECK(rows_read(x, 2, 3) == test::ramp(12, 8));
   std::vector<float> part(2);
   x.read(4, 1, RowBox{{1, 0}, {1, 2}}, reinterpret_cast<std::byte*>(part.data()));
   CHECK(part == test::ramp(2, 18));
-  CHECK(read(y, 5, 1) == std::vector<float>{105});
+  CHECK(rows_read(y, 5, 1) == std::vector<float>{105});
 
   const auto whole = files.sources({"x", "y"}, RowForm::files)->open(0);
   CHECK((*whole)[0]->shape() == std::vector<Index>{1, 6, 2, 2});
   CHECK((*whole)[0]->place(0) == files.path + ": data set 'x'");
-  CHECK(read(*(*whole)[0], 0, 1) == test::ramp(24));
+  CHECK(rows_read(*(*whole)[0], 0, 1) == test::ramp(24));
   CHECK((*whole)[1]->shape() == std::vector<Index>{1, 6});
 }
 
@@ -124,22 +124,22 @@ TEST_CASE("row source: attributes, of the file and of an array") {
   const auto open = files.sources({"x@box", "@omega_m"}, RowForm::files)->open(0);
   CHECK((*open)[0]->shape() == std::vector<Index>{1, 3});
   CHECK((*open)[0]->where() == files.path + ": attribute 'box' of 'x'");
-  CHECK(read(*(*open)[0], 0, 1) == std::vector<float>{1, 2, 4});
+  CHECK(rows_read(*(*open)[0], 0, 1) == std::vector<float>{1, 2, 4});
   CHECK((*open)[1]->shape() == std::vector<Index>{1});
-  CHECK(read(*(*open)[1], 0, 1) == std::vector<float>{kPi});
+  CHECK(rows_read(*(*open)[1], 0, 1) == std::vector<float>{kPi});
   CHECK((*open)[1]->origins().empty());
   const auto again = files.sources({"x@box"}, RowForm::files);
   for (int time = 0; time < 2; ++time) {  // the second time, what is remembered is used
     const auto box = again->open(0);
     CHECK(box->front()->where() == files.path + ": attribute 'box' of 'x'");
     CHECK(box->front()->shape() == std::vector<Index>{1, 3});
-    CHECK(read(*box->front(), 0, 1) == std::vector<float>{1, 2, 4});
+    CHECK(rows_read(*box->front(), 0, 1) == std::vector<float>{1, 2, 4});
   }
 
   const auto rows = files.sources({"x@box"})->open(0);
   CHECK(rows->front()->shape() == std::vector<Index>{3});
   CHECK(rows->front()->place(1) == files.path + ": attribute 'box' of 'x', row 1");
-  CHECK(read(*rows->front(), 1, 2) == std::vector<float>{2, 4});
+  CHECK(rows_read(*rows->front(), 1, 2) == std::vector<float>{2, 4});
   CHECK(files.refusal("@omega_m").find("is a single value; rows are wanted") != std::string::npos);
   CHECK(files.refusal("@omega_n", RowForm::files) ==
         files.path + ": no attribute 'omega_n' of the file; there are omega_m; do you mean 'omega_m'?");
@@ -156,7 +156,7 @@ TEST_CASE("row source: words only where they may be") {
   CHECK(kind.holds_words());
   CHECK(kind.words(0, 2) == std::vector<std::string>{"spiral", "disc"});
   CHECK(kind.words(1, 1) == std::vector<std::string>{"disc"});
-  CHECK(message<DataError>([&] { read(kind, 0, 1); }).find("holds words") != std::string::npos);
+  CHECK(message<DataError>([&] { rows_read(kind, 0, 1); }).find("holds words") != std::string::npos);
   CHECK(files.refusal("kind").find("data set 'kind' holds ") != std::string::npos);
 }
 
@@ -176,11 +176,11 @@ TEST_CASE("row source: a row for each group, which are alike") {
   const RowSource& d = *(*open)[0];
   CHECK(d.shape() == std::vector<Index>{3, 2, 3});
   CHECK(d.place(2) == files.path + ": data set 'sim_2/d'");
-  CHECK(read(d, 1, 2)[0] == 10);
-  CHECK(read(d, 1, 2)[6] == 20);
+  CHECK(rows_read(d, 1, 2)[0] == 10);
+  CHECK(rows_read(d, 1, 2)[6] == 20);
   CHECK(d.origins().size() == 3);
-  CHECK(read(*(*open)[1], 0, 3) == std::vector<float>{0, 1, 2});
-  CHECK(read(*(*open)[2], 0, 3) == std::vector<float>{kPi, kPi, kPi});
+  CHECK(rows_read(*(*open)[1], 0, 3) == std::vector<float>{0, 1, 2});
+  CHECK(rows_read(*(*open)[2], 0, 3) == std::vector<float>{kPi, kPi, kPi});
   d.require_alike(true);
   open.reset();  // closes the file
 
@@ -236,10 +236,10 @@ TEST_CASE("row source: a file that was open before is opened again without HDF5"
     auto opening = std::async(std::launch::async, [&] { again = sources->open(0); });
     CHECK(opening.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
     if (again == nullptr) return;
-    CHECK(read(*again->front(), 0, 6) == test::ramp(24));
+    CHECK(rows_read(*again->front(), 0, 6) == test::ramp(24));
     CHECK((*again)[1]->place(2) == files.path + ": data set 'y', row 2");
     CHECK((*again)[1]->way().text == "contiguous");
-    CHECK(read(*(*again)[2], 1, 1) == std::vector<float>{2});
+    CHECK(rows_read(*(*again)[2], 1, 1) == std::vector<float>{2});
   }
   DatasetShape shape;  // others of the same shape know it, too
   shape.remembered = sources->remembered();
@@ -248,20 +248,20 @@ TEST_CASE("row source: a file that was open before is opened again without HDF5"
   const h5::Lock lock;
   auto opening = std::async(std::launch::async, [&] { again = labels.open(0); });
   CHECK(opening.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
-  CHECK(read(*again->front(), 0, 6) == test::ramp(6, 100));
+  CHECK(rows_read(*again->front(), 0, 6) == test::ramp(6, 100));
 }
 
 TEST_CASE("row source: a file that was changed or replaced since is looked at anew") {
   Rows files;
   const auto sources = files.sources({"x"});
-  CHECK(read(*sources->open(0)->front(), 0, 1)[0] == 0);
+  CHECK(rows_read(*sources->open(0)->front(), 0, 1)[0] == 0);
   const std::string other = files.folder.file("b.h5");
   test::write_floats(other, "first", {40}, test::ramp(40));  // so that x lies elsewhere in the file
   test::write_floats(other, "x", {5, 2, 2}, test::ramp(20, 50));
   std::filesystem::rename(other, files.path);
   const auto replaced = sources->open(0);
   CHECK(replaced->front()->shape().front() == 5);
-  CHECK(read(*replaced->front(), 0, 1)[0] == 50);
+  CHECK(rows_read(*replaced->front(), 0, 1)[0] == 50);
   std::filesystem::remove(files.path);
   CHECK(message<DataError>([&] { sources->open(0); }).find("a.h5: no such file") != std::string::npos);
 }
@@ -279,7 +279,7 @@ TEST_CASE("row source: no more files than may be open at once, and no fewer than
   };
   const auto before = open_now();
   for (int round = 0; round < 2; ++round)
-    for (std::size_t i = 0; i < 20; ++i) CHECK(read(*sources.at(i)->front(), 0, 1)[0] == static_cast<float>(i));
+    for (std::size_t i = 0; i < 20; ++i) CHECK(rows_read(*sources.at(i)->front(), 0, 1)[0] == static_cast<float>(i));
   CHECK(open_now() <= before + 3);
   CHECK(sources.at(19) == sources.at(19));  // still open
 }

@@ -31,14 +31,16 @@ struct Source {
   }
 };
 
-std::vector<std::int64_t> values(const std::vector<const std::byte*>& rows) {
+std::vector<std::int64_t> row_values(const std::vector<const std::byte*>& rows) {
   std::vector<std::int64_t> result(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) std::memcpy(&result[i], rows[i], sizeof(std::int64_t));
   return result;
 }
 
 /// Rows [100, 140) of 8 bytes; `cached` of them stay.
-RowStream::Settings settings(Index cached, Index batches = 2) { return {{100, 40}, 8, {0, batches, cached}, 4, 3}; }
+RowStream::Settings stream_settings(Index cached, Index batches = 2) {
+  return {{100, 40}, 8, {0, batches, cached}, 4, 3};
+}
 
 std::vector<std::int64_t> batch_of(const EpochOrder& order, std::size_t step) {
   const auto begin = order.ids.begin() + order.steps[step].first;
@@ -88,7 +90,7 @@ TEST_CASE("stream: every batch of two epochs is right; the second reads only wha
   for (const Index cached : {0, 17, 40}) {
     CAPTURE(cached);
     Source source;
-    RowStream stream(settings(cached), source.read());
+    RowStream stream(stream_settings(cached), source.read());
     const OrderSettings shuffled{140, 1, 0, 1, 7, true};
     for (const std::uint64_t epoch : {0, 1}) {
       EpochOrder order = epoch_order(shuffled, 1, 1, epoch);
@@ -100,7 +102,7 @@ TEST_CASE("stream: every batch of two epochs is right; the second reads only wha
         const std::vector<std::int64_t> ids = batch_of(order, k);
         std::vector<std::int64_t> expected = ids;
         for (std::int64_t& id : expected) id *= 10;
-        CHECK(values(stream.fetch(ids)) == expected);
+        CHECK(row_values(stream.fetch(ids)) == expected);
         stream.done();
       }
       CHECK(source.rows == (epoch == 0 ? 40 : 40 + 40 - stream.kept()));
@@ -110,20 +112,20 @@ TEST_CASE("stream: every batch of two epochs is right; the second reads only wha
 
 TEST_CASE("stream: neighbours are read together, up to the longest read") {
   Source source;
-  RowStream stream(settings(0), source.read());
+  RowStream stream(stream_settings(0), source.read());
   const std::vector<std::int64_t> ids = {107, 101, 100, 103, 102, 104, 130};  // 100..103, 104, 107, 130
-  CHECK(values(stream.fetch(ids)) == std::vector<std::int64_t>{1070, 1010, 1000, 1030, 1020, 1040, 1300});
+  CHECK(row_values(stream.fetch(ids)) == std::vector<std::int64_t>{1070, 1010, 1000, 1030, 1020, 1040, 1300});
   CHECK(source.reads == 4);
 }
 
 TEST_CASE("stream: batches that nobody announced, and repeated ids") {
   Source source;
-  RowStream stream(settings(10), source.read());
+  RowStream stream(stream_settings(10), source.read());
   stream.expect(in_order({100, 40}, 5));
   for (const std::vector<std::int64_t>& ids : std::vector<std::vector<std::int64_t>>{{139, 100, 139}, {105}, {}}) {
     std::vector<std::int64_t> expected = ids;
     for (std::int64_t& id : expected) id *= 10;
-    CHECK(values(stream.fetch(ids)) == expected);
+    CHECK(row_values(stream.fetch(ids)) == expected);
     stream.done();
   }
 }
@@ -131,19 +133,19 @@ TEST_CASE("stream: batches that nobody announced, and repeated ids") {
 TEST_CASE("stream: an error on a reader's thread comes out of its own batch, the first row's before others") {
   Source source;
   source.broken = {117, 119, 116};
-  RowStream stream(settings(12), source.read());
+  RowStream stream(stream_settings(12), source.read());
   const EpochOrder order = in_order({100, 40}, 10);
   stream.expect(order);
-  CHECK(values(stream.fetch(batch_of(order, 0))).front() == 1000);
+  CHECK(row_values(stream.fetch(batch_of(order, 0))).front() == 1000);
   stream.done();
   CHECK(message<DataError>([&] { stream.fetch(batch_of(order, 1)); }) == "row 116");
-  CHECK(values(stream.fetch(batch_of(order, 2))).front() == 1200);
+  CHECK(row_values(stream.fetch(batch_of(order, 2))).front() == 1200);
 }
 
 TEST_CASE("stream: goes away while reads are under way") {
   Source source;
   for (int i = 0; i < 20; ++i) {
-    RowStream stream(settings(5, 4), source.read());
+    RowStream stream(stream_settings(5, 4), source.read());
     stream.expect(in_order({100, 40}, 10));
   }
   CHECK(source.rows <= 20 * 40);

@@ -8,6 +8,7 @@
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;
+using test::contains;
 using test::message;
 using test::TemporaryFolder;
 
@@ -15,9 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string refused(const std::string& folder, bool overwrite = false) {
+std::string folder_refusal(const std::string& folder, bool overwrite = false) {
   return message<ConfigError>([&] { RunFolder(folder, overwrite); });
 }
 
@@ -50,7 +49,7 @@ TEST_CASE("run folder: what it made goes with it unless the run began, and nothi
   fs::remove(run + "/mine.txt");
   RunFolder(run, false).keep();
   CHECK(fs::exists(run + "/checkpoints"));
-  CHECK(refused(run).empty());  // it is a run's now
+  CHECK(folder_refusal(run).empty());  // it is a run's now
 }
 
 TEST_CASE("run folder: a folder of something else is refused by name, also with --overwrite, and left as it is") {
@@ -61,7 +60,7 @@ TEST_CASE("run folder: a folder of something else is refused by name, also with 
     test::write_bytes(folder.file(name), "precious");
   const auto before = contents(folder.path());
   for (const bool overwrite : {false, true}) {
-    const std::string text = refused(folder.path(), overwrite);
+    const std::string text = folder_refusal(folder.path(), overwrite);
     CHECK(contains(text, "is not empty and not a run's (there is checkpoints, config.toml, log.txt and 1 more)"));
   }
   CHECK(contents(folder.path()) == before);
@@ -71,16 +70,16 @@ TEST_CASE("run folder: what a batch job puts there first, and runs of older vers
   const TemporaryFolder folder;
   for (const char* name : {"job.sh", "job.toml", "job-12.log", "job-12_3.log", "asked.txt"})
     test::write_bytes(folder.file(name), "x");
-  CHECK(refused(folder.path()).empty());
+  CHECK(folder_refusal(folder.path()).empty());
   test::write_bytes(folder.file("job.sh~"), "x");
-  CHECK(contains(refused(folder.path()), "job.sh~"));
+  CHECK(contains(folder_refusal(folder.path()), "job.sh~"));
   fs::remove(folder.file("job.sh~"));
 
   test::write_bytes(folder.file("config.toml"), "x");
   test::write_bytes(folder.file("plan.json"), "{\"a\": 1}");
-  CHECK(contains(refused(folder.path()), "config.toml"));
+  CHECK(contains(folder_refusal(folder.path()), "config.toml"));
   test::write_bytes(folder.file("plan.json"), "{\"steps\": []}");
-  CHECK(refused(folder.path()).empty());
+  CHECK(folder_refusal(folder.path()).empty());
 }
 
 TEST_CASE("run folder: a finished run is replaced on demand only, and of it nothing that a run does not write") {
@@ -93,8 +92,8 @@ TEST_CASE("run folder: a finished run is replaced on demand only, and of it noth
         "checkpoints/step-1000.pt", "checkpoints/step-2.h5.partial-0123456789abcdef", "checkpoints/step-3.h5.partial",
         "checkpoints/step-mine.h5", "notes.txt", "team/log.txt", "team/epochs.jsonl", "team/members.csv"})
     test::write_bytes(folder.file(name), "x");
-  CHECK(contains(refused(path), "holds a finished run; give --overwrite to replace it"));
-  CHECK(refused(path, true).empty());
+  CHECK(contains(folder_refusal(path), "holds a finished run; give --overwrite to replace it"));
+  CHECK(folder_refusal(path, true).empty());
 
   remove_result(path, Models::remove);
   remove_checkpoints(path);
@@ -130,18 +129,18 @@ TEST_CASE("run folder: nothing is written through a link") {
   test::write_bytes(other.file("log.txt"), "precious");
   fs::remove(run + "/checkpoints");
   fs::create_directory_symlink(other.path(), run + "/checkpoints");
-  CHECK(contains(refused(run, true), "run/checkpoints is a link, and a run writes there"));
+  CHECK(contains(folder_refusal(run, true), "run/checkpoints is a link, and a run writes there"));
   fs::remove(run + "/checkpoints");
   fs::create_symlink(other.file("log.txt"), run + "/log.txt");
-  CHECK(contains(refused(run, true), "run/log.txt is a link"));
+  CHECK(contains(folder_refusal(run, true), "run/log.txt is a link"));
   fs::remove(run + "/log.txt");
   fs::create_directories(run + "/plan.json");
-  CHECK(contains(refused(run, true), "run/plan.json is no plain file"));
+  CHECK(contains(folder_refusal(run, true), "run/plan.json is no plain file"));
   CHECK(test::read_bytes(other.file("log.txt")) == "precious");
 
   const std::string dangling = folder.file("dangling");
   fs::create_symlink(folder.file("nowhere"), dangling);
-  CHECK(contains(refused(dangling), "dangling is a link to nothing"));
+  CHECK(contains(folder_refusal(dangling), "dangling is a link to nothing"));
   CHECK(fs::is_symlink(dangling));
 }
 
@@ -151,6 +150,6 @@ TEST_CASE("run folder: one that cannot be made is an error of files, and one tha
   CHECK(contains(message<DataError>([&] { RunFolder(folder.file("file/run"), false); }), "Not a directory"));
   CHECK(contains(message<DataError>([&] { RunFolder(folder.file("file"), false); }), "Not a directory"));
   const RunFolder held(folder.file("run"), false);
-  CHECK(contains(refused(folder.file("run")), "is in use by another mrmf train"));
+  CHECK(contains(folder_refusal(folder.file("run")), "is in use by another mrmf train"));
   CHECK(fs::exists(folder.file("run/checkpoints")));
 }

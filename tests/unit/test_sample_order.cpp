@@ -14,7 +14,7 @@ using namespace mrmf;
 
 namespace {
 
-std::string refusal(const OrderSettings& settings) {
+std::string order_refusal(const OrderSettings& settings) {
   return test::message<ConfigError>([&] { check(settings); });
 }
 
@@ -192,28 +192,28 @@ TEST_CASE("a rank may sit out a step, the team never does") {
 }
 
 TEST_CASE("impossible settings are refused with what to do") {
-  CHECK(refusal({100, 2, 0, 4, 10, true}).empty());
-  CHECK(refusal({100, 2, 0, 3, 10, true}) ==
+  CHECK(order_refusal({100, 2, 0, 4, 10, true}).empty());
+  CHECK(order_refusal({100, 2, 0, 3, 10, true}) ==
         "data.shards = 3 is not a multiple of the 2 ranks; use a multiple, or 0 for one shard per rank");
-  CHECK(refusal({100, 1, 0, 4, 10, true}) ==
+  CHECK(order_refusal({100, 1, 0, 4, 10, true}) ==
         "batch = 10 on 1 rank cannot be taken in equal parts from data.shards = 4; use a multiple of 4");
-  CHECK(refusal({3, 5, 0, 5, 1, true}) ==
+  CHECK(order_refusal({3, 5, 0, 5, 1, true}) ==
         "3 samples cannot be cut into 5 shards; use fewer ranks or shards, or more data");
-  CHECK(refusal({100, 3, 0, 3, 34, true}) ==
+  CHECK(order_refusal({100, 3, 0, 3, 34, true}) ==
         "batch = 34 is larger than a rank's shard of the data (100 samples on 3 ranks); use a batch of at most 33, or "
         "fewer ranks");
-  CHECK(refusal({100, 3, 0, 3, 33, true}).empty());
-  CHECK(refusal({100, 3, 0, 3, 0, true}) == "batch = 0: must be at least 1");
-  CHECK(refusal({100, 3, 3, 3, 1, true}) == "rank 3 of 3 does not exist");
+  CHECK(order_refusal({100, 3, 0, 3, 33, true}).empty());
+  CHECK(order_refusal({100, 3, 0, 3, 0, true}) == "batch = 0: must be at least 1");
+  CHECK(order_refusal({100, 3, 3, 3, 1, true}) == "rank 3 of 3 does not exist");
 }
 
 TEST_CASE("the largest batch is accepted, one more unit is not") {
   OrderSettings settings{1001, 2, 0, 8, 1, true};
   settings.batch = largest_batch(settings);
   CHECK(settings.batch == 500);  // 125 rows of each of 4 shards
-  CHECK(refusal(settings).empty());
+  CHECK(order_refusal(settings).empty());
   settings.batch += 4;
-  CHECK_FALSE(refusal(settings).empty());
+  CHECK_FALSE(order_refusal(settings).empty());
 }
 
 TEST_CASE("order: ranks are idle in a step only with one row per shard and step and shards of two sizes") {

@@ -38,16 +38,16 @@ struct TwoFiles {
   SampleStore store(Range owned) { return SampleStore(spec, inspect_dataset(spec, comm), owned, comm); }
 };
 
-struct Batch {
+struct Gathered {
   std::vector<float> x, targets;
 };
 
-Batch gather(SampleStore& store, const Extent& resolution, const std::vector<std::int64_t>& ids) {
+Gathered gather(SampleStore& store, const Extent& resolution, const std::vector<std::int64_t>& ids) {
   const auto rows = static_cast<Index>(ids.size());
   const Shape shape = store.sample(resolution).with_rows(rows);
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  Batch batch{std::vector<float>(static_cast<std::size_t>(shape.count()), nan),
-              std::vector<float>(static_cast<std::size_t>(rows * store.target(resolution).per_sample()), nan)};
+  Gathered batch{std::vector<float>(static_cast<std::size_t>(shape.count()), nan),
+                 std::vector<float>(static_cast<std::size_t>(rows * store.target(resolution).per_sample()), nan)};
   store.gather(resolution, ids, {shape, batch.x},
                {Shape{rows, {1, 1, 1}, store.target(resolution).per_sample(), 0}, batch.targets});
   return batch;
@@ -340,7 +340,7 @@ TEST_CASE("store: gathers the right rows across files, in the order of the ids")
   files.write_samples();
   files.write_labels();
   SampleStore store = files.store({2, 4});
-  const Batch batch = gather(store, {1, 1, 1}, {5, 2, 3, 2});
+  const Gathered batch = gather(store, {1, 1, 1}, {5, 2, 3, 2});
   for (std::size_t row = 0; row < 4; ++row) {
     const float id = std::vector<float>{5, 2, 3, 2}[row];
     for (std::size_t i = 0; i < 16; ++i) CHECK(batch.x[row * 16 + i] == id * 16 + static_cast<float>(i));
@@ -407,7 +407,7 @@ TEST_CASE("store: float16 samples and uint16 labels arrive as floats") {
   Comm comm = Comm::self();
   const DatasetSpec spec{{path}, "x", "y", SampleLayout::transpose};
   SampleStore store(spec, inspect_dataset(spec, comm), {0, 2}, comm);
-  const Batch batch = gather(store, {1, 1, 1}, {0, 1});
+  const Gathered batch = gather(store, {1, 1, 1}, {0, 1});
   CHECK(batch.x == std::vector<float>{1, -2, 0.5F, 0x1p-24F});
   CHECK(batch.targets == std::vector<float>{7, 65535});
 }

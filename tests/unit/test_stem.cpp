@@ -16,7 +16,7 @@ using namespace mrmf::test;
 
 namespace {
 
-ModelSettings settings_of(const Shape& sample, std::vector<LayerSpec> layers, std::uint64_t seed) {
+ModelSettings model_settings(const Shape& sample, std::vector<LayerSpec> layers, std::uint64_t seed) {
   ModelSettings settings;
   settings.network = {sample, 6, std::move(layers), {}};
   settings.seed = seed;
@@ -47,13 +47,7 @@ std::vector<float> average(const std::vector<float>& x, const Shape& fine, const
   return means;
 }
 
-LayerSpec conv(Index filters, const Extent& kernel) {
-  LayerSpec spec = layer(LayerKind::conv, filters);
-  spec.window = kernel;
-  return spec;
-}
-
-std::vector<LayerSpec> named(std::vector<LayerSpec> layers) {
+std::vector<LayerSpec> with_names(std::vector<LayerSpec> layers) {
   name_layers(layers);
   return layers;
 }
@@ -67,8 +61,8 @@ struct Handed {
   Handed(const Shape& full, const Extent& by, const std::vector<LayerSpec>& layers)
       : sample(full),
         ratio(by),
-        coarse(*backend, settings_of(averaged(full, by), layers, 1), OptimizerSettings{}, by),
-        finer(*backend, settings_of(full, behind_stem(layers, {by, full.channels}), 2), OptimizerSettings{},
+        coarse(*backend, model_settings(averaged(full, by), layers, 1), OptimizerSettings{}, by),
+        finer(*backend, model_settings(full, behind_stem(layers, {by, full.channels}), 2), OptimizerSettings{},
               Extent{1, 1, 1}) {
     train_a_little(*backend, coarse.model, 50);
     update(finer.optimizer, 1e-3, finer.model);
@@ -105,10 +99,11 @@ std::vector<float> values_at(const ArenaSpan& place, ConstSpan arena) {
 TEST_CASE("stem: after the transfer the model computes what the coarse one does on averages") {
   const Extent square{1, 3, 3}, cube{3, 3, 3};
   const std::vector<LayerSpec> norm_first =
-      named({layer(LayerKind::batch_norm), layer(LayerKind::tanh), conv(4, cube), layer(LayerKind::relu),
-             layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
-  const std::vector<LayerSpec> plane = named({conv(5, square), layer(LayerKind::batch_norm), layer(LayerKind::relu),
-                                              layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
+      with_names({layer(LayerKind::batch_norm), layer(LayerKind::tanh), conv(4, cube), layer(LayerKind::relu),
+                  layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
+  const std::vector<LayerSpec> plane =
+      with_names({conv(5, square), layer(LayerKind::batch_norm), layer(LayerKind::relu), layer(LayerKind::flatten),
+                  layer(LayerKind::dense, 3)});
   const Shape row{.n = 0, .spatial = {1, 1, 28}, .channels = 2, .axes = 1};
   const Shape image{.n = 0, .spatial = {1, 12, 16}, .channels = 3, .axes = 2};
   const Shape volume{.n = 0, .spatial = {8, 10, 12}, .channels = 2, .axes = 3};
@@ -180,8 +175,8 @@ TEST_CASE("stem: its weights are an orthogonal basis, the means first, and every
 }
 
 TEST_CASE("stem: a batch norm before the first convolution keeps its numbers and takes differences as they are") {
-  const std::vector<LayerSpec> layers =
-      named({layer(LayerKind::batch_norm), conv(4, {1, 1, 3}), layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
+  const std::vector<LayerSpec> layers = with_names(
+      {layer(LayerKind::batch_norm), conv(4, {1, 1, 3}), layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
   const Handed handed({.n = 0, .spatial = {1, 1, 24}, .channels = 2, .axes = 1}, {1, 1, 2}, layers);
   const Model &coarse = handed.coarse.model, &finer = handed.finer.model;
   const auto of = [](const Model& model, std::size_t i, bool state) {
@@ -196,13 +191,13 @@ TEST_CASE("stem: a batch norm before the first convolution keeps its numbers and
 
 TEST_CASE("stem: carried moments are those of the same layers, and what is new or wider begins anew") {
   const std::vector<LayerSpec> layers =
-      named({layer(LayerKind::batch_norm), conv(4, {1, 1, 3}), layer(LayerKind::relu), conv(4, {1, 1, 3}),
-             layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
+      with_names({layer(LayerKind::batch_norm), conv(4, {1, 1, 3}), layer(LayerKind::relu), conv(4, {1, 1, 3}),
+                  layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
   const Shape sample{.n = 0, .spatial = {1, 1, 24}, .channels = 2, .axes = 1};
   const Extent by{1, 1, 2};
   const auto backend = make_cpu_backend(1);
-  ModelState coarse(*backend, settings_of(averaged(sample, by), layers, 1), OptimizerSettings{}, by);
-  ModelSettings behind = settings_of(sample, behind_stem(layers, {by, sample.channels}), 2);
+  ModelState coarse(*backend, model_settings(averaged(sample, by), layers, 1), OptimizerSettings{}, by);
+  ModelSettings behind = model_settings(sample, behind_stem(layers, {by, sample.channels}), 2);
   behind.network.bottom = new_layers(layers);
   CHECK(behind.network.bottom.layers == std::vector<std::string>{"front", "batch_norm1", "conv1"});
   ModelState finer(*backend, behind, OptimizerSettings{}, {1, 1, 1});
@@ -231,7 +226,7 @@ TEST_CASE("stem: carried moments are those of the same layers, and what is new o
 TEST_CASE("stem: what cannot stand behind one is refused by the layer's name") {
   const auto why = [](std::vector<LayerSpec> layers) -> std::string {
     try {
-      connect(behind_stem(named(std::move(layers)), {{1, 1, 2}, 1}));
+      connect(behind_stem(with_names(std::move(layers)), {{1, 1, 2}, 1}));
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -298,7 +293,7 @@ TEST_CASE("stem: logarithms of the samples are a warning, because the loss jumps
 TEST_CASE("stem: outputs with positions are refused with the shape") {
   const auto backend = make_reference_backend();
   const Shape fine{.n = 0, .spatial = {1, 1, 16}, .channels = 1, .axes = 1};
-  const std::vector<LayerSpec> layers = named({conv(2, {1, 1, 3})});
+  const std::vector<LayerSpec> layers = with_names({conv(2, {1, 1, 3})});
   const Network coarse(*backend, {averaged(fine, {1, 1, 2}), 1, layers, {}});
   const Network finer(*backend, {fine, 1, behind_stem(layers, {{1, 1, 2}, 1}), {}});
   CHECK_THROWS_WITH_AS(require_fusible(coarse, finer, Fusion{.top = TopRule::stem}), doctest::Contains("6x2"),

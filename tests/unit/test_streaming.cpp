@@ -25,7 +25,7 @@ using test::TemporaryFolder;
 namespace {
 
 constexpr Index kRows = 23;
-const std::vector<std::int64_t> kShape{kRows, 4, 6, 8, 2};
+const std::vector<std::int64_t> kStoredShape{kRows, 4, 6, 8, 2};
 constexpr Index kWidth = 4 * 6 * 8 * 2;
 
 /// Values that all types hold exactly: integers up to 2000.
@@ -41,7 +41,7 @@ struct Files {
   DatasetSpec spec{{folder.file("a.h5")}, "x", "y", SampleLayout::transpose};
 
   explicit Files(const test::StoredAs& as) {
-    test::write_stored(spec.files[0], "x", kShape, as, sample_values());
+    test::write_stored(spec.files[0], "x", kStoredShape, as, sample_values());
     test::write_floats(spec.files[0], "y", {kRows, 3}, test::ramp(kRows * 3));
   }
   SampleStore store(const StoreSettings& settings) {

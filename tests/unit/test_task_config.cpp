@@ -19,7 +19,7 @@ namespace {
 
 Config with(const std::vector<std::string>& settings) { return parse_config(kSmallest, "c.toml", settings); }
 
-std::string refusal(const std::vector<std::string>& settings) {
+std::string config_refusal(const std::vector<std::string>& settings) {
   try {
     with(settings);
   } catch (const ConfigError& error) {
@@ -29,8 +29,8 @@ std::string refusal(const std::vector<std::string>& settings) {
 }
 
 bool refuses(const std::vector<std::string>& settings, const std::string& why) {
-  INFO(refusal(settings));
-  const bool found = refusal(settings).find(why) != std::string::npos;
+  INFO(config_refusal(settings));
+  const bool found = config_refusal(settings).find(why) != std::string::npos;
   CHECK(found);
   return found;
 }

@@ -9,7 +9,7 @@ using namespace mrmf;
 
 namespace {
 
-Config read(const std::string& layers) {
+Config config_with(const std::string& layers) {
   Config config = parse_config(
       "[data]\nfiles = [\"a.h5\"]\ntrain = { samples = \"x\", labels = \"y\" }\n"
       "validation = { samples = \"x\", labels = \"y\" }\n[model]\nlayers = [" +
@@ -24,7 +24,7 @@ Trial trial(std::vector<double> losses) { return {.losses = std::move(losses)}; 
 }  // namespace
 
 TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at least two, of many five") {
-  const Config config = read(
+  const Config config = config_with(
       "{ type = \"conv\", filters = 8, kernel = 3, padding = \"same\" }, { type = \"flatten\" }, "
       "{ type = \"dense\", units = 2 }");
   const Shape series{.n = 0, .spatial = {1, 1, 64}, .channels = 2, .axes = 1};
@@ -56,7 +56,7 @@ TEST_CASE("tune: a third climbs from the coarsest resolution to the last, at lea
 }
 
 TEST_CASE("tune: where no coarser resolution serves, fewer epochs do") {
-  const Config config = read(
+  const Config config = config_with(
       "{ type = \"conv\", filters = 8, kernel = 3 }, { type = \"flatten\" }, "
       "{ type = \"dense\", units = 2 }");
   const std::vector<Rung> rungs = make_rungs(config, {.n = 0, .spatial = {1, 1, 63}, .channels = 2, .axes = 1}, 6);
@@ -84,7 +84,7 @@ TEST_CASE("tune: four trials agree by chance, and nothing is said") {
 }
 
 TEST_CASE("tune: the winner's batch is shared out over the ranks") {
-  const Config config = read("{ type = \"flatten\" }, { type = \"dense\", units = 2 }");
+  const Config config = config_with("{ type = \"flatten\" }, { type = \"dense\", units = 2 }");
   const Config own = tuned(config, {.learning_rate = 0.5, .batch = 64, .rule = RateRule::linear}, 4);
   CHECK(own.training.batch == 16);
   CHECK(own.training.optimizer.learning_rate == 0.5);

@@ -20,7 +20,7 @@ LayerSpec untied(LayerKind kind, Index units, const Extent& window, Decoder deco
   return spec;
 }
 
-struct Case {
+struct UpdateCase {
   Shape in;
   LayerSpec spec;
 };
@@ -31,7 +31,7 @@ struct Update {
   bool operator==(const Update&) const = default;
 };
 
-Update update_of(Backend& backend, const Case& c, const SgdStep& sgd, bool in_place) {
+Update update_of(Backend& backend, const UpdateCase& c, const SgdStep& sgd, bool in_place) {
   const auto made = make_layer(backend, c.in, c.spec, 0);
   const Shape out = made->output();
   const Footprint footprint = made->footprint();
@@ -59,15 +59,15 @@ Update update_of(Backend& backend, const Case& c, const SgdStep& sgd, bool in_pl
 
 TEST_CASE("updates in place: parameters and velocities have the bits that they have by way of gradients") {
   constexpr LayerKind local = LayerKind::locally_connected, rica = LayerKind::rica;
-  const Case cases[] = {{line(7, 13, 3), untied(local, 5, {1, 1, 4})},
-                        {image(2, 6, 9, 2), untied(local, 13, {1, 2, 3})},
-                        {image(65, 9, 8, 5), untied(local, 3, {1, 8, 7})},  // parts of the field
-                        {volume(3, {4, 5, 6}, 2), untied(local, 7, {3, 3, 3})},
-                        {image(9, 8, 11, 3), untied(rica, 8, {1, 4, 4})},
-                        {image(65, 9, 8, 5), untied(rica, 4, {1, 8, 7})},
-                        {line(3, 12, 2), untied(rica, 6, {1, 1, 5}, Decoder::own)}};
+  const UpdateCase cases[] = {{line(7, 13, 3), untied(local, 5, {1, 1, 4})},
+                              {image(2, 6, 9, 2), untied(local, 13, {1, 2, 3})},
+                              {image(65, 9, 8, 5), untied(local, 3, {1, 8, 7})},  // parts of the field
+                              {volume(3, {4, 5, 6}, 2), untied(local, 7, {3, 3, 3})},
+                              {image(9, 8, 11, 3), untied(rica, 8, {1, 4, 4})},
+                              {image(65, 9, 8, 5), untied(rica, 4, {1, 8, 7})},
+                              {line(3, 12, 2), untied(rica, 6, {1, 1, 5}, Decoder::own)}};
   for (const auto& backend : backends())
-    for (const Case& c : cases)
+    for (const UpdateCase& c : cases)
       for (const SgdStep& sgd : {SgdStep{0.1F, 0.9F, 0.01F}, SgdStep{0.3F, 0, 0}}) {
         INFO(backend->name(), " ", to_string(c.spec.kind), " ", to_string(c.in), " momentum ", sgd.momentum);
         const Update by_gradients = update_of(*backend, c, sgd, false), in_place = update_of(*backend, c, sgd, true);

@@ -13,7 +13,7 @@
 namespace mrmf::test {
 namespace {
 
-Arena values(Index count, std::uint64_t seed) {
+Arena random_arena(Index count, std::uint64_t seed) {
   Arena arena = cpu::make_arena(count);
   Rng rng(seed);
   for (float& value : arena.span()) value = static_cast<float>(rng.uniform() - 0.5);
@@ -34,8 +34,8 @@ std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stre
   g.padded_out = g.out_channels;
   g.stream = stream;
   const cpu::direct::Sizes sizes = kernels.sizes(g);
-  const Arena x = values(g.rows * g.width * g.in_channels, 1), w = values(g.depth * g.out_channels, 2),
-              b = values(32, 3);
+  const Arena x = random_arena(g.rows * g.width * g.in_channels, 1), w = random_arena(g.depth * g.out_channels, 2),
+              b = random_arena(32, 3);
   Arena plane = cpu::make_arena(sizes.plane), packed = cpu::make_arena(sizes.packed),
         y = cpu::make_arena(g.rows * g.width * g.out_channels);
   kernels.pack(g, w.span().data(), packed.span().data());
@@ -48,7 +48,8 @@ std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stre
 std::vector<float> norm_gradient(const cpu::norm_loops::Kernels& kernels, bool stream) {
   constexpr long channels = 32, positions = 7;
   const cpu::norm_loops::Line line{positions, channels, 2, 3, 0.5F, 0.1F, channels, stream};
-  const Arena x = values(positions * channels, 4), dy = values(3 * channels, 5), of_channels = values(5 * channels, 6);
+  const Arena x = random_arena(positions * channels, 4), dy = random_arena(3 * channels, 5),
+              of_channels = random_arena(5 * channels, 6);
   Arena dx = cpu::make_arena(positions * channels);
   const float* c = of_channels.span().data();
   kernels.data(line, {c, c + channels, c + 2 * channels}, {c + 3 * channels, c + 4 * channels}, x.span().data(),
@@ -69,7 +70,7 @@ TEST_CASE("values: what kernels write past the caches has the same bits") {
                                      std::pair{InstructionSet::avx2, cpu::norm_loops::avx2_kernels()},
                                      std::pair{InstructionSet::avx512, cpu::norm_loops::avx512_kernels()}})
     if (has(set)) CHECK(norm_gradient(*kernels, true) == norm_gradient(*kernels, false));
-  CHECK_FALSE(cpu::exceeds_caches(values(64, 7).span()));
+  CHECK_FALSE(cpu::exceeds_caches(random_arena(64, 7).span()));
 }
 
 }  // namespace mrmf::test

@@ -11,6 +11,8 @@
 
 namespace mrmf::test {
 
+using Values = std::vector<float>;
+
 /// MRMF_TEST_CUDA is set: the CUDA module (or its emulated twin, MRMF_CUDA_MODULE) is tested, too.
 bool tests_cuda();
 /// Set when a CUDA backend is made: main.cpp counts the cases that had one.
@@ -27,6 +29,16 @@ std::vector<std::unique_ptr<Backend>> backends();
 double relative_distance(ConstSpan a, ConstSpan b);
 
 std::vector<float> uniform(Rng& rng, std::size_t count, double low = -1.0, double high = 1.0);
+
+/// A copy of a backend's memory.
+inline std::vector<float> on_host(Backend& backend, ConstSpan span) {
+  std::vector<float> values(span.size());
+  backend.read(span, values);
+  return values;
+}
+
+/// What stands on both sides of a buffer under test.
+inline constexpr float kGuardValue = -7.25e11F;
 
 /// A LossOp as a function: the sum over rows, dy if not empty. The target's channels are those of its shape.
 inline double loss_of(Backend& backend, const LossSettings& settings, ConstTensor y, ConstTensor target, float weight,

@@ -12,7 +12,7 @@
 namespace mrmf::test {
 namespace {
 
-constexpr std::uint64_t kSeed = 20240611;
+constexpr std::uint64_t kCheckSeed = 20240611;
 
 /// A layer under test, built for in.n rows, and where in the run its calls stand.
 struct Subject {
@@ -82,7 +82,7 @@ void run(Subject& subject, LayerMemory& b) {
   CHECK(b.guards_intact());
 }
 
-void check_agreement(const LayerMemory& got, const LayerMemory& want, const Agreement& agreement) {
+void check_layer_agreement(const LayerMemory& got, const LayerMemory& want, const Agreement& agreement) {
   CHECK(relative_distance(got.y.span(), want.y.span()) < agreement.y);
   CHECK(relative_distance(got.dx.span(), want.dx.span()) < agreement.dx);
   CHECK(relative_distance(got.grads.span(), want.grads.span()) < agreement.params);
@@ -93,16 +93,16 @@ void check_agreement(const LayerMemory& got, const LayerMemory& want, const Agre
 void check_against(Subject& subject, Subject& oracle, Index rows) {
   INFO("rows: ", rows);
   LayerMemory want = oracle.buffers(rows), got = subject.buffers(rows);
-  fill(oracle, want, kSeed);
+  fill(oracle, want, kCheckSeed);
   got.copy_inputs(want);
   run(oracle, want);
   run(subject, got);
-  check_agreement(got, want, subject.check.agreement);
+  check_layer_agreement(got, want, subject.check.agreement);
 }
 
 void check_evaluation(Subject& subject, Subject& oracle) {
   LayerMemory want = oracle.buffers(subject.layer_case.in.n), got = subject.buffers(subject.layer_case.in.n);
-  fill(oracle, want, kSeed + 1);
+  fill(oracle, want, kCheckSeed + 1);
   got.copy_inputs(want);
   const auto state = got.state.values();
   StepContext step = subject.step;
@@ -117,7 +117,7 @@ void check_evaluation(Subject& subject, Subject& oracle) {
 
 void check_same_bits(Subject& subject) {
   LayerMemory first = subject.buffers(subject.layer_case.in.n), second = subject.buffers(subject.layer_case.in.n);
-  fill(subject, first, kSeed + 4);
+  fill(subject, first, kCheckSeed + 4);
   second.copy_inputs(first);
   run(subject, first);
   run(subject, second);
@@ -131,7 +131,7 @@ void check_same_bits(Subject& subject) {
 void check_other_calls(Subject& subject) {
   Layer& layer = *subject.layer;
   LayerMemory b = subject.buffers(subject.layer_case.in.n), other = subject.buffers(subject.layer_case.in.n);
-  fill(subject, b, kSeed + 2);
+  fill(subject, b, kCheckSeed + 2);
   other.copy_inputs(b);
   run(subject, b);
 
@@ -158,7 +158,7 @@ void check_slices(Subject& subject) {
   const Slices& may = footprint.slices;
   if (!may.x && !may.y && !may.dy) return;
   LayerMemory b = subject.buffers(subject.layer_case.in.n), other = subject.buffers(subject.layer_case.in.n);
-  fill(subject, b, kSeed + 5);
+  fill(subject, b, kCheckSeed + 5);
   other.copy_inputs(b);
   run(subject, b);
 
@@ -183,9 +183,9 @@ Curvature curvature(const LayerCase& c) {
   return curvature_of(c.pool ? LayerKind::max_pool : c.spec.kind);
 }
 
-void check_slopes(Subject& subject) {
+void check_layer_slopes(Subject& subject) {
   LayerMemory b = subject.buffers(subject.layer_case.in.n);
-  fill(subject, b, kSeed + 3);
+  fill(subject, b, kCheckSeed + 3);
   check_slope({*subject.layer, subject.step, curvature(subject.layer_case)}, b);
 }
 
@@ -211,7 +211,7 @@ void check_layer(Backend& backend, const LayerCase& layer_case, const LayerCheck
   check_same_bits(subject);
   check_other_calls(subject);
   check_slices(subject);
-  if (check.slopes) check_slopes(subject);
+  if (check.slopes) check_layer_slopes(subject);
 }
 
 }  // namespace mrmf::test

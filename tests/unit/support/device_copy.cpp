@@ -5,17 +5,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "tests/unit/support/backends.hpp"
+
 namespace mrmf::test {
 namespace {
 
-constexpr float kGuardValue = -7.25e11F;
 constexpr Index kFloat = sizeof(float);
-
-std::vector<float> read(Backend& device, ConstSpan span) {
-  std::vector<float> values(span.size());
-  device.read(span, values);
-  return values;
-}
 
 }  // namespace
 
@@ -33,7 +28,7 @@ void DeviceMemory::poison() {
 }
 
 void DeviceMemory::check_guards() {
-  const std::vector<float> values = read(device_, arena_.span());
+  const std::vector<float> values = on_host(device_, arena_.span());
   const auto guard = [](float value) { return value == kGuardValue; };
   MRMF_CHECK(std::all_of(values.begin(), values.begin() + kGuard, guard) &&
                  std::all_of(values.end() - kGuard, values.end(), guard),
@@ -64,7 +59,7 @@ void DeviceTensor::to_host(Span host) {
 
 // A NaN times the zero weight of a pad channel is NaN: pads are zero wherever there is none.
 void DeviceTensor::check_pads(bool has_nan) {
-  const std::vector<float> raw = read(device_, span());
+  const std::vector<float> raw = on_host(device_, span());
   const Shape stored = device_.stored(shape_);
   const Index element = std::ssize(raw) * kFloat / std::max<Index>(1, stored.count());
   const auto* bytes = reinterpret_cast<const unsigned char*>(raw.data());
@@ -89,7 +84,7 @@ std::span<std::uint8_t> DeviceWinners::bytes() {
 }
 
 std::vector<std::uint8_t> DeviceWinners::stored_bytes() {
-  const std::vector<float> raw = read(device_, span());
+  const std::vector<float> raw = on_host(device_, span());
   const auto* first = reinterpret_cast<const std::uint8_t*>(raw.data());
   return {first, first + stored_.count()};
 }

@@ -5,7 +5,7 @@
 namespace mrmf::test {
 namespace {
 
-constexpr Index kOutputs = 3, kRows = 8, kLosses = 64;
+constexpr Index kOutputs = 3, kMostRows = 8, kLosses = 64;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ ModelSettings fusable_model(Index length, std::uint64_t seed) {
                                layer(LayerKind::batch_norm), layer(LayerKind::dense, 10), layer(LayerKind::tanh),
                                dropout, layer(LayerKind::dense, kOutputs)});
   name_layers(layers);
-  ModelSettings settings = small_model(length, seed, kRows);
+  ModelSettings settings = small_model(length, seed, kMostRows);
   settings.network.layers = layers;
   return settings;
 }

@@ -13,8 +13,6 @@
 namespace mrmf::test {
 namespace {
 
-constexpr float kGuardValue = -7.25e11F;
-
 Index total(const std::vector<NamedTensor>& parts) {
   Index count = 0;
   for (const NamedTensor& part : parts) count += part.count();

@@ -9,12 +9,12 @@ void check_close(const std::vector<float>& a, const std::vector<float>& b) {
   CHECK(relative_distance(a, b) < 1e-5);  // float rounding; a statistic of half the batch differs by 1e-1
 }
 
-struct Pair {
+struct TwoRanks {
   NormStep first, second;
 };
 
 /// The two ranks at the same time, each on a backend of its own.
-void run_together(Pair& pair, std::size_t backend_number) {
+void run_together(TwoRanks& pair, std::size_t backend_number) {
   ThreadSum::Shared shared;
   const auto rank = [&](NormStep& step, int number) {
     const auto backend = std::move(backends()[backend_number]);
@@ -26,7 +26,7 @@ void run_together(Pair& pair, std::size_t backend_number) {
   other.join();
 }
 
-void check_pair(const Pair& pair, const NormStep& expected) {
+void check_pair(const TwoRanks& pair, const NormStep& expected) {
   std::vector<float> y = pair.first.y, dx = pair.first.dx, dgamma = pair.first.dgamma, dbeta = pair.first.dbeta;
   y.insert(y.end(), pair.second.y.begin(), pair.second.y.end());
   dx.insert(dx.end(), pair.second.dx.begin(), pair.second.dx.end());
@@ -59,8 +59,8 @@ void check_two_ranks(const NormLayer& whole) {
   for (std::size_t b = 0; b < list.size(); ++b) {
     INFO(list[b]->name());
     if (!whole.make(*list[b])) continue;
-    Pair pair{{whole.rows(first), ConstSpan(x).first(of_x), ConstSpan(dy).first(of_dy)},
-              {whole.rows(whole.in.n - first), ConstSpan(x).subspan(of_x), ConstSpan(dy).subspan(of_dy)}};
+    TwoRanks pair{{whole.rows(first), ConstSpan(x).first(of_x), ConstSpan(dy).first(of_dy)},
+                  {whole.rows(whole.in.n - first), ConstSpan(x).subspan(of_x), ConstSpan(dy).subspan(of_dy)}};
     run_together(pair, b);
     check_pair(pair, expected);
   }

@@ -13,8 +13,6 @@
 namespace mrmf::test {
 namespace {
 
-using Json = nlohmann::json;
-
 // formula() of golden_common.py: exact in float32.
 void fill_by_formula(Span values, const Json& with) {
   const auto salt = with.at("salt").get<std::uint32_t>();
@@ -64,9 +62,9 @@ OptimizerSettings optimizer_settings(const Json& with) {
 }
 
 // The same steps as record() of golden_common.py.
-class Comparison {
+class TorchComparison {
  public:
-  Comparison(Backend& backend, const PeerCase& peer, bool fuse)
+  TorchComparison(Backend& backend, const PeerCase& peer, bool fuse)
       : with_(peer.with),
         backend_(backend),
         rows_(peer.with.at("rows").get<Index>()),
@@ -176,6 +174,8 @@ Json read_golden(const std::string& name) {
   return Json::parse(std::ifstream(MRMF_SOURCE_FOLDER "/tests/peers/torch/" + name));
 }
 
-void compare_with_torch(Backend& backend, const PeerCase& peer, bool fuse) { Comparison(backend, peer, fuse).run(); }
+void compare_with_torch(Backend& backend, const PeerCase& peer, bool fuse) {
+  TorchComparison(backend, peer, fuse).run();
+}
 
 }  // namespace mrmf::test

@@ -11,13 +11,15 @@
 
 namespace mrmf::test {
 
+using Json = nlohmann::json;
+
 /// A file of stored results, by its name in tests/peers/torch.
-nlohmann::json read_golden(const std::string& name);
+Json read_golden(const std::string& name);
 
 /// One network of a golden file.
 struct PeerCase {
-  const nlohmann::json& golden;   ///< the file
-  const nlohmann::json& with;     ///< its entry of "cases"
+  const Json& golden;             ///< the file
+  const Json& with;               ///< its entry of "cases"
   Shape sample;                   ///< n is ignored
   std::vector<LayerSpec> layers;  ///< named as the golden file names their parameters
   double multiple = 4;            ///< of PyTorch's own float32 deviation: what is allowed

@@ -7,15 +7,9 @@
 #include "layers/model.hpp"
 #include "src/config/presets.hpp"
 #include "src/training/optimizer.hpp"
+#include "tests/unit/support/layer_specs.hpp"
 
 namespace mrmf::test {
-
-inline LayerSpec layer(LayerKind kind, Index units = 0) {
-  LayerSpec spec;
-  spec.kind = kind;
-  spec.units = units;
-  return spec;
-}
 
 /// conv 2->6 k3, max pool 2, ReLU, conv 6->8 k3, batch norm, ReLU, flatten, batch norm, dense 10, tanh, dense 3.
 inline std::vector<LayerSpec> small_layers() {
