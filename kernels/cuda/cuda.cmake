@@ -61,6 +61,7 @@ set(MRMF_HAVE_CUDNN ON)
 # cuDNN plans alone: what the tests without a GPU need, and part of the module.
 add_library(mrmf_cudnn_plans OBJECT kernels/cuda/runtime.cpp kernels/cuda/cudnn.cpp kernels/cuda/conv_graph.cpp
   kernels/cuda/conv_plan.cpp kernels/cuda/trial_note.cpp)
+mrmf_unity(mrmf_cudnn_plans)
 set_target_properties(mrmf_cudnn_plans PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(mrmf_cudnn_plans PUBLIC mrmf_options mrmf_cudnn CUDA::cudart_static nlohmann_json::nlohmann_json)
 
@@ -76,6 +77,7 @@ get_target_property(MRMF_CUDNN_PLAN_SOURCES mrmf_cudnn_plans SOURCES)
 list(TRANSFORM MRMF_CUDNN_PLAN_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/)
 list(REMOVE_ITEM MRMF_CUDA_SOURCES ${MRMF_CUDNN_PLAN_SOURCES})
 add_library(mrmf_cuda MODULE ${MRMF_CUDA_SOURCES})
+mrmf_unity(mrmf_cuda)
 target_link_libraries(mrmf_cuda PRIVATE mrmf_cudnn_plans mrmf_options mrmf_nccl mrmf_cudnn CUDA::cudart_static CUDA::cublasLt
   MPI::MPI_CXX fmt::fmt nlohmann_json::nlohmann_json)
 target_compile_definitions(mrmf_cuda PRIVATE OMPI_SKIP_MPICXX)

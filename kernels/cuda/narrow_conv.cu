@@ -85,17 +85,22 @@ struct NarrowForward {
   __device__ float bias(int o) const { return b != nullptr && o < outs ? b[o] : 0.0F; }
 #else
   void emulate() const {
-    inputs.tiling.for_each_output(
-        [&](std::uint32_t, std::uint32_t sample, int i, int j, int k) { emulate(sample, i, j, k); });
-  }
-  void emulate(std::uint32_t sample, int i, int j, int k) const {
-    for (int o = 0; o < narrow_outs; ++o) {
-      float sum = b != nullptr && o < outs ? b[o] : 0.0F;
-      for (int tap = 0; tap < taps; ++tap)
+    const Affine<width<T>> affine = inputs.affine();
+    float factors[taps][width<T>][narrow_outs];
+    for (int tap = 0; tap < taps; ++tap)
+      for (int c = 0; c < width<T>; ++c)
+        for (int o = 0; o < narrow_outs; ++o) factors[tap][c][o] = as_factor(T{}, weight(o, tap, c));
+    inputs.tiling.for_each_output([&](std::uint32_t, std::uint32_t sample, int i, int j, int k) {
+      float sums[narrow_outs], x[width<T>];
+      for (int o = 0; o < narrow_outs; ++o) sums[o] = b != nullptr && o < outs ? b[o] : 0.0F;
+      for (int tap = 0; tap < taps; ++tap) {
+        inputs.read(sample, i, j, k, tap, affine, x);
         for (int c = 0; c < channels; ++c)
-          sum += inputs.value(sample, i, j, k, tap, c) * as_factor(T{}, weight(o, tap, c));
-      store_element(sum, y, inputs.tiling.output(sample, i, j, k) * narrow_outs + static_cast<std::size_t>(o));
-    }
+          for (int o = 0; o < narrow_outs; ++o) sums[o] += x[c] * factors[tap][c][o];
+      }
+      for (int o = 0; o < narrow_outs; ++o)
+        store_element(sums[o], y, inputs.tiling.output(sample, i, j, k) * narrow_outs + static_cast<std::size_t>(o));
+    });
   }
 #endif
 };

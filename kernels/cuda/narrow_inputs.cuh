@@ -47,12 +47,15 @@ struct Inputs {
     }
   }
 #else
-  /// Channel c of the input of an output position's tap, rounded as it is multiplied.
-  float value(std::uint32_t sample, int i, int j, int k, int tap, int c) const {
-    if (!tiling.inside(i, j, k, tap)) return 0;
-    const std::size_t vector = tiling.input_of_tap(sample, i, j, k, tap);
-    const float raw = to_float(x[vector * width<T> + static_cast<std::size_t>(c)]);
-    return as_factor(T{}, how == Normalise::no ? raw : affine()(c, raw));
+  /// Channels of the input of an output position's tap, rounded as they are multiplied. `numbers` are affine()'s.
+  void read(std::uint32_t sample, int i, int j, int k, int tap, const Affine<width<T>>& numbers, float* values) const {
+    std::fill_n(values, width<T>, 0.0F);
+    if (!tiling.inside(i, j, k, tap)) return;
+    const T* const from = x + tiling.input_of_tap(sample, i, j, k, tap) * width<T>;
+    for (int c = 0; c < width<T>; ++c) {
+      const float raw = to_float(from[c]);
+      values[c] = as_factor(T{}, how == Normalise::no ? raw : numbers(c, raw));
+    }
   }
 #endif
 };

@@ -195,28 +195,29 @@ struct NarrowWeights {
 #else
   void emulate() const {
     const std::uint32_t blocks = inputs.tiling.blocks(blocks_at_once);
+    const Affine<width<T>> affine = inputs.affine();
     std::fill_n(parts, blocks * Rows::part, 0.0F);
     inputs.tiling.for_each_output([&](std::uint32_t tile, std::uint32_t sample, int i, int j, int k) {
-      emulate(sample, i, j, k, parts + tile % blocks * Rows::part);
+      emulate(sample, i, j, k, affine, parts + tile % blocks * Rows::part);
     });
   }
-  void emulate(std::uint32_t sample, int i, int j, int k, float* part) const;
+  void emulate(std::uint32_t sample, int i, int j, int k, const Affine<width<T>>& affine, float* part) const;
 #endif
 };
 
 #ifndef __CUDACC__
 template <class T>
-void NarrowWeights<T>::emulate(std::uint32_t sample, int i, int j, int k, float* part) const {
+void NarrowWeights<T>::emulate(std::uint32_t sample, int i, int j, int k, const Affine<width<T>>& affine,
+                               float* part) const {
   const T* const gradient = dy + inputs.tiling.output(sample, i, j, k) * narrow_outs;
-  float g[narrow_outs];
+  float g[narrow_outs], x[width<T>];
   for (int o = 0; o < narrow_outs; ++o) g[o] = as_factor(T{}, to_float(gradient[o]));
   for (int tap = 0; tap < taps; ++tap) {
     if (!inputs.tiling.inside(i, j, k, tap)) continue;
     for (int o = 0; o < narrow_outs; ++o) part[Rows::of_inside(tap, o)] += g[o];
-    for (int c = 0; c < width<T>; ++c) {
-      const float x = inputs.value(sample, i, j, k, tap, c);
-      for (int o = 0; o < narrow_outs; ++o) part[Rows::of_weight(tap, c, o)] += g[o] * x;
-    }
+    inputs.read(sample, i, j, k, tap, affine, x);
+    for (int c = 0; c < width<T>; ++c)
+      for (int o = 0; o < narrow_outs; ++o) part[Rows::of_weight(tap, c, o)] += g[o] * x[c];
   }
 }
 #endif
