@@ -35,11 +35,15 @@ struct Fused {
   std::size_t count = 0;
 };
 
-// conv, max_pool and relu in a row.
+// conv, max_pool and relu in a row, or with relu before max_pool, which is the same: the largest value is largest after
+// ReLU, too, and where none is above zero nothing has a gradient.
 Fused conv_pool_relu(Backend& backend, FusableLayers run) {
-  if (!is_kind(run, 0, LayerKind::conv) || !is_kind(run, 1, LayerKind::max_pool) || !is_kind(run, 2, LayerKind::relu))
-    return {};
-  return {make_conv_pool_relu(backend, run[0].input, run[0].spec, run[1].spec), 3};
+  const auto is = [run](LayerKind second, LayerKind third) {
+    return is_kind(run, 0, LayerKind::conv) && is_kind(run, 1, second) && is_kind(run, 2, third);
+  };
+  if (!is(LayerKind::max_pool, LayerKind::relu) && !is(LayerKind::relu, LayerKind::max_pool)) return {};
+  const LayerSpec& pool = run[run[1].kind == LayerKind::max_pool ? 1 : 2].spec;
+  return {make_conv_pool_relu(backend, run[0].input, run[0].spec, pool), 3};
 }
 
 // batch_norm, relu or leaky_relu, and average_pool if it follows and fits. Its statistics are of all positions.

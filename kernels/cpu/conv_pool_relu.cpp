@@ -23,12 +23,19 @@ const fused::Kernels& kernels_for(InstructionSet set) {
 
 }  // namespace
 
+namespace {
+
+/// Floats of a plane: every thread has two copies of one, and larger ones do not stay in its cache.
+constexpr Index kMostSample = Index{1} << 20;
+
+}  // namespace
+
 bool fused_conv_pool_serves(const ConvGeometry& c, const PoolGeometry& p) {
-  const Extent none{0, 0, 0}, one{1, 1, 1};
+  const Extent one{1, 1, 1};
   return p.kind == PoolKind::max && p.in == c.out() && p.channels == c.out_channels && p.window == p.stride &&
-         c.stride == one && c.dilation == one && c.pad_before == none && c.pad_after == none && c.in[0] == 1 &&
-         c.in[1] == 1 && c.kernel[0] == 1 && c.kernel[1] == 1 && p.window[0] == 1 && p.window[1] == 1 &&
-         p.window[2] <= 255;
+         c.stride == one && c.dilation == one && c.in[0] == 1 && c.kernel[0] == 1 && p.window[0] == 1 &&
+         c.pad_before[0] == 0 && c.pad_after[0] == 0 && product(p.window) <= 255 &&
+         (c.in[1] == 1 || product(c.in) * c.in_channels <= kMostSample);
 }
 
 namespace {
@@ -38,15 +45,23 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
   fused::Geometry g{};
   g.in_channels = c.in_channels;
   g.out_channels = c.out_channels;
-  g.kernel = c.kernel[2];
-  g.pool = p.window[2];
-  g.in = c.in[2];
-  g.windows = p.out()[2];
-  g.row = g.kernel * g.in_channels;
-  g.padded_row = whole(g.row);
+  g.kernel_lines = c.kernel[1], g.kernel = c.kernel[2];
+  g.window_lines = p.window[1], g.window = p.window[2];
+  g.in_lines = c.in[1] + c.pad_before[1] + c.pad_after[1];
+  g.in = c.in[2] + c.pad_before[2] + c.pad_after[2];
+  g.window_rows = p.out()[1], g.windows = p.out()[2];
+  g.line = g.in * g.in_channels;
+  g.run = g.kernel * g.in_channels;
+  g.padded_run = whole(g.run);
   g.padded_out = whole(g.out_channels);
+  g.field = g.kernel_lines * g.run;
+  g.padded_field = g.kernel_lines * g.padded_run;
+  g.positions = g.window_lines * g.window;
+  for (long position = 0; position < g.positions; ++position)
+    g.place[position] = position / g.window * g.line + position % g.window * g.in_channels;
   constexpr long input_floats = 24 * 1024 / sizeof(float);  // most of an L1 cache
-  const long most = std::clamp(input_floats / (g.pool * g.in_channels), 8L, 64L);
+  const long of_window = g.window * g.in_channels * (g.window_lines + g.kernel_lines - 1);
+  const long most = std::clamp(input_floats / of_window, 8L, 64L);
   const long chunks = (g.windows + most - 1) / most;
   g.chunk = (g.windows + chunks - 1) / chunks;
   return g;
@@ -57,18 +72,18 @@ class ThreadScratch {
  public:
   ThreadScratch(const fused::Geometry& g, long lanes)
       : floats_(make_arena(g.padded_out * 2 + entries(g) + lanes * 3 + g.out_channels * g.chunk +
-                           (g.in * g.in_channels + lanes) * 2 + g.out_channels * g.padded_row + g.chunk * g.row * 4)),
+                           (input(g) + lanes) * 2 + g.out_channels * g.padded_field + g.chunk * g.field * 4)),
         ints_(static_cast<std::size_t>(g.padded_out + groups(g) + entries(g) + lanes + g.out_channels +
                                        g.out_channels * g.chunk)) {
     float* f = floats_.span().data();
     const auto take = [&f](long count) { return std::exchange(f, f + count); };
     s_.gradient = take(g.padded_out);
     s_.db = take(g.padded_out);
-    s_.dw = take(g.out_channels * g.padded_row);
-    s_.candidates = take(g.chunk * g.row * 4);
+    s_.dw = take(g.out_channels * g.padded_field);
+    s_.candidates = take(g.chunk * g.field * 4);
     s_.value = take(entries(g) + lanes);
-    s_.x = take(g.in * g.in_channels + lanes);
-    s_.dx = take(g.in * g.in_channels + lanes);
+    s_.x = take(input(g) + lanes);
+    s_.dx = take(input(g) + lanes);
     s_.channel_value = take(g.out_channels * g.chunk);
     int* i = ints_.data();
     const auto take_int = [&i](long count) { return std::exchange(i, i + count); };
@@ -82,8 +97,9 @@ class ThreadScratch {
   const fused::Scratch& get() const { return s_; }
 
  private:
+  static long input(const fused::Geometry& g) { return g.in_lines * g.line; }
   static long entries(const fused::Geometry& g) { return g.chunk * g.padded_out; }
-  static long groups(const fused::Geometry& g) { return g.chunk * g.pool + 1; }
+  static long groups(const fused::Geometry& g) { return g.chunk * g.positions + 1; }
 
   Arena floats_;
   std::vector<int> ints_;
@@ -94,64 +110,91 @@ class FusedConvPool final : public ConvPoolOp {
  public:
   FusedConvPool(const fused::Kernels& kernels, const ConvGeometry& conv, const PoolGeometry& pool)
       : kernels_(kernels),
+        conv_(conv),
         g_(make_geometry(conv, pool, kernels_.lanes)),
-        packed_forward_(make_arena(g_.padded_out * (g_.row + 1))),
-        packed_backward_(make_arena(g_.out_channels * g_.padded_row)) {
+        in_(product(conv.in) * conv.in_channels),
+        padded_(in_ < g_.in_lines * g_.line),
+        packed_forward_(make_arena(g_.padded_out * (g_.field + 1))),
+        packed_backward_(make_arena(g_.out_channels * g_.padded_field)) {
     for (int t = 0; t < omp_get_max_threads(); ++t) scratch_.emplace_back(g_, kernels_.lanes);
   }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) override {
     kernels_.pack_forward(g_, w.data(), b.data(), packed_forward_.span().data());
-    const long in = g_.in * g_.in_channels, out = g_.windows * g_.out_channels;
+    const long out = g_.window_rows * g_.windows * g_.out_channels;
 #pragma omp parallel for schedule(static) num_threads(threads())
-    for (long n = 0; n < x.shape.n; ++n)
-      kernels_.forward(g_, {packed_forward_.span().data(), x.data.data() + n * in, y.data.data() + n * out,
+    for (long n = 0; n < x.shape.n; ++n) {
+      const float* sample = x.data.data() + n * in_;
+      if (padded_) sample = with_padding(sample, mine().x);
+      kernels_.forward(g_, {packed_forward_.span().data(), sample, y.data.data() + n * out,
                             winner.empty() ? nullptr : winner.data() + n * out});
+    }
   }
 
   void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,
                 Span dw, Span db, Tensor dx) override {
-    const long in = g_.in * g_.in_channels, out = g_.windows * g_.out_channels, rows = x.shape.n;
+    const long out = g_.window_rows * g_.windows * g_.out_channels, rows = x.shape.n;
     const bool with_dx = !dx.data.empty();
     float* packed = with_dx ? packed_backward_.span().data() : nullptr;
     if (with_dx) kernels_.pack_backward(g_, w.data(), packed);
 #pragma omp parallel num_threads(threads())
     {
       const auto granted = static_cast<std::size_t>(omp_get_num_threads());  // OpenMP may give fewer than asked
-      const fused::Scratch& s = scratch_[static_cast<std::size_t>(omp_get_thread_num())].get();
-      std::fill_n(s.dw, g_.out_channels * g_.padded_row, 0.0F);
+      const fused::Scratch& s = mine();
+      std::fill_n(s.dw, g_.out_channels * g_.padded_field, 0.0F);
       std::fill_n(s.db, g_.padded_out, 0.0F);
 #pragma omp for schedule(static)
       for (long n = 0; n < rows; ++n) {
-        const float* sample = x.data.data() + n * in;
-        if (n == rows - 1) sample = std::copy_n(sample, in, s.x) - in;
-        kernels_.backward(g_,
-                          {packed, sample, y.data.data() + n * out, dy.data.data() + n * out, winner.data() + n * out,
-                           with_dx ? dx.data.data() + n * in : nullptr},
-                          s);
+        const float* sample = x.data.data() + n * in_;
+        if (padded_)
+          sample = with_padding(sample, s.x);
+        else if (n == rows - 1)
+          sample = std::copy_n(sample, in_, s.x) - in_;
+        kernels_.backward(
+            g_, {packed, sample, y.data.data() + n * out, dy.data.data() + n * out, winner.data() + n * out, with_dx},
+            s);
+        if (with_dx) without_padding(s.dx, dx.data.data() + n * in_);
       }
 #pragma omp for schedule(static)
       for (long o = 0; o < g_.out_channels; ++o)
-        add_threads(granted, o, dw.data() + o * g_.row, db[static_cast<std::size_t>(o)]);
+        add_threads(granted, o, dw.data() + o * g_.field, db[static_cast<std::size_t>(o)]);
     }
   }
 
  private:
+  const fused::Scratch& mine() const { return scratch_[static_cast<std::size_t>(omp_get_thread_num())].get(); }
+  long line() const { return conv_.in[2] * g_.in_channels; }
+  /// Where the sample's first position is in its padded form.
+  long first() const { return conv_.pad_before[1] * g_.line + conv_.pad_before[2] * g_.in_channels; }
+
+  /// The sample with zeros around it, which are in `to` already.
+  const float* with_padding(const float* sample, float* to) const {
+    for (Index i = 0; i < conv_.in[1]; ++i) std::copy_n(sample + i * line(), line(), to + first() + i * g_.line);
+    return to;
+  }
+  void without_padding(const float* from, float* sample) const {
+    for (Index i = 0; i < conv_.in[1]; ++i) std::copy_n(from + first() + i * g_.line, line(), sample + i * line());
+  }
   int threads() const { return static_cast<int>(scratch_.size()); }
 
   /// Sums over the threads that worked, in their order, so the result depends only on their number.
   void add_threads(std::size_t count, long o, float* dw, float& db) const {
-    std::fill_n(dw, g_.row, 0.0F);
+    std::fill_n(dw, g_.field, 0.0F);
     db = 0;
     for (std::size_t t = 0; t < count; ++t) {
       const fused::Scratch& s = scratch_[t].get();
-      for (long i = 0; i < g_.row; ++i) dw[i] += s.dw[o * g_.padded_row + i];
+      const float* from = s.dw + o * g_.padded_field;
+      for (long line = 0; line < g_.kernel_lines; ++line)
+        for (long i = 0; i < g_.run; ++i) dw[line * g_.run + i] += from[line * g_.padded_run + i];
       db += s.db[o];
     }
   }
 
   const fused::Kernels& kernels_;
+  ConvGeometry conv_;
   fused::Geometry g_;
+  long in_;      // floats of a sample
+  bool padded_;  // the convolution has padding
   Arena packed_forward_, packed_backward_;
   std::vector<ThreadScratch> scratch_;
 };

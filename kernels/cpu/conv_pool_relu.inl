@@ -2,10 +2,10 @@
 // instruction set. The including file defines VECTOR_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
 // and, in its own anonymous namespace, fused_compress() and fused_select(). Everything here has internal linkage.
 //
-// Forward. In channels-last layout the inputs under output position p are the contiguous run x + p * in_channels of
-// length row = kernel * in_channels: a matrix product whose left operand needs no im2col. The positions of one
-// pooling window times several vectors of output channels are accumulated in registers, the maximum over the window
-// is taken there, and only the pooled value and its position are stored.
+// Forward. In channels-last layout the inputs under an output position are contiguous runs of kernel * in_channels
+// floats, one of each line that the kernel covers: a matrix product whose left operand needs no im2col. Four positions
+// of one pooling window times several vectors of output channels are accumulated in registers, the maximum over the
+// window is taken there, and only the pooled value and its position are stored.
 //
 // Backward. Only the winner of a window has a gradient, and ReLU silences about half of them, so the gradient is a
 // list of (position, channel, value): an eighth of the dense work for a window of four.
@@ -29,10 +29,10 @@ constexpr long max_chunk = FUSED_REGISTERS - 1 < 24 ? FUSED_REGISTERS - 1 : 24;
 void pack_forward(const Geometry& g, const float* w, const float* b, float* packed) {
   for (long first = 0, block = 0; first < vectors(g.out_channels); first += block) {
     block = next_block(vectors(g.out_channels) - first, max_block);
-    for (long i = 0; i < g.row; ++i)
+    for (long i = 0; i < g.field; ++i)
       for (long lane = 0; lane < block * lanes; ++lane, ++packed) {
         const long o = first * lanes + lane;
-        *packed = o < g.out_channels ? w[o * g.row + i] : 0.0F;
+        *packed = o < g.out_channels ? w[o * g.field + i] : 0.0F;
       }
   }
   for (long o = 0; o < g.padded_out; ++o) packed[o] = o < g.out_channels ? b[o] : 0.0F;
@@ -45,18 +45,23 @@ struct Best {
   Mask position[Block];
 };
 
-// Products of Positions rows of x with one block of packed weights, taken into `best`; First starts a window.
+// Products of Positions inputs with one block of packed weights, taken into `best`; First starts a window.
 template <long Block, long Positions, bool First>
-inline __attribute__((always_inline)) void take_positions(const Geometry& g, const float* x, const float* packed,
-                                                          int position, Best<Block>& best) {
+inline __attribute__((always_inline)) void take_positions(const Geometry& g, const float* window, const float* packed,
+                                                          long position, Best<Block>& best) {
   Vector sum[Positions][Block] = {};
-  for (long i = 0; i < g.row; ++i) {
-    Vector w[Block];
-    for (long n = 0; n < Block; ++n) w[n] = *reinterpret_cast<const Vector*>(packed + (i * Block + n) * lanes);
-    for (long p = 0; p < Positions; ++p) {
-      const Vector v = broadcast(x[p * g.in_channels + i]);
-      for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
+  const float* x[Positions];
+  for (long p = 0; p < Positions; ++p) x[p] = window + g.place[position + p];
+  for (long line = 0; line < g.kernel_lines; ++line) {
+    for (long i = 0; i < g.run; ++i, packed += Block * lanes) {
+      Vector w[Block];
+      for (long n = 0; n < Block; ++n) w[n] = *reinterpret_cast<const Vector*>(packed + n * lanes);
+      for (long p = 0; p < Positions; ++p) {
+        const Vector v = broadcast(x[p][i]);
+        for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
+      }
     }
+    for (long p = 0; p < Positions; ++p) x[p] += g.line;
   }
   if constexpr (First)
     for (long n = 0; n < Block; ++n) {
@@ -67,23 +72,34 @@ inline __attribute__((always_inline)) void take_positions(const Geometry& g, con
     for (long n = 0; n < Block; ++n) {
       const Mask larger = (sum[p][n] > best.value[n]) | (sum[p][n] != sum[p][n]);  // NaN wins: it must not be lost
       best.value[n] = larger ? sum[p][n] : best.value[n];
-      best.position[n] = larger ? (position + static_cast<int>(p)) - Mask{} : best.position[n];
+      best.position[n] = larger ? static_cast<int>(position + p) - Mask{} : best.position[n];
     }
 }
 
 template <long Block>
+inline __attribute__((always_inline)) Best<Block> best_of_window(const Geometry& g, const float* x,
+                                                                 const float* packed) {
+  Best<Block> best;
+  const long count = g.positions;
+  long p = 0;
+  if (count >= tile_positions) {
+    take_positions<Block, tile_positions, true>(g, x, packed, 0, best);
+    for (p = tile_positions; p + tile_positions <= count; p += tile_positions)
+      take_positions<Block, tile_positions, false>(g, x, packed, p, best);
+  } else {
+    take_positions<Block, 1, true>(g, x, packed, 0, best);
+    p = 1;
+  }
+  for (; p < count; ++p) take_positions<Block, 1, false>(g, x, packed, p, best);
+  return best;
+}
+
+// One row of windows: `x` is where its input begins, `y` and `winner` where it is stored.
+template <long Block>
 void forward_block(const Geometry& g, const Forward& f, const float* packed, long first) {
-  const float* bias = f.packed + g.padded_out * g.row + first;
+  const float* bias = f.packed + g.padded_out * g.field + first;
   for (long window = 0; window < g.windows; ++window) {
-    const float* x = f.x + window * g.pool * g.in_channels;
-    Best<Block> best;
-    if (g.pool == tile_positions) {
-      take_positions<Block, tile_positions, true>(g, x, packed, 0, best);
-    } else {
-      take_positions<Block, 1, true>(g, x, packed, 0, best);
-      for (long p = 1; p < g.pool; ++p)
-        take_positions<Block, 1, false>(g, x + p * g.in_channels, packed, static_cast<int>(p), best);
-    }
+    const Best<Block> best = best_of_window<Block>(g, f.x + window * g.window * g.in_channels, packed);
     const long at = window * g.out_channels + first;
     for (long n = 0; n < Block; ++n) {
       Vector y = best.value[n] + *reinterpret_cast<const Vector*>(bias + n * lanes);
@@ -105,12 +121,16 @@ void forward_block(const Geometry& g, const Forward& f, const float* packed, lon
 
 void forward(const Geometry& g, const Forward& f) {
   const long count = vectors(g.out_channels);
-  const float* packed = f.packed;
-  for (long first = 0, block = 0; first < count; first += block) {
-    block = next_block(count - first, max_block);
-    with_constant<max_block>(block,
-                             [&](auto size) { forward_block<decltype(size)::value>(g, f, packed, first * lanes); });
-    packed += block * lanes * g.row;
+  for (long row = 0; row < g.window_rows; ++row) {
+    const long at = row * g.windows * g.out_channels;
+    const Forward now{f.packed, f.x + row * g.window_lines * g.line, f.y + at, f.winner ? f.winner + at : nullptr};
+    const float* packed = f.packed;
+    for (long first = 0, block = 0; first < count; first += block) {
+      block = next_block(count - first, max_block);
+      with_constant<max_block>(block,
+                               [&](auto size) { forward_block<decltype(size)::value>(g, now, packed, first * lanes); });
+      packed += block * lanes * g.field;
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 // The backward half of conv_pool_relu.inl (included there, inside its anonymous namespace).
 
-// The row of the data gradient is worked on in chunks whose weights for all channels fit the L1 cache.
+// A run of the data gradient is worked on in chunks whose weights for all channels fit the L1 cache.
 inline long data_chunk(const Geometry& g, long count) {
   constexpr long cache = 24 * 1024;
   long most = cache / (g.out_channels * lanes * static_cast<long>(sizeof(float)));
@@ -9,12 +9,13 @@ inline long data_chunk(const Geometry& g, long count) {
 }
 
 void pack_backward(const Geometry& g, const float* w, float* packed) {
-  for (long first = 0, chunk = 0; first < vectors(g.row); first += chunk) {
-    chunk = data_chunk(g, vectors(g.row) - first);
-    for (long o = 0; o < g.out_channels; ++o)
-      for (long i = first * lanes; i < (first + chunk) * lanes; ++i, ++packed)
-        *packed = i < g.row ? w[o * g.row + i] : 0.0F;
-  }
+  for (long line = 0; line < g.kernel_lines; ++line, w += g.run)
+    for (long first = 0, chunk = 0; first < vectors(g.run); first += chunk) {
+      chunk = data_chunk(g, vectors(g.run) - first);
+      for (long o = 0; o < g.out_channels; ++o)
+        for (long i = first * lanes; i < (first + chunk) * lanes; ++i, ++packed)
+          *packed = i < g.run ? w[o * g.field + i] : 0.0F;
+    }
 }
 
 // One window's dy where ReLU was active, the winner there (else -1), and their share of db.
@@ -38,13 +39,13 @@ void take_window(const Geometry& g, const Backward& f, const Scratch& s, long wi
   for (o = 0; o < g.padded_out; o += lanes) store(s.db + o, load(s.db + o) + load(s.gradient + o));
 }
 
-// Lists the nonzero gradients of windows [begin, end) by position, and adds them to db.
+// Lists the nonzero gradients of windows [begin, end) of a row by position, and adds them to db.
 void list_by_position(const Geometry& g, const Backward& f, const Scratch& s, long begin, long end) {
   int count = 0;
   int* group = s.group_begin;
   for (long window = begin; window < end; ++window) {
     take_window(g, f, s, window);
-    for (int p = 0; p < static_cast<int>(g.pool); ++p) {
+    for (int p = 0; p < static_cast<int>(g.positions); ++p) {
       *group++ = count;
       for (long o = 0; o < g.padded_out; o += lanes) {
         const Mask code = *reinterpret_cast<const MaskAnywhere*>(s.code + o);
@@ -56,30 +57,32 @@ void list_by_position(const Geometry& g, const Backward& f, const Scratch& s, lo
   *group = count;
 }
 
-// The same entries by output channel, with the offset of their input row.
+// The same entries by output channel, with the offset of their input.
 void list_by_channel(const Geometry& g, const Scratch& s, long begin, long end) {
   for (long o = 0; o < g.out_channels; ++o) s.channel_count[o] = 0;
-  const long groups = (end - begin) * g.pool;
-  for (long group = 0; group < groups; ++group) {
-    const int offset = static_cast<int>((begin * g.pool + group) * g.in_channels);
-    for (int e = s.group_begin[group]; e < s.group_begin[group + 1]; ++e) {
-      const long o = s.channel[e];
-      const long at = o * g.chunk + s.channel_count[o]++;
-      s.channel_value[at] = s.value[e];
-      s.channel_offset[at] = offset;
+  const int* group = s.group_begin;
+  for (long window = begin; window < end; ++window)
+    for (long p = 0; p < g.positions; ++p, ++group) {
+      const int offset = static_cast<int>(window * g.window * g.in_channels + g.place[p]);
+      for (int e = group[0]; e < group[1]; ++e) {
+        const long o = s.channel[e];
+        const long at = o * g.chunk + s.channel_count[o]++;
+        s.channel_value[at] = s.value[e];
+        s.channel_offset[at] = offset;
+      }
     }
-  }
 }
 
-// dw[o] += sum over the channel's entries of value * (its input row), a chunk of the row in registers.
+// dw[o] += sum over the channel's entries of value * (a run of its input), a chunk of the run in registers. `x` and
+// `gradient` are where the chunk of the first run and of the first channel begins.
 template <long Chunk>
-[[gnu::noinline]] void weight_gradient_chunk(const Geometry& g, const Backward& f, const Scratch& s, long first) {
+[[gnu::noinline]] void weight_gradient_chunk(const Geometry& g, const float* x, const Scratch& s, float* gradient) {
   constexpr long unroll = Chunk >= 8 ? 1 : Chunk >= 4 ? 2 : 4;  // independent sums hide the latency of short rows
   for (long o = 0; o < g.out_channels; ++o) {
     const float* value = s.channel_value + o * g.chunk;
     const int* offset = s.channel_offset + o * g.chunk;
     const int count = s.channel_count[o];
-    float* dw = s.dw + o * g.padded_row + first;
+    float* dw = gradient + o * g.padded_field;
     Vector sum[unroll][Chunk] = {};
 #pragma GCC unroll 32
     for (long n = 0; n < Chunk; ++n) sum[0][n] = load(dw + n * lanes);
@@ -87,15 +90,15 @@ template <long Chunk>
     for (; e + unroll <= count; e += unroll)
       for (long u = 0; u < unroll; ++u) {
         const Vector v = broadcast(value[e + u]);
-        const float* x = f.x + offset[e + u] + first;
+        const float* from = x + offset[e + u];
 #pragma GCC unroll 32
-        for (long n = 0; n < Chunk; ++n) sum[u][n] += v * load(x + n * lanes);
+        for (long n = 0; n < Chunk; ++n) sum[u][n] += v * load(from + n * lanes);
       }
     for (; e < count; ++e) {
       const Vector v = broadcast(value[e]);
-      const float* x = f.x + offset[e] + first;
+      const float* from = x + offset[e];
 #pragma GCC unroll 32
-      for (long n = 0; n < Chunk; ++n) sum[0][n] += v * load(x + n * lanes);
+      for (long n = 0; n < Chunk; ++n) sum[0][n] += v * load(from + n * lanes);
     }
     for (long u = 1; u < unroll; ++u)
 #pragma GCC unroll 32
@@ -105,14 +108,17 @@ template <long Chunk>
   }
 }
 
-// dx[row of position] += sum over the position's entries of value * w[channel], a chunk of the row in registers.
+// dx[run of position] += sum over the position's entries of value * w[channel], a chunk of the run in registers. `first`
+// is where the chunk of the row's first run begins.
 template <long Chunk>
 [[gnu::noinline]] void data_gradient_chunk(const Geometry& g, const float* packed, const Scratch& s, long begin,
-                                           long end, long first) {
+                                           long end, float* first) {
   constexpr long unroll = Chunk >= 8 ? 1 : Chunk >= 4 ? 2 : 4;
-  const long groups = (end - begin) * g.pool;
-  float* dx = s.dx + begin * g.pool * g.in_channels + first;
-  for (long group = 0; group < groups; ++group, dx += g.in_channels) {
+  const long groups = (end - begin) * g.positions;
+  float* window = first + begin * g.window * g.in_channels;
+  for (long group = 0, p = 0; group < groups; ++group) {
+    float* dx = window + g.place[p];
+    if (++p == g.positions) p = 0, window += g.window * g.in_channels;
     Vector sum[unroll][Chunk] = {};
     int e = s.group_begin[group];
     const int stop = s.group_begin[group + 1];
@@ -138,36 +144,52 @@ template <long Chunk>
 }
 
 void weight_gradient(const Geometry& g, const Backward& f, const Scratch& s) {
-  const long count = vectors(g.row);
-  for (long first = 0, chunk = 0; first < count; first += chunk) {
-    chunk = next_block(count - first, max_chunk);
-    with_constant<max_chunk>(chunk, [&](auto n) { weight_gradient_chunk<decltype(n)::value>(g, f, s, first * lanes); });
-  }
+  const long count = vectors(g.run);
+  for (long line = 0; line < g.kernel_lines; ++line)
+    for (long first = 0, chunk = 0; first < count; first += chunk) {
+      chunk = next_block(count - first, max_chunk);
+      const float* x = f.x + line * g.line + first * lanes;
+      float* dw = s.dw + line * g.padded_run + first * lanes;
+      with_constant<max_chunk>(chunk, [&](auto n) { weight_gradient_chunk<decltype(n)::value>(g, x, s, dw); });
+    }
 }
 
 void data_gradient(const Geometry& g, const Backward& f, const Scratch& s, long begin, long end) {
-  const long count = vectors(g.row);
+  const long count = vectors(g.run);
   const float* packed = f.packed;
-  for (long first = 0, chunk = 0; first < count; first += chunk) {
-    chunk = data_chunk(g, count - first);
-    with_constant<max_chunk>(
-        chunk, [&](auto n) { data_gradient_chunk<decltype(n)::value>(g, packed, s, begin, end, first * lanes); });
-    packed += g.out_channels * chunk * lanes;
-  }
+  for (long line = 0; line < g.kernel_lines; ++line)
+    for (long first = 0, chunk = 0; first < count; first += chunk) {
+      chunk = data_chunk(g, count - first);
+      float* dx = s.dx + line * g.line + first * lanes;
+      with_constant<max_chunk>(
+          chunk, [&](auto n) { data_gradient_chunk<decltype(n)::value>(g, packed, s, begin, end, dx); });
+      packed += g.out_channels * chunk * lanes;
+    }
 }
 
-void backward(const Geometry& g, const Backward& f, const Scratch& s) {
-  if (is_first_layer(g, f)) return backward_first(g, f, s);
-  const long size = g.in * g.in_channels;
-  if (f.dx)
-    for (long i = 0; i < size; ++i) s.dx[i] = 0.0F;
+// One row of windows: of `f` and `s`, what is by position begins at the row.
+void backward_row(const Geometry& g, const Backward& f, const Scratch& s) {
   for (long begin = 0; begin < g.windows; begin += g.chunk) {
     const long end = begin + g.chunk < g.windows ? begin + g.chunk : g.windows;
     list_by_position(g, f, s, begin, end);
     list_by_channel(g, s, begin, end);
     weight_gradient(g, f, s);
-    if (f.dx) data_gradient(g, f, s, begin, end);
+    if (f.with_dx) data_gradient(g, f, s, begin, end);
   }
-  if (f.dx)
-    for (long i = 0; i < size; ++i) f.dx[i] = s.dx[i];
+}
+
+void backward(const Geometry& g, const Backward& f, const Scratch& s) {
+  const bool first_layer = is_first_layer(g, f);
+  if (f.with_dx)
+    for (long i = 0; i < g.in_lines * g.line; ++i) s.dx[i] = 0.0F;
+  for (long row = 0; row < g.window_rows; ++row) {
+    const long from = row * g.window_lines * g.line, at = row * g.windows * g.out_channels;
+    const Backward now{f.packed, f.x + from, f.y + at, f.dy + at, f.winner + at, f.with_dx};
+    Scratch mine = s;
+    mine.dx += from;
+    if (first_layer)
+      backward_first(g, now, mine);
+    else
+      backward_row(g, now, mine);
+  }
 }

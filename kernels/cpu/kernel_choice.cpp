@@ -21,9 +21,10 @@ constexpr std::array<const char*, 3> kKinds{"conv", "norm_conv", "conv_pool"};
 /// All numbers of a problem, in the order of its text.
 std::vector<Index> numbers_of(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
-  std::vector<Index> numbers{p.rows, p.threads, p.window, g.in_channels, g.out_channels, g.bias ? 1 : 0};
+  std::vector<Index> numbers{p.rows, p.threads, p.window[2], g.in_channels, g.out_channels, g.bias ? 1 : 0};
   for (const Extent& extent : {g.in, g.kernel, g.stride, g.pad_before, g.pad_after, g.dilation})
     numbers.insert(numbers.end(), extent.begin(), extent.end());
+  if (p.window[0] > 1 || p.window[1] > 1) numbers.insert(numbers.end(), {p.window[0], p.window[1]});
   return numbers;
 }
 
@@ -32,13 +33,14 @@ ConvProblem problem_of(ConvProblem::Kind kind, const std::vector<Index>& numbers
   ConvProblem p{kind};
   p.rows = *at++;
   p.threads = static_cast<int>(*at++);
-  p.window = *at++;
+  p.window[2] = *at++;
   p.geometry.in_channels = *at++;
   p.geometry.out_channels = *at++;
   p.geometry.bias = *at++ != 0;
   for (Extent ConvGeometry::*extent : {&ConvGeometry::in, &ConvGeometry::kernel, &ConvGeometry::stride,
                                        &ConvGeometry::pad_before, &ConvGeometry::pad_after, &ConvGeometry::dilation})
     for (Index& number : p.geometry.*extent) number = *at++;
+  if (at != numbers.end()) p.window[0] = *at++, p.window[1] = *at++;
   return p;
 }
 
@@ -49,8 +51,8 @@ bool sound(const ConvProblem& p) {
     if (number < -most || number > most) return false;
   const ConvGeometry& g = p.geometry;
   const auto positive = [](const Extent& extent) { return std::ranges::all_of(extent, [](Index n) { return n > 0; }); };
-  return p.rows > 0 && p.threads > 0 && p.window > 0 && g.in_channels > 0 && g.out_channels > 0 && positive(g.in) &&
-         positive(g.kernel) && positive(g.stride) && positive(g.dilation) && positive(g.out());
+  return p.rows > 0 && p.threads > 0 && positive(p.window) && g.in_channels > 0 && g.out_channels > 0 &&
+         positive(g.in) && positive(g.kernel) && positive(g.stride) && positive(g.dilation) && positive(g.out());
 }
 
 }  // namespace
@@ -69,7 +71,8 @@ std::optional<ConvProblem> ConvProblem::parse(const std::string& text) {
   if (found == kKinds.end()) return std::nullopt;
   std::vector<Index> numbers;
   for (Index number = 0; words >> number;) numbers.push_back(number);
-  if (!words.eof() || numbers.size() != numbers_of({}).size()) return std::nullopt;
+  const std::size_t fewest = numbers_of({}).size();
+  if (!words.eof() || (numbers.size() != fewest && numbers.size() != fewest + 2)) return std::nullopt;
   const ConvProblem problem = problem_of(static_cast<Kind>(found - kKinds.begin()), numbers);
   if (!sound(problem)) return std::nullopt;
   return problem;
@@ -80,7 +83,7 @@ const KernelChoice* KernelChoices::find(const ConvProblem& problem) {
   asked_.insert(text);
   if (problem.kind == ConvProblem::Kind::conv_pool) {  // in one pass, the convolution by itself is not run
     ConvProblem alone = problem;
-    alone.kind = ConvProblem::Kind::conv, alone.window = 1;
+    alone.kind = ConvProblem::Kind::conv, alone.window = {1, 1, 1};
     asked_.erase(alone.text());
   }
   const auto found = choices_.find(text);
@@ -316,7 +319,7 @@ std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& pr
   if (names.size() == 1) return KernelChoice{names.front()};
   if (flop_of_row(problem) > most * problem.threads) return std::nullopt;
   Extent to = problem.geometry.out();
-  to[2] /= problem.window;
+  for (std::size_t a = 0; a < to.size(); ++a) to[a] /= problem.window[a];
   Memory memory(problem, rows_in_trial(problem), to);
   NormArenas norm(problem.geometry.in_channels);
   std::vector<std::uint8_t> winners(memory.y.size());

@@ -23,7 +23,7 @@ struct ConvProblem {
   ConvGeometry geometry{};
   Index rows = 1;
   int threads = 1;
-  Index window = 1;  ///< window of the pooling, along the last axis
+  Extent window{1, 1, 1};  ///< of the pooling
 
   /// In one line: the kind, then numbers.
   std::string text() const;

@@ -12,37 +12,44 @@
 
 namespace mrmf::cpu::fused {
 
-/// One geometry: a 1-D convolution (stride 1, no padding) followed by max pooling with window = stride.
-/// `row` is the contiguous run of channels-last input under one output position: kernel * in_channels.
+/// One geometry: a convolution of one or two axes (stride 1) followed by max pooling with window = stride. Lines are
+/// runs of input positions along the last axis; padding is in them already.
 struct Geometry {
-  long in_channels, out_channels, kernel, pool;
-  long in;       ///< input positions per sample
-  long windows;  ///< pooled positions per sample
-  long row;
-  long padded_row;  ///< row rounded up to whole vectors
-  long padded_out;  ///< out_channels rounded up to whole vectors
-  long chunk;       ///< windows that backward takes at a time, so that their input stays in the L1 cache
+  long in_channels, out_channels;
+  long kernel_lines, kernel;  ///< positions along both axes
+  long window_lines, window;  ///< the same of the pooling
+  long in_lines, in;          ///< input positions, padding included
+  long window_rows, windows;  ///< pooled positions: rows, and windows in a row
+  long line;                  ///< floats of an input line: in * in_channels
+  long run;                   ///< contiguous floats of a line under one output position: kernel * in_channels
+  long padded_run;            ///< run rounded up to whole vectors
+  long padded_out;            ///< out_channels rounded up to whole vectors
+  long chunk;                 ///< windows that backward takes at a time, so that their input stays in the L1 cache
+  long positions;             ///< of a window, at most 255
+  long place[255];            ///< where a position of a window has its input, from the window's own
+  long field;                 ///< floats under one output position: kernel_lines * run
+  long padded_field;          ///< kernel_lines * padded_run
 };
 
-/// Scratch of one thread. Entries are the nonzero gradients of one chunk, grouped by position of the convolution's
-/// output and then again by output channel.
+/// Scratch of one thread. Entries are the nonzero gradients of one chunk of a row of windows, grouped by position of
+/// the convolution's output and then again by output channel.
 struct Scratch {
   float* gradient;       ///< padded_out: one window's dy where ReLU was active, else 0
   int* code;             ///< padded_out: the winner, or -1 where there is no gradient
-  int* group_begin;      ///< chunk * pool + 1
+  int* group_begin;      ///< chunk * positions + 1
   float* value;          ///< chunk * padded_out + one vector
   int* channel;          ///< the same
   int* channel_count;    ///< out_channels
   float* channel_value;  ///< out_channels * chunk
-  int* channel_offset;   ///< the same; offset of the input row inside the sample
-  float* x;              ///< in * in_channels + one vector: a copy of the last sample, so that reads may pass its end
+  int* channel_offset;   ///< the same; offset of the position's input from that of the row of windows
+  float* x;              ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
   float* dx;             ///< the same; the data gradient is summed here
-  float* candidates;     ///< chunk * row * 4 (first layer: the inputs that a window's winner chooses from)
-  float* dw;             ///< out_channels * padded_row: this thread's sum over samples
+  float* candidates;     ///< chunk * field * 4 (first layer: the inputs that a window's winner chooses from)
+  float* dw;             ///< out_channels * padded_field: this thread's sum over samples
   float* db;             ///< padded_out
 };
 
-/// One sample. winner may be null in forward; dx may be null in backward.
+/// One sample. winner may be null in forward.
 struct Forward {
   const float* packed;  ///< from pack_forward
   const float* x;
@@ -50,22 +57,22 @@ struct Forward {
   unsigned char* winner;
 };
 struct Backward {
-  const float* packed;  ///< from pack_backward; null if dx is
+  const float* packed;  ///< from pack_backward; null without dx
   const float* x;       ///< readable for one vector past its end
   const float* y;
   const float* dy;
   const unsigned char* winner;
-  float* dx;
+  bool with_dx;  ///< whether scratch.dx is to be computed
 };
 
 struct Kernels {
   long lanes;  ///< floats in a vector
-  /// Weights in blocks of output channels, then the bias: padded_out * (row + 1) floats.
+  /// Weights in blocks of output channels, then the bias: padded_out * (field + 1) floats.
   void (*pack_forward)(const Geometry&, const float* w, const float* b, float* packed);
-  /// Weights in chunks of the row: out_channels * padded_row floats.
+  /// Weights in chunks of the runs: out_channels * padded_field floats.
   void (*pack_backward)(const Geometry&, const float* w, float* packed);
   void (*forward)(const Geometry&, const Forward&);
-  void (*backward)(const Geometry&, const Backward&, const Scratch&);  ///< adds to scratch.dw and scratch.db
+  void (*backward)(const Geometry&, const Backward&, const Scratch&);  ///< adds to scratch.dw and .db
 };
 
 const Kernels* generic_kernels();

@@ -16,11 +16,9 @@
 #include "mpi/session.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
+#include "src/training/arena_hash.hpp"
 #include "src/training/pending_sums.hpp"
 #include "src/training/sum_coding.hpp"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace mrmf {
 namespace {
@@ -88,10 +86,6 @@ std::vector<float> on_host(Backend& backend, ConstSpan values) {
   std::vector<float> copy(values.size());
   backend.read(values, copy);
   return copy;
-}
-
-std::uint64_t hash_of(ConstSpan values, std::uint64_t seed) {
-  return XXH3_64bits_withSeed(values.data(), values.size() * sizeof(float), seed);
 }
 
 // Every rank's number, as halves that a double holds exactly.
@@ -164,18 +158,18 @@ void require_same_model(Backend& backend, Model& model, Compared what, const Com
         fmt::format("the ranks disagree on the parameters {}: {}; look for a faulty node or mixed builds of mrmf",
                     position, differing_text(hash, part, ranks.team)));
   };
-  const std::vector<float> params = on_host(backend, model.params());
+  const ConstSpan params = model.params();
   const std::vector<ArenaSpan>& cuts = model.layout().partitioned();
   std::uint64_t common = 0, own = 0;
   std::size_t first = 0;
   for (const ArenaSpan& cut : cuts) {
     const auto begin = static_cast<std::size_t>(cut.first), end = static_cast<std::size_t>(cut.end());
-    common = hash_of(ConstSpan(params).subspan(first, begin - first), common);
-    own = hash_of(ConstSpan(params).subspan(begin, end - begin), own);
+    common = arena_hash(backend, params.subspan(first, begin - first), common);
+    own = arena_hash(backend, params.subspan(begin, end - begin), own);
     first = end;
   }
-  common = hash_of(ConstSpan(params).subspan(first), common);
-  if (what == Compared::parameters_and_state) common = hash_of(on_host(backend, model.state()), common);
+  common = arena_hash(backend, params.subspan(first), common);
+  if (what == Compared::parameters_and_state) common = arena_hash(backend, model.state(), common);
   if (!ranks.team.agree(common)) refuse(common, 0);
   if (!cuts.empty() && ranks.team.any(!ranks.same_block.agree(own)))
     refuse(own, ranks.team.rank() % model.layout().ranks());

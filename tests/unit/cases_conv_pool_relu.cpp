@@ -18,6 +18,8 @@ LayerCases conv_pool_relu_cases() {
   const LayerSpec by4 = max_pool({1, 1, 4});
   LayerSpec padded = conv(8, {1, 1, 4});
   padded.pad_after = {0, 0, 3};
+  LayerSpec below = conv(8, {1, 3, 3});
+  below.pad_after = {0, 2, 1};
   return {
       {"1-D, 3->30, k4, pool 4", line(5, 43, 3), conv(30, {1, 1, 4}), by4},
       {"1-D, 3->30, k4, pool 4, many rows", line(37, 100, 3), conv(30, {1, 1, 4}), by4},
@@ -30,6 +32,14 @@ LayerCases conv_pool_relu_cases() {
       {"1-D, same padding", line(4, 17, 3), conv(30, {1, 1, 4}, {0, 0, 0}, true), by4},
       {"1-D, zeros after only", line(4, 17, 3), padded, by4},
       {"2-D, 3->8, k3x3, pool 2x2", image(3, 9, 8, 3), conv(8, {1, 3, 3}), max_pool({1, 2, 2})},
+      {"2-D, 1->16, k3x3, pool 2x2", image(5, 28, 28, 1), conv(16, {1, 3, 3}), max_pool({1, 2, 2})},
+      {"2-D, 16->32, k3x3, pool 2x2", image(3, 13, 13, 16), conv(32, {1, 3, 3}), max_pool({1, 2, 2})},
+      {"2-D, 3->20, k2x5, pool 3x2", image(3, 12, 19, 3), conv(20, {1, 2, 5}), max_pool({1, 3, 2})},
+      {"2-D, 5->7, k3x3, pool 3x3", image(2, 11, 14, 5), conv(7, {1, 3, 3}), max_pool({1, 3, 3})},
+      {"2-D, 3->8, k1x1, pool 1x4", image(2, 5, 9, 3), conv(8, {1, 1, 1}), max_pool({1, 1, 4})},
+      {"2-D, 4->8, same k3x3, pool 2x2", image(3, 9, 8, 4), conv(8, {1, 3, 3}, {0, 0, 0}, true), max_pool({1, 2, 2})},
+      {"2-D, 1->8, same k3x3, pool 2x2", image(3, 8, 9, 1), conv(8, {1, 3, 3}, {0, 0, 0}, true), max_pool({1, 2, 2})},
+      {"2-D, 3->8, zeros after only", image(3, 8, 9, 3), below, max_pool({1, 2, 2})},
       {"3-D, 4->8, same k3, pool 2", volume(2, {4, 6, 5}, 4), conv(8, {3, 3, 3}, {0, 0, 0}, true), max_pool({2, 2, 2})},
   };
 }

@@ -132,7 +132,7 @@ TEST_CASE("kernel choice: open problems are timed, and what was chosen is no slo
   with_norm.kind = ConvProblem::Kind::norm_conv;
   pooled.kind = ConvProblem::Kind::conv_pool;
   pooled.geometry.pad_before = pooled.geometry.pad_after = {0, 0, 0};
-  pooled.window = 4;
+  pooled.window = {1, 1, 4};
   for (const ConvProblem& other : {with_norm, pooled}) {
     const KernelChoice found = cpu::time_kernels(*backend, other).value_or(KernelChoice{});
     CHECK(found.chosen <= found.fixed);

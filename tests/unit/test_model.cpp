@@ -91,34 +91,66 @@ TEST_CASE("model: backward is the gradient of the whole network") {
   }
 }
 
+namespace {
+
+// conv 2->6, ReLU, max pool 2x2, the same with padding to 8 channels, dense 3: the usual order of networks for images.
+ModelSettings small_image_model() {
+  ModelSettings settings;
+  settings.network.sample = {.n = 0, .spatial = {1, 14, 13}, .channels = 2, .axes = 2};
+  settings.network.max_rows = 8;
+  LayerSpec conv = layer(LayerKind::conv, 6), pool = layer(LayerKind::max_pool);
+  conv.window = {1, 3, 3};
+  pool.window = pool.stride = {1, 2, 2};
+  std::vector<LayerSpec>& layers = settings.network.layers;
+  layers = {conv, layer(LayerKind::relu), pool};
+  conv.units = 8, conv.same_padding = true;
+  layers.insert(layers.end(),
+                {conv, layer(LayerKind::relu), pool, layer(LayerKind::flatten), layer(LayerKind::dense, 3)});
+  name_layers(layers);
+  return settings;
+}
+
+void check_fused(Backend& backend, ModelSettings settings) {
+  Model fused(backend, settings);
+  settings.fuse = false;
+  Model plain(backend, settings);
+  const Batch batch(fused, 6, 21);
+  const std::vector<float> target = random_values(6 * 3, 22);
+  std::vector<std::vector<float>> outputs, gradients;
+  for (Model* model : {&fused, &plain}) {
+    const ConstTensor y = model->forward(batch.step(true), batch.x());
+    outputs.push_back(copy(y.data));
+    loss_of(backend, LossKind::mse, y, {y.shape, target}, 1.0F, model->output_gradient(6));
+    model->backward(batch.step(true), batch.x());
+    gradients.push_back(copy(model->grads()));
+  }
+  // Summation orders differ: float32 rounding of sums of tens of terms of size one.
+  for (std::size_t i = 0; i < outputs[0].size(); ++i)
+    CHECK(outputs[0][i] == doctest::Approx(outputs[1][i]).epsilon(1e-4));
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < gradients[0].size(); ++i) {
+    difference += std::pow(gradients[0][i] - gradients[1][i], 2);
+    size += std::pow(gradients[1][i], 2);
+  }
+  CHECK(std::sqrt(difference / size) < 1e-4);
+}
+
+}  // namespace
+
 TEST_CASE("model: fused and unfused execution agree on both backends") {
   for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)}) {
     CAPTURE(backend->name());
-    ModelSettings settings = small_model(23, 5);
-    Model fused(*backend, settings);
-    settings.fuse = false;
-    Model plain(*backend, settings);
-    CHECK(fused.units().size() < plain.units().size());
-    const Batch batch(fused, 6, 21);
-    const std::vector<float> target = random_values(6 * 3, 22);
-    std::vector<std::vector<float>> outputs, gradients;
-    for (Model* model : {&fused, &plain}) {
-      const ConstTensor y = model->forward(batch.step(true), batch.x());
-      outputs.push_back(copy(y.data));
-      loss_of(*backend, LossKind::mse, y, {y.shape, target}, 1.0F, model->output_gradient(6));
-      model->backward(batch.step(true), batch.x());
-      gradients.push_back(copy(model->grads()));
-    }
-    // Summation orders differ: float32 rounding of sums of tens of terms of size one.
-    for (std::size_t i = 0; i < outputs[0].size(); ++i)
-      CHECK(outputs[0][i] == doctest::Approx(outputs[1][i]).epsilon(1e-4));
-    double difference = 0, size = 0;
-    for (std::size_t i = 0; i < gradients[0].size(); ++i) {
-      difference += std::pow(gradients[0][i] - gradients[1][i], 2);
-      size += std::pow(gradients[1][i], 2);
-    }
-    CHECK(std::sqrt(difference / size) < 1e-4);
+    check_fused(*backend, small_model(23, 5));
+    check_fused(*backend, small_image_model());
   }
+  const auto reference = make_reference_backend(), cpu = make_cpu_backend(2);
+  const auto units = [](Backend& backend, ModelSettings settings, bool fuse) {
+    settings.fuse = fuse;
+    return Model(backend, settings).units().size();
+  };
+  CHECK(units(*reference, small_model(23, 5), true) < units(*reference, small_model(23, 5), false));
+  CHECK(units(*cpu, small_model(23, 5), true) < units(*cpu, small_model(23, 5), false));
+  CHECK(units(*cpu, small_image_model(), true) + 4 == units(*cpu, small_image_model(), false));
 }
 
 TEST_CASE("model: padding between layers stays zero through training") {
