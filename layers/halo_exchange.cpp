@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "layers/geometry.hpp"
+
 namespace mrmf {
 namespace {
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# shellcheck disable=SC2034,SC2154
 # What jobs/giants/run.sh and half_first.sh share; read by both with "source", never run by itself.
 
 # Sizes of networks, by name: edge and channels of an image, maps and field of each layer, pooling, images and epochs.
@@ -36,7 +37,7 @@ ${start:+start = \"$start\"}
 [training]
 batch = $batch
 epochs = $epochs
-seed = ${seed:-1}
+seed = $seed
 update_in_place = $in_place
 optimizer = { name = "sgd", learning_rate = $(awk "BEGIN { print $rate * $edge * $edge * $channels }"), momentum = 0.9 }
 

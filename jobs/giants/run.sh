@@ -15,7 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 program=${MRMF:-$here/../../build/mrmf} python=${PYTHON:-python3}
 source "$here/layer.sh"
 size_of "$1" || usage 2
-count=${COUNT:-$count} epochs=${EPOCHS:-$epochs} in_place=true
+count=${COUNT:-$count} epochs=${EPOCHS:-$epochs} in_place=true start="" seed=1
 rates=(0.0008 0.0008 0.0008)           # times the values of a sample
 [ "$1" != hundredth ] || rates=(0.0008 0.0001 0.0001) # large fields of smooth features leave less room
 [ -z "${LAUNCH:-}" ] || in_place=false # ranks with samples of their own add their gradients first

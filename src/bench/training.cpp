@@ -52,7 +52,7 @@ std::string BenchSettings::title() const {
 
 namespace {
 
-constexpr Index kMostSteps = 100000;
+constexpr Index kMostBenchSteps = 100000;
 
 struct Outcome {
   std::vector<float> losses;
@@ -93,7 +93,7 @@ BenchSteps::BenchSteps(Backend& backend, const BenchSettings& settings)
       model_state_(backend, settings.model(), settings.optimizer, {1, 1, 1}),
       batch_(settings.batch()),
       ids_(static_cast<std::size_t>(settings.batch())),
-      losses_(backend.allocate(kMostSteps)) {
+      losses_(backend.allocate(kMostBenchSteps)) {
   const Network& network = model_state_.model.network();
   x_.resize(static_cast<std::size_t>(network.input().count()));
   const Shape targets = target_shape(settings.loss, network.output());
@@ -118,7 +118,7 @@ void BenchSteps::load() {
 }
 
 void BenchSteps::step() {
-  MRMF_CHECK(done_ < kMostSteps, "too many steps for one benchmark");
+  MRMF_CHECK(done_ < kMostBenchSteps, "too many steps for one benchmark");
   Model& model = model_state_.model;
   StepContext now{
       .training = true, .seed = 1, .updates_done = model_state_.optimizer.steps(), .ids = ids_, .batch_index = done_++};

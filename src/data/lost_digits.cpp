@@ -45,7 +45,7 @@ bool is_like_identifier(double value) {
 
 bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementType::float32; }
 
-/// ChannelSums of one channel, around its first number, which keeps the sums exact enough.
+/// Sums of one channel, around its first number, which keeps the sums exact enough.
 struct ChannelSums {
   ExactNumber origin = 0;
   double count = 0, x = 0, xx = 0, errors = 0;

@@ -152,8 +152,8 @@ std::vector<std::pair<double, double>> curve_points(const std::vector<double>& v
     const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first),
                end = values.begin() + static_cast<std::ptrdiff_t>(std::min(values.size(), first + stretch));
     const auto [least, most] = std::minmax_element(begin, end);
-    const auto [early, late] =
-        std::minmax(static_cast<std::size_t>(least - values.begin()), static_cast<std::size_t>(most - values.begin()));
+    const auto [early, late] = std::minmax(  // of a list, which gives values; of two temporaries it gives references
+        {static_cast<std::size_t>(least - values.begin()), static_cast<std::size_t>(most - values.begin())});
     add(early);
     if (late != early) add(late);
   }

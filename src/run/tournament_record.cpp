@@ -14,6 +14,7 @@
 #include "src/run/records.hpp"
 
 namespace mrmf {
+
 std::string to_json(const TournamentRecord& r) {
   Json json{{"round", r.round},
             {"trainer", r.trainer},

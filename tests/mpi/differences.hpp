@@ -9,13 +9,18 @@
 
 namespace mrmf::test {
 
+/// 1e9 where a value is not finite.
 inline double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
   double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double{a[i]} - b[i]));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double apart = std::abs(double{a[i]} - b[i]);
+    most = std::isfinite(apart) ? std::max(most, apart) : 1e9;
+  }
   return most;
 }
 
-/// Relative to the largest of what is wanted.
+/// Relative to the largest of what is wanted; 1e9 where a value is not finite.
 inline double relative_difference(const std::vector<float>& got, const std::vector<float>& wanted) {
   REQUIRE(got.size() == wanted.size());
   double most = 1e-3, apart = 0;

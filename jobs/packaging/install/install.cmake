@@ -30,7 +30,7 @@ install(EXPORT mrmf NAMESPACE mrmf:: FILE mrmf-targets.cmake DESTINATION ${MRMF_
 install(FILES src/mrmf.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf)
 install(DIRECTORY kernels layers mpi io src DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf FILES_MATCHING PATTERN "*.hpp"
   PATTERN "mrmf.hpp" EXCLUDE PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "onednn" EXCLUDE PATTERN "cli" EXCLUDE
-  PATTERN "nccl_*" EXCLUDE)
+  PATTERN "nccl_*" EXCLUDE PATTERN "record_json.hpp" EXCLUDE)
 install(FILES kernels/cuda/module.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf/kernels/cuda)
 install(FILES kernels/cpu/arena.hpp kernels/cpu/kernel_choice.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mrmf/kernels/cpu)
 

@@ -15,7 +15,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 PATH=$venv/bin:$PATH nrnivmodl "$here/mod" >nrnivmodl.log 2>&1 || { cat nrnivmodl.log; exit 1; }
-g++ -std=c++20 -O2 -fopenmp -I"$root" "$here/export.cpp" "$root/tests/unit/support/neuron_reference.cpp" "$build/libmrmf_core.a" -lfmt -o export
+g++ -std=c++20 -O2 -fopenmp -I"$root" "$here/export.cpp" "$root/tests/unit/support/neuron_reference.cpp" "$build/libmrmf.a" -lfmt -o export
 if [ "${2:-}" = --store ]; then
   ./export cells.json 0.005 2:0 5:1 7:2
   exec "$venv/bin/python" "$here/compare.py" cells.json --store "$here/reference.txt"
