@@ -1,4 +1,5 @@
-# Writes version.hpp with the version and the git hash of the sources; rewritten only when it changes.
+# Writes version.cpp with the version and the git hash of the sources, rewritten only when they change, and version.hpp,
+# which never does: so a commit compiles one small file.
 include(${CMAKE_CURRENT_LIST_DIR}/git_version.cmake)
 mrmf_version(VERSION ${SOURCE})
 execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE HASH OUTPUT_STRIP_TRAILING_WHITESPACE
@@ -12,11 +13,16 @@ else()
     set(HASH "${HASH}+changes")
   endif()
 endif()
-file(CONFIGURE OUTPUT ${TARGET} CONTENT
+file(CONFIGURE OUTPUT ${FOLDER}/version.hpp CONTENT
 "// Written by src/system/version.cmake.
 #pragma once
-inline constexpr const char* kVersion = \"${VERSION}\";
-inline constexpr const char* kGitHash = \"${HASH}\";
-inline constexpr const char* kSourceFolder = \"${SOURCE}\";
-inline constexpr const char* kPython = \"${PYTHON}\";
+extern const char *const kVersion, *const kGitHash, *const kSourceFolder, *const kPython;
+")
+file(CONFIGURE OUTPUT ${FOLDER}/version.cpp CONTENT
+"// Written by src/system/version.cmake.
+#include \"generated/version.hpp\"
+const char* const kVersion = \"${VERSION}\";
+const char* const kGitHash = \"${HASH}\";
+const char* const kSourceFolder = \"${SOURCE}\";
+const char* const kPython = \"${PYTHON}\";
 ")
