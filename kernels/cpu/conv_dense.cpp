@@ -41,7 +41,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// One pooling along the last axis, by windows that neither overlap nor leave gaps.
+/// The pooling, by windows that neither overlap nor leave gaps.
 PoolGeometry pooling_of(const ConvProblem& p) {
   PoolGeometry pool{PoolKind::max, p.geometry.out_channels, p.geometry.out()};
   pool.window = pool.stride = p.window;
@@ -154,7 +154,8 @@ std::unique_ptr<NormConvOp> CpuBackend::norm_conv(const NormSettings& settings, 
 std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,
                                                        Index max_rows) {
   if (!fused_conv_pool_serves(conv, pool)) return nullptr;
-  if (conv.in[1] > 1 && max_rows < threads_) return nullptr;  // a thread has whole samples; others share planes
+  if (!is_unpadded_line(conv) && max_rows < threads_)
+    return nullptr;  // a thread has whole samples; others share planes
   const ConvProblem problem{ConvProblem::Kind::conv_pool, conv, max_rows, threads_, pool.window};
   return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return conv_pool_by(kernels, problem); });
 }

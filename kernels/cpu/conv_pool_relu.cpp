@@ -21,21 +21,24 @@ const fused::Kernels& kernels_for(InstructionSet set) {
   return *fused::generic_kernels();
 }
 
-}  // namespace
-
-namespace {
-
-/// Floats of a plane: every thread has two copies of one, and larger ones do not stay in its cache.
+/// Floats of a sample: every thread has two copies of one, and larger ones do not stay in its cache.
 constexpr Index kMostSample = Index{1} << 20;
 
 }  // namespace
 
+bool is_unpadded_line(const ConvGeometry& c) {
+  const Extent none{0, 0, 0};
+  return c.in[0] == 1 && c.in[1] == 1 && c.pad_before == none && c.pad_after == none;
+}
+
 bool fused_conv_pool_serves(const ConvGeometry& c, const PoolGeometry& p) {
   const Extent one{1, 1, 1};
+  Index floats = c.in_channels;  // with the padding
+  for (std::size_t a = 0; a < 3; ++a) floats *= c.in[a] + c.pad_before[a] + c.pad_after[a];
   return p.kind == PoolKind::max && p.in == c.out() && p.channels == c.out_channels && p.window == p.stride &&
          c.stride == one && c.dilation == one && c.in[0] == 1 && c.kernel[0] == 1 && p.window[0] == 1 &&
          c.pad_before[0] == 0 && c.pad_after[0] == 0 && product(p.window) <= 255 &&
-         (c.in[1] == 1 || product(c.in) * c.in_channels <= kMostSample);
+         (is_unpadded_line(c) || floats <= kMostSample);
 }
 
 namespace {
@@ -148,7 +151,7 @@ class FusedConvPool final : public ConvPoolOp {
         const float* sample = x.data.data() + n * in_;
         if (padded_)
           sample = with_padding(sample, s.x);
-        else if (n == rows - 1)
+        else if ((rows - 1 - n) * in_ < kernels_.lanes)  // what is read past the end is past the samples
           sample = std::copy_n(sample, in_, s.x) - in_;
         kernels_.backward(
             g_, {packed, sample, y.data.data() + n * out, dy.data.data() + n * out, winner.data() + n * out, with_dx},

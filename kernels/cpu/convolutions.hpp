@@ -29,8 +29,11 @@ std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const N
 /// positions.
 std::unique_ptr<WeightedOp> make_few_positions(const ConvGeometry& geometry, Index max_rows);
 
-/// Whether a convolution, max pooling and ReLU can go in one pass: in 1-D, with stride 1, without dilation or padding,
-/// pooled by windows that neither overlap nor leave gaps.
+/// One dimension without padding: samples are read where they are. Others are copied by the thread that has them, so they
+/// need a row for every thread, and have a largest size.
+bool is_unpadded_line(const ConvGeometry& conv);
+/// Whether a convolution, max pooling and ReLU can go in one pass: in one or two dimensions, with stride 1, without
+/// dilation, pooled by windows of at most 255 positions that neither overlap nor leave gaps.
 bool fused_conv_pool_serves(const ConvGeometry& conv, const PoolGeometry& pool);
 /// The same on the kernels for an instruction set (conv_pool_relu.cpp). requires: that they serve, and a set that the
 /// processor has.

@@ -80,14 +80,21 @@ std::optional<ConvProblem> ConvProblem::parse(const std::string& text) {
 
 const KernelChoice* KernelChoices::find(const ConvProblem& problem) {
   const std::string text = problem.text();
-  asked_.insert(text);
+  ++asked_[text];
   if (problem.kind == ConvProblem::Kind::conv_pool) {  // in one pass, the convolution by itself is not run
     ConvProblem alone = problem;
     alone.kind = ConvProblem::Kind::conv, alone.window = {1, 1, 1};
-    asked_.erase(alone.text());
+    --asked_[alone.text()];
   }
   const auto found = choices_.find(text);
   return found == choices_.end() ? nullptr : &found->second;
+}
+
+std::set<std::string> KernelChoices::asked() const {
+  std::set<std::string> asked;
+  for (const auto& [text, times] : asked_)
+    if (times > 0) asked.insert(text);
+  return asked;
 }
 
 void KernelChoices::put(const std::string& problem, KernelChoice choice) {
@@ -95,7 +102,7 @@ void KernelChoices::put(const std::string& problem, KernelChoice choice) {
 }
 
 std::set<std::string> KernelChoices::open() const {
-  std::set<std::string> open = asked_;
+  std::set<std::string> open = asked();
   for (const auto& [problem, choice] : choices_) open.erase(problem);
   return open;
 }

@@ -51,7 +51,7 @@ class KernelChoices {
   void forget_questions() { asked_.clear(); }
   void put(const std::string& problem, KernelChoice choice);
   /// Problems that were asked for, and those of them that have no choice.
-  const std::set<std::string>& asked() const { return asked_; }
+  std::set<std::string> asked() const;
   std::set<std::string> open() const;
   const std::map<std::string, KernelChoice>& all() const { return choices_; }
 
@@ -63,7 +63,7 @@ class KernelChoices {
  private:
   std::string file_;
   std::map<std::string, KernelChoice> choices_;
-  std::set<std::string> asked_;
+  std::map<std::string, int> asked_;  // how often, less than once where all are run in one pass with others
 };
 
 /// A CPU backend that looks its kernels up in choices of its own, at first none. Otherwise as make_cpu_backend().

@@ -85,6 +85,9 @@ class Follower {
       operation.weighted = operation.weighted || is_weighted(entry.kind);
       operation.sums += entry.kind == LayerKind::batch_norm ? 1 : 0;
     }
+    if (unit.last - unit.first == 3 && network_.entry(unit.first + 2).kind == LayerKind::max_pool)  // ReLU before it
+      operation.key = key_of(network_.entry(unit.first)) + "+" + key_of(network_.entry(unit.first + 2)) + "+" +
+                      key_of(network_.entry(unit.first + 1));
     return operation;
   }
 

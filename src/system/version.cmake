@@ -16,13 +16,17 @@ endif()
 file(CONFIGURE OUTPUT ${FOLDER}/version.hpp CONTENT
 "// Written by src/system/version.cmake.
 #pragma once
+namespace mrmf {
 extern const char *const kVersion, *const kGitHash, *const kSourceFolder, *const kPython;
+}
 ")
 file(CONFIGURE OUTPUT ${FOLDER}/version.cpp CONTENT
 "// Written by src/system/version.cmake.
 #include \"generated/version.hpp\"
+namespace mrmf {
 const char* const kVersion = \"${VERSION}\";
 const char* const kGitHash = \"${HASH}\";
 const char* const kSourceFolder = \"${SOURCE}\";
 const char* const kPython = \"${PYTHON}\";
+}
 ")

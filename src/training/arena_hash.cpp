@@ -12,6 +12,7 @@ std::uint64_t arena_hash(Backend& backend, ConstSpan values, std::uint64_t seed)
   constexpr std::size_t at_once = std::size_t{1} << 20;
   std::vector<float> piece(std::min(values.size(), at_once));
   XXH3_state_t state;
+  XXH3_INITSTATE(&state);
   XXH3_64bits_reset_withSeed(&state, seed);
   for (std::size_t first = 0; first < values.size(); first += piece.size()) {
     const Span read = Span(piece).first(std::min(piece.size(), values.size() - first));

@@ -332,6 +332,22 @@ TEST_CASE("grid: one layer after another, of odd sizes") {
     }
 }
 
+TEST_CASE("grid: convolution, ReLU and max pooling of planes in one pass, with padding") {
+  const Shape sample{.n = 0, .spatial = {1, 17, 14}, .channels = 2, .axes = 2};
+  const LayerSpec relu = layer(LayerKind::relu), halves = pool(LayerKind::max_pool, {1, 2, 2}, {1, 2, 2});
+  for (const bool same : {true, false})
+    for (const On on : all_backends()) {
+      CAPTURE(same);
+      CAPTURE(static_cast<int>(on));
+      const LayerSpec first = conv(4, {1, 3, 3}, {1, 1, 1}, same), second = conv(6, {1, 3, 3}, {1, 1, 1}, same);
+      const std::vector<LayerSpec> layers{
+          first, relu, halves, second, halves, relu, layer(LayerKind::flatten), layer(LayerKind::dense, 3)};
+      GridExperiment lines = experiment(layers, sample, on), columns = experiment(layers, sample, on);
+      lines.check({1, lines.world.size(), 1});
+      columns.check({1, 1, columns.world.size()});
+    }
+}
+
 TEST_CASE("grid: losses whose means are of whole samples, with labels that are ignored in some blocks") {
   struct Kinds {
     std::vector<std::pair<LossKind, float>> weights;

@@ -143,6 +143,33 @@ TEST_CASE("kernel choice: open problems are timed, and what was chosen is no slo
   CHECK(cpu::kernel_choices(*make_cpu_backend(2)) == nullptr);
 }
 
+TEST_CASE("kernel choice: a problem's text has the pooling of planes, and one without is read as before") {
+  ConvProblem pooled = conv_problem({1, 12, 10}, 3, 8, {1, 3, 3});
+  pooled.kind = ConvProblem::Kind::conv_pool;
+  for (const Extent& window : {Extent{1, 1, 2}, Extent{1, 2, 2}, Extent{1, 3, 1}}) {
+    pooled.window = window;
+    const std::optional<ConvProblem> read = ConvProblem::parse(pooled.text());
+    REQUIRE(read.has_value());
+    CHECK(read->window == window);
+    CHECK(read->text() == pooled.text());
+  }
+  pooled.window = {1, 1, 2};
+  CHECK_FALSE(ConvProblem::parse(pooled.text() + " 1").has_value());
+  CHECK_FALSE(ConvProblem::parse(pooled.text() + " 1 0").has_value());
+}
+
+TEST_CASE("kernel choice: a convolution that others run in one pass is still asked for where it runs by itself") {
+  const auto backend = cpu::make_choosing_backend(2);
+  KernelChoices& choices = *cpu::kernel_choices(*backend);
+  const ConvProblem problem = conv_problem({1, 12, 10}, 8, 8, {1, 3, 3});
+  PoolGeometry pool{PoolKind::max, 8, problem.geometry.out()};
+  pool.window = pool.stride = {1, 2, 2};
+  for (int i = 0; i < 2; ++i) backend->conv(problem.geometry, problem.rows);          // both layers of a network...
+  REQUIRE(backend->conv_pool_relu(problem.geometry, pool, problem.rows) != nullptr);  // ...of which one is fused
+  CHECK(choices.asked().size() == 2);
+  CHECK(choices.asked().contains(problem.text()));
+}
+
 TEST_CASE("kernel file: the same choices are read back, on the same machine alone") {
   const OwnFile own;
   CHECK(KernelFile(own.path).keep(two_choices(), "one").empty());

@@ -217,6 +217,29 @@ TEST_CASE_FIXTURE(Fixture, "layer facts: the fused layer takes the convolution's
   CHECK(make_conv_pool_relu(*backend, line(2, 100, 3), conv, pool) == nullptr);
 }
 
+TEST_CASE_FIXTURE(Fixture, "layer facts: which planes go in one pass") {
+  const auto offered = [](Index rows, LayerSpec conv, const Extent& window, const Shape& in) {
+    LayerSpec pool = layer(LayerKind::max_pool);
+    pool.window = window;
+    Shape sample = in;
+    sample.n = rows;
+    return make_conv_pool_relu(*make_cpu_backend(2), sample, conv, pool) != nullptr;
+  };
+  const LayerSpec plain = conv_spec(8, {1, 3, 3}, {0, 0, 0}, false), same = conv_spec(8, {1, 3, 3}, {0, 0, 0}, true);
+  const Shape in = image(2, 20, 17, 3);
+  CHECK(offered(2, plain, {1, 2, 2}, in));
+  CHECK(offered(2, same, {1, 2, 2}, in));
+  CHECK(offered(2, plain, {1, 15, 15}, in));
+  CHECK_FALSE(offered(1, plain, {1, 2, 2}, in));                     // two threads
+  CHECK_FALSE(offered(2, plain, {1, 16, 16}, image(2, 40, 40, 3)));  // more positions than a byte tells apart
+  CHECK_FALSE(offered(2, plain, {1, 2, 2}, image(2, 1024, 1024, 3)));
+  CHECK_FALSE(offered(2, conv_spec(8, {1, 3, 3}, {1, 2, 2}, false), {1, 2, 2}, in));
+  LayerSpec dilated = plain;
+  dilated.dilation = {1, 2, 2};
+  CHECK_FALSE(offered(2, dilated, {1, 2, 2}, in));
+  CHECK_FALSE(offered(2, conv_spec(8, {3, 3, 3}, {0, 0, 0}, true), {2, 2, 2}, volume(2, {4, 6, 5}, 4)));
+}
+
 TEST_CASE_FIXTURE(Fixture, "layer facts: initialisers") {
   LayerSpec dense = layer(LayerKind::dense);
   dense.units = 400;
