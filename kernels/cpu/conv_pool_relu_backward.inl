@@ -108,8 +108,8 @@ template <long Chunk>
   }
 }
 
-// dx[run of position] += sum over the position's entries of value * w[channel], a chunk of the run in registers. `first`
-// is where the chunk of the row's first run begins.
+// dx[run of position] += sum over the position's entries of value * w[channel], a chunk of the run in registers.
+// `first` is where the chunk of the row's first run begins.
 template <long Chunk>
 [[gnu::noinline]] void data_gradient_chunk(const Geometry& g, const float* packed, const Scratch& s, long begin,
                                            long end, float* first) {
@@ -161,8 +161,8 @@ void data_gradient(const Geometry& g, const Backward& f, const Scratch& s, long 
     for (long first = 0, chunk = 0; first < count; first += chunk) {
       chunk = data_chunk(g, count - first);
       float* dx = s.dx + line * g.line + first * lanes;
-      with_constant<max_chunk>(
-          chunk, [&](auto n) { data_gradient_chunk<decltype(n)::value>(g, packed, s, begin, end, dx); });
+      with_constant<max_chunk>(chunk,
+                               [&](auto n) { data_gradient_chunk<decltype(n)::value>(g, packed, s, begin, end, dx); });
       packed += g.out_channels * chunk * lanes;
     }
 }

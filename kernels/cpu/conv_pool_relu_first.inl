@@ -1,6 +1,6 @@
 // The weight gradient of a first layer (included in conv_pool_relu.inl, inside its anonymous namespace): no data
-// gradient is wanted and the field is short, so lists of entries would cost more than the work. Instead every lane is an
-// output channel, and the input that its winner met is picked by a shuffle from the (at most four) candidates.
+// gradient is wanted and the field is short, so lists of entries would cost more than the work. Instead every lane is
+// an output channel, and the input that its winner met is picked by a shuffle from the (at most four) candidates.
 
 constexpr long max_first_field = 12;  // its accumulators fit 16 registers
 

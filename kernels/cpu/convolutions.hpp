@@ -29,8 +29,8 @@ std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const N
 /// positions.
 std::unique_ptr<WeightedOp> make_few_positions(const ConvGeometry& geometry, Index max_rows);
 
-/// One dimension without padding: samples are read where they are. Others are copied by the thread that has them, so they
-/// need a row for every thread, and have a largest size.
+/// One dimension without padding: samples are read where they are. Others are copied by the thread that has them, so
+/// they need a row for every thread, and have a largest size.
 bool is_unpadded_line(const ConvGeometry& conv);
 /// Whether a convolution, max pooling and ReLU can go in one pass: in one or two dimensions, with stride 1, without
 /// dilation, pooled by windows of at most 255 positions that neither overlap nor leave gaps.
