@@ -119,6 +119,8 @@ class Network(nn.Module):
             z = torch.einsum("npk,pok->npo", x.flatten(1)[:, inputs_of], w.flatten(axes + 1).flatten(0, axes - 1))
             if kind == "locally_connected":
                 return (z.unflatten(1, w.shape[:axes]) + part("bias")).movedim(-1, 1)
+            if layer.get("output") == "features":
+                return z.unflatten(1, w.shape[:axes]).movedim(-1, 1)
             back = getattr(self, f"decoder_{i}", w).flatten(axes + 1).flatten(0, axes - 1)
             parts = torch.einsum("npo,pok->npk", z, back).flatten(1)
             y = torch.zeros_like(x.flatten(1)).index_add(1, inputs_of.flatten(), parts)

@@ -68,9 +68,7 @@ void window_needs(const std::vector<Interval>& out, const AxisWindow& w, Index i
 
 AxisWindow window_of(const ConvGeometry& g, std::size_t a) { return {g.reach()[a], g.stride[a], g.pad_before[a]}; }
 
-bool is_window(LayerKind kind) {
-  return kind == LayerKind::conv || kind == LayerKind::locally_connected || is_pool(kind);
-}
+bool is_window(const LayerSpec& spec) { return spec.kind == LayerKind::conv || is_untied(spec) || is_pool(spec.kind); }
 
 // Layers of which each output position follows from the input's alone, but for statistics.
 bool is_pointwise(LayerKind kind) {
@@ -79,7 +77,7 @@ bool is_pointwise(LayerKind kind) {
 }
 
 void place_window(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
-  const bool conv = entry.kind == LayerKind::conv || entry.kind == LayerKind::locally_connected;
+  const bool conv = !is_pool(entry.kind);
   const ConvGeometry g = conv ? conv_geometry(entry.input, entry.spec) : ConvGeometry{};
   const PoolGeometry pool = conv ? PoolGeometry{} : pool_geometry(entry.input, entry.spec);
   BlockPositions needs;
@@ -90,7 +88,7 @@ void place_window(const Entry& entry, const BlockPositions& in, LayerPlacement& 
   }
   layer.output.made = layer.output.owned;
   layer.needs = {needs};
-  if (entry.kind == LayerKind::locally_connected) layer.fields = layer.output.owned;
+  if (is_untied(entry.spec)) layer.fields = layer.output.owned;
 }
 
 /// Why a grid does not fit a network, and the axis that has too many blocks.
@@ -338,7 +336,7 @@ void Partition::hold_margins_of_norm() {
     norm.owned.axes[a] = axis.counted;
     norm.made.axes[a] = axis.held;
   }
-  const auto takes_more = [&](const Reader& reader) { return is_window(network_->entry(reader.layer).kind); };
+  const auto takes_more = [&](const Reader& reader) { return is_window(network_->entry(reader.layer).spec); };
   if (norm.made != *needs && !std::ranges::all_of(of_norm, takes_more)) return;
   for (const Reader& reader : of_norm) layers_[reader.layer].needs[reader.input] = norm.made;
   layers_[0].needs[0] = norm.made;
@@ -390,7 +388,7 @@ void Partition::place(std::size_t i) {
     gather(i, layer);
   } else if (entry.output().axes == 0) {
     place_flat(i, layer);
-  } else if (is_window(entry.kind)) {
+  } else if (is_window(entry.spec)) {
     place_window(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::rica) {
     place_rica(entry, in.owned, grid_, layer);

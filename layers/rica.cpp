@@ -6,6 +6,9 @@
 // The penalty of the features is no part of y, so backward adds its gradient where that of z is. Features of a position
 // may be pooled: what is sparse is then the root of a group's squares.
 //
+// With output = features the layer gives z instead, for the layers behind it, and has no objective of its own: another
+// layer with the same weights (weights_of) may have it.
+//
 // On a grid a rank has the weights of the positions that it has of z. Fields reach into other blocks: their parts of y
 // are added up by their owners, and in backward the owners give out the gradient, by the halo exchange of this layer.
 #include <fmt/format.h>
@@ -39,11 +42,16 @@ class ReconstructionIca final : public Layer {
         in_(in),
         features_(output_shape(in, geometry.out(), spec.units)),
         output_(in),
+        encodes_(spec.output == RicaOutput::features),
         own_decoder_(spec.decoder == Decoder::own),
-        row_length_(spec.row_length),
+        row_length_(spec.weights_of.empty() ? spec.row_length : 0),  // the layer that has them keeps it
         initialiser_(spec.initialiser),
         weights_(static_cast<std::size_t>(product(geometry.out()) * geometry.weights())),
         op_(backend.locally_connected(geometry, in.n)) {
+    if (encodes_) {
+      output_ = features_;
+      return;
+    }
     const Index groups = spec.groups == 0 ? spec.units : spec.groups;
     require(spec.units % groups == 0, spec, fmt::format("{} groups do not divide {} filters", groups, spec.units));
     Shape whole = in;
@@ -82,7 +90,7 @@ class ReconstructionIca final : public Layer {
     if (own_decoder_) result.params.push_back({"decoder", shape});
     return result;
   }
-  double flop() const override { return 4.0 * static_cast<double>(weights_); }
+  double flop() const override { return (encodes_ ? 2.0 : 4.0) * static_cast<double>(weights_); }
   void initialise(Rng& rng, Span params, Span) const override {
     const Index taps = product(geometry_.kernel);
     const Fan fan{taps * geometry_.in_channels, taps * geometry_.out_channels};
@@ -93,8 +101,9 @@ class ReconstructionIca final : public Layer {
   void prepare(Index rows) override { op_->prepare(rows); }
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
-    const Tensor z = tensor(buffers, z_, features_, x.shape.n);
+    const Tensor z = encodes_ ? y : tensor(buffers, z_, features_, x.shape.n);
     op_->forward(x, encoder(buffers.params), {}, z);
+    if (encodes_) return;
     if (!exchange_) return op_->backward_data(z, decoder(buffers.params), y);
     const Tensor part = tensor(buffers, field_, in_, x.shape.n);
     op_->backward_data(z, decoder(buffers.params), part);
@@ -102,6 +111,7 @@ class ReconstructionIca final : public Layer {
   }
 
   void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    if (encodes_) return backward_of_features(buffers, x, dy, dx);
     ConstTensor error = dy;
     if (exchange_) {
       const Tensor part = tensor(buffers, field_, in_, dy.shape.n);
@@ -128,18 +138,25 @@ class ReconstructionIca final : public Layer {
   }
 
  private:
+  // As those of a locally connected layer without biases.
+  void backward_of_features(const LayerBuffers& buffers, ConstTensor x, ConstTensor dy, Tensor dx) {
+    if (!dx.data.empty()) op_->backward_data(dy, encoder(buffers.params), dx);
+    if (!buffers.updated.empty()) return op_->update(buffers.step, {x, dy}, nullptr, weights_from(buffers, 0));
+    op_->backward_weights(x, dy, buffers.grads.first(weights_), {});
+    if (own_decoder_) backend_.fill(buffers.grads.subspan(weights_, weights_), 0);
+  }
   // The weights change last.
   void update(const LayerBuffers& buffers, const GradientProduct& encoding, const GradientProduct& decoding,
               Tensor dx) {
     if (!dx.data.empty()) op_->backward_data(encoding.dy, encoder(buffers.params), dx);
-    const auto weights = [&](std::size_t first) {
-      return UntiedWeights{buffers.updated.subspan(first, weights_),
-                           {},
-                           buffers.velocity.empty() ? Span{} : buffers.velocity.subspan(first, weights_),
-                           {}};
-    };
-    op_->update(buffers.step, encoding, own_decoder_ ? nullptr : &decoding, weights(0));
-    if (own_decoder_) op_->update(buffers.step, decoding, nullptr, weights(weights_));
+    op_->update(buffers.step, encoding, own_decoder_ ? nullptr : &decoding, weights_from(buffers, 0));
+    if (own_decoder_) op_->update(buffers.step, decoding, nullptr, weights_from(buffers, weights_));
+  }
+  UntiedWeights weights_from(const LayerBuffers& buffers, std::size_t first) const {
+    return {buffers.updated.subspan(first, weights_),
+            {},
+            buffers.velocity.empty() ? Span{} : buffers.velocity.subspan(first, weights_),
+            {}};
   }
   Index row() const { return product(geometry_.kernel) * geometry_.in_channels; }
   ConstSpan encoder(ConstSpan params) const { return params.first(weights_); }
@@ -155,6 +172,7 @@ class ReconstructionIca final : public Layer {
   Backend& backend_;
   ConvGeometry geometry_;
   Shape in_, features_, output_;
+  bool encodes_;  // gives the features
   bool own_decoder_;
   float row_length_;  // 0: any
   Initialiser initialiser_;

@@ -64,6 +64,8 @@ enum class Initialiser { pytorch, glorot, he };
 
 /// What rica puts its input together with: its weights, or some of their own.
 enum class Decoder { tied, own };
+/// What comes out of rica: its input put together again of the features, or the features.
+enum class RicaOutput { reconstruction, features };
 
 /// Sizes given as one number for every axis of the data. The number is at the last axis until resolve_axes() copies it
 /// to the others.
@@ -98,6 +100,7 @@ struct LayerSpec {
   float floor = 0.01F;         ///< local_contrast_norm: what deviations below it count as
   float sparsity = 0.1F;       ///< rica: weight of the penalty
   Decoder decoder = Decoder::tied;
+  RicaOutput output = RicaOutput::reconstruction;
   float row_length = 1.0F;  ///< rica: of every feature's weights; 0: any
   Initialiser initialiser = Initialiser::pytorch;
   /// conv: the batch norm behind it takes care of its bias. Set while a network is made (leave_biases_to_norms).
@@ -115,6 +118,13 @@ inline constexpr const char* kInput = "input";
 /// Pools with a window; a global pool has none.
 constexpr bool is_pool(LayerKind kind) {
   return kind == LayerKind::max_pool || kind == LayerKind::average_pool || kind == LayerKind::l2_pool;
+}
+
+/// Layers whose every output position has weights of its own: those positions are the output's, unlike those of a rica
+/// that puts its input together again.
+inline bool is_untied(const LayerSpec& spec) {
+  return spec.kind == LayerKind::locally_connected ||
+         (spec.kind == LayerKind::rica && spec.output == RicaOutput::features);
 }
 
 /// Layers of several inputs.

@@ -22,15 +22,15 @@ import numpy as np
 
 
 class Layer:
-    """A rica layer of a model file: weights (positions, units, field), tied, of images."""
+    """A rica layer of a model file, the last unless named: weights (positions, units, field), tied, of images."""
 
-    def __init__(self, path):
+    def __init__(self, path, name=None):
         if os.path.isdir(path):
             models = [os.path.join(path, "checkpoints", name) for name in ("best.h5", "final.h5")]
             path = next(filter(os.path.exists, models), models[-1])  # one of them where the last epoch is the best
         with h5py.File(path) as file:
             names = [name for name in file["parameters"] if "weight" in file["parameters"][name]]
-            self.name = names[-1]
+            self.name = name or names[-1]
             part = file["parameters"][self.name]
             weight = part["weight"][:]
             self.decoder = part["decoder"][:] if "decoder" in part else weight
@@ -71,7 +71,7 @@ def l2_pool(z, window, epsilon=0.01):
 
 def encoder(options):
     """Parameters of a locally connected layer `code` that makes the features: those of a rica layer, without biases."""
-    layer = Layer(options.model)
+    layer = Layer(options.model, options.layer)
     shape = [layer.rows, layer.columns, layer.units]
     parts = {"code.weight": layer.weight.reshape(*shape, layer.high, layer.wide, layer.channels),
              "code.bias": np.zeros(shape, "f4")}
@@ -132,7 +132,7 @@ def gather(options):
 
 
 def share(options):
-    layer = Layer(options.model)
+    layer = Layer(options.model, options.layer)
     with h5py.File(options.samples) as file:
         samples = file["validation"][:256]
     error = layer.decode(layer.encode(samples)) - samples[:, :layer.rows * layer.stride - layer.stride + layer.high,
@@ -196,8 +196,8 @@ def filters(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    wants = {encoder: ("model", "output"), gather: ("files", "output"), filters: ("model", "output"),
-             share: ("model", "samples"), readout: ("model", "samples", "pool"), halve: ("samples", "output"),
+    wants = {encoder: ("model", "output", "layer"), gather: ("files", "output"), filters: ("model", "output"),
+             share: ("model", "samples", "layer"), readout: ("model", "samples", "pool"), halve: ("samples", "output"),
              finer: ("model", "output", "row_length")}
     for run, words in wants.items():
         command = commands.add_parser(run.__name__)
@@ -211,6 +211,8 @@ def main():
             command.add_argument("-o", "--output", required=True)
         if "row_length" in words:
             command.add_argument("--row-length", type=float, default=1, help="of the weights of every feature")
+        if "layer" in words:
+            command.add_argument("--layer", help="name of the layer; the last unless given")
         if "pool" in words:
             command.add_argument("--pool", type=int, default=5)
     options = parser.parse_args()

@@ -1,6 +1,6 @@
 #!/bin/bash
 # shellcheck disable=SC2034,SC2154
-# What jobs/giants/run.sh and half_first.sh share; read by both with "source", never run by itself.
+# What jobs/giants/run.sh, together.sh and half_first.sh share; read by them with "source", never run by itself.
 
 # Sizes of networks, by name: edge and channels of an image, maps and field of each layer, pooling, images and epochs.
 size_of() {
@@ -12,6 +12,8 @@ size_of() {
     digits)    size=28 channels=1 maps=16 pool=3 kernels=(8)        count=5000 epochs=10 batch=64 images=(--digits) ;;
     *) return 1 ;;
   esac
+  rates=(0.0008 0.0008 0.0008)                          # of each layer, times the values of a sample
+  [ "$1" != hundredth ] || rates=(0.0008 0.0001 0.0001) # large fields of smooth features leave less room
 }
 
 # Length of a layer's rows of weights: shorter than 1 where there are more features than values, since the loss is a
@@ -44,4 +46,37 @@ optimizer = { name = "sgd", learning_rate = $(awk "BEGIN { print $rate * $edge *
 [run]
 folder = "$folder"
 END
+}
+
+# Samples of the first layer. Reads: python, here, size, count, images.
+make_samples() {
+  [ ! -e samples1.h5 ] || return 0
+  "$python" "$here/images.py" --size "$size" --count "$count" "${images[@]}" -o making.h5
+  mv making.h5 samples1.h5
+}
+
+# Samples of the next layer: features, pooled over places, with their contrast normalised. Reads: program, python, here,
+# maps, pool.
+encode() {  # model, its layer, field, samples, file to write
+  cat > encoder.toml <<END
+[data]
+files = "$4"
+train = { samples = "train", labels = "train" }
+validation = { samples = "validation", labels = "validation" }
+
+[model]
+layers = [
+  { type = "locally_connected", name = "code", filters = $maps, kernel = [$3, $3] },
+  { type = "l2_pool", window = $pool, stride = 1 },
+  { type = "local_contrast_norm", window = 5 },
+]
+END
+  "$python" "$here/features.py" encoder "$1" --layer "$2" -o encoder.safetensors
+  "$program" import encoder.safetensors -o encoder.h5 --config encoder.toml --overwrite
+  for split in train validation; do
+    "$program" predict encoder.h5 --split $split -o $split.h5 --overwrite
+  done
+  "$python" "$here/features.py" gather train.h5 validation.h5 -o making.h5
+  mv making.h5 "$5"
+  rm -f encoder.* train.h5 validation.h5
 }

@@ -16,40 +16,10 @@ program=${MRMF:-$here/../../build/mrmf} python=${PYTHON:-python3}
 source "$here/layer.sh"
 size_of "$1" || usage 2
 count=${COUNT:-$count} epochs=${EPOCHS:-$epochs} in_place=true start="" seed=1
-rates=(0.0008 0.0008 0.0008)           # times the values of a sample
-[ "$1" != hundredth ] || rates=(0.0008 0.0001 0.0001) # large fields of smooth features leave less room
 [ -z "${LAUNCH:-}" ] || in_place=false # ranks with samples of their own add their gradients first
 
-# Samples of the next layer: features, pooled over places, with their contrast normalised.
-encode() {
-  cat > encoder.toml <<END
-[data]
-files = "samples$1.h5"
-train = { samples = "train", labels = "train" }
-validation = { samples = "validation", labels = "validation" }
-
-[model]
-layers = [
-  { type = "locally_connected", name = "code", filters = $maps, kernel = [$2, $2] },
-  { type = "l2_pool", window = $pool, stride = 1 },
-  { type = "local_contrast_norm", window = 5 },
-]
-END
-  "$python" "$here/features.py" encoder "layer$1" -o encoder.safetensors
-  "$program" import encoder.safetensors -o encoder.h5 --config encoder.toml --overwrite
-  for split in train validation; do
-    "$program" predict encoder.h5 --split $split -o $split.h5 --overwrite
-  done
-  "$python" "$here/features.py" gather train.h5 validation.h5 -o making.h5
-  mv making.h5 "samples$(($1 + 1)).h5"
-  rm -f encoder.* train.h5 validation.h5
-}
-
 mkdir -p "$2"; cd "$2"
-if [ ! -e samples1.h5 ]; then
-  "$python" "$here/images.py" --size $size --count "$count" "${images[@]}" -o making.h5
-  mv making.h5 samples1.h5
-fi
+make_samples
 for layer in $(seq ${#kernels[@]}); do
   field=${kernels[$((layer - 1))]} edge=$size rate=${RATE:-${rates[$((layer - 1))]}}
   samples=samples$layer.h5 folder=layer$layer
@@ -57,8 +27,8 @@ for layer in $(seq ${#kernels[@]}); do
   [ -e "layer$layer/result.json" ] || ${LAUNCH:-} "$program" train "layer$layer.toml"
   "$python" "$here/features.py" share "layer$layer" "samples$layer.h5"
   if [ "$layer" -lt ${#kernels[@]} ] && [ ! -e "samples$((layer + 1)).h5" ]; then
-    encode "$layer" "$field"
+    encode "layer$layer" rica1 "$field" "samples$layer.h5" "samples$((layer + 1)).h5"
   fi
   size=$((size - field + 1 - pool + 1)) channels=$maps
 done
-[ "$1" != digits ] || "$python" "$here/features.py" readout layer1 samples1.h5 --pool $pool
+[ "$1" != digits ] || "$python" "$here/features.py" readout layer1 samples1.h5 --pool "$pool"

@@ -33,14 +33,21 @@ inline void for_blocks(long count, const Body& body) {
   }
 }
 
+// Asks for what next has of features [first, end), floats [from, to).
+inline void fetch_next(const Product& p, long first, long end, long from, long to) {
+  constexpr long line = 16;
+  for (long f = first; f < end; ++f)
+    for (long d = from; d < to; d += line) __builtin_prefetch(p.next + f * p.next_pitch + d, 0, 2);
+}
+
 template <long Features, long Rows>
 inline void outputs_tile(const Product& p, const float* w, const float* x, float* y) {
   Vector sum[Features][Rows] = {};
-  const auto add = [&](long d, const auto& weights) {
+  const auto add = [&](long d, const auto& read) {
     Vector in[Rows];
-    for (long r = 0; r < Rows; ++r) in[r] = load(x + r * p.x_pitch + d);
+    for (long r = 0; r < Rows; ++r) in[r] = read(x + r * p.x_pitch + d);
     for (long f = 0; f < Features; ++f) {
-      const Vector v = weights(w + f * p.w_pitch + d);
+      const Vector v = read(w + f * p.w_pitch + d);
       for (long r = 0; r < Rows; ++r) sum[f][r] += v * in[r];
     }
   };
@@ -51,7 +58,7 @@ inline void outputs_tile(const Product& p, const float* w, const float* x, float
     Vector of[4] = {};
     for (long f = 0; f < Features; ++f) of[f] = sum[f][r];
     const Four sums = sums_of_four(of[0], of[1], of[2], of[3]);
-    float* const to = y + r * p.features;
+    float* const to = y + r * p.y_pitch;
     if constexpr (Features == 4)
       *reinterpret_cast<FourAnywhere*>(to) += sums;
     else
@@ -59,12 +66,21 @@ inline void outputs_tile(const Product& p, const float* w, const float* x, float
   }
 }
 
+// A few features' weights stay in the first cache while all rows pass by.
 void outputs(const Product& p, const float* w, const float* x, float* y) {
-  for_blocks<most_rows>(p.rows, [&](long r, auto rows) {
-    for_blocks<most_features>(p.features, [&](long f, auto features) {
-      outputs_tile<features.value, rows.value>(p, w + f * p.w_pitch, x + r * p.x_pitch, y + r * p.features + f);
+  constexpr long cached = 5120;  // floats
+  const long fit = cached / p.depth / most_features * most_features, group = fit < most_features ? most_features : fit;
+  for (long first = 0; first < p.features; first += group) {
+    const long end = first + group < p.features ? first + group : p.features, of_group = end - first;
+    for_blocks<most_rows>(p.rows, [&](long r, auto rows) {
+      if (p.next != nullptr)
+        fetch_next(p, first + of_group * r / p.rows, first + of_group * (r + rows.value) / p.rows, 0, p.depth);
+      for_blocks<most_features>(of_group, [&](long f, auto features) {
+        outputs_tile<features.value, rows.value>(p, w + (first + f) * p.w_pitch, x + r * p.x_pitch,
+                                                 y + r * p.y_pitch + first + f);
+      });
     });
-  });
+  }
 }
 
 /// Vectors along the depth, `width` of them, of which the last may have only `last` floats.
@@ -113,7 +129,7 @@ inline void inputs_tile(const Product& p, long features, long floats, const floa
     Vector weight[Width];
     load_piece<Width, last != Last::in_part>(w + f * p.w_pitch, floats, weight);  // masked loads are slow
     for (long r = 0; r < Rows; ++r) {
-      const Vector gradient = broadcast(dy[r * p.features + f]);
+      const Vector gradient = broadcast(dy[r * p.y_pitch + f]);
       for (long v = 0; v < Width; ++v) sum[r][v] += gradient * weight[v];
     }
   }
@@ -125,10 +141,11 @@ void inputs(const Product& p, const float* w, const float* dy, float* dx) {
   for (long first = 0; first < p.features; first += at_once) {
     const long features = first + at_once < p.features ? at_once : p.features - first;
     for_pieces(p.depth, [&](const Piece& piece, auto width) {
+      if (p.next != nullptr) fetch_next(p, first, first + features, piece.first, piece.first + width.value * lanes);
       with_last(piece, p.readable, [&](auto last) {
         for_blocks<most_height>(p.rows, [&](long r, auto rows) {
           inputs_tile<rows.value, width.value, last.value>(p, features, piece.last, w + first * p.w_pitch + piece.first,
-                                                           dy + r * p.features + first,
+                                                           dy + r * p.y_pitch + first,
                                                            dx + r * p.x_pitch + piece.first);
         });
       });
@@ -144,7 +161,7 @@ inline void weights_tile(const Product& p, const Target& target, long last, cons
     Vector in[Width];
     for (long v = 0; v < Width; ++v) in[v] = load(x + r * p.x_pitch + v * lanes);
     for (long f = 0; f < Features; ++f) {
-      const Vector gradient = broadcast(dy[r * p.features + f]);
+      const Vector gradient = broadcast(dy[r * p.y_pitch + f]);
       for (long v = 0; v < Width; ++v) sum[f][v] += gradient * in[v];
     }
   }
@@ -156,27 +173,42 @@ inline void weights_tile(const Product& p, const Target& target, long last, cons
   }
 }
 
-// Of few rows, where writing takes the time: feature by feature, in whole aligned vectors.
-void few_rows_weights(const Product& p, const Target& target, const float* x, const float* dy, float* dw) {
+// Of few rows, where memory sets the pace: feature by feature, in whole aligned vectors. What the loop needs is copied
+// first, since stores of vectors may alias all that lies in memory.
+template <long Rows, bool Add>
+inline void few_rows_weights(const Product& p, float scale, const float* x, const float* dy, float* dw) {
+  const long depth = p.depth, pitch = p.x_pitch;
+  const Vector factor = broadcast(scale);
   for (long f = 0; f < p.features; ++f) {
     float* const to = dw + f * p.w_pitch;
+    Vector gradient[Rows];
+    for (long r = 0; r < Rows; ++r) gradient[r] = broadcast(dy[r * p.y_pitch + f]);
     const auto sum = [&](long d, Vector there) {
-      Vector value{};
-      for (long r = 0; r < p.rows; ++r) value += broadcast(dy[r * p.features + f]) * load(x + r * p.x_pitch + d);
-      return value * target.scale + (target.add ? there : Vector{});
+      Vector value = gradient[0] * load(x + d);
+      for (long r = 1; r < Rows; ++r) value += gradient[r] * load(x + r * pitch + d);
+      return value * factor + there;
     };
-    const auto some = [&](long d, long count) { store_some(to + d, count, sum(d, load_some(to + d, count))); };
+    const auto some = [&](long d, long count) {
+      store_some(to + d, count, sum(d, Add ? load_some(to + d, count) : Vector{}));
+    };
     const long behind = static_cast<long>(reinterpret_cast<unsigned long>(to) / sizeof(float) % lanes);
-    long d = behind > 0 && lanes - behind < p.depth ? lanes - behind : 0;
+    long d = behind > 0 && lanes - behind < depth ? lanes - behind : 0;
     if (d > 0) some(0, d);
-    for (; d + lanes <= p.depth; d += lanes) store(to + d, sum(d, target.add ? load(to + d) : Vector{}));
-    if (d < p.depth) some(d, p.depth - d);
+    for (; d + lanes <= depth; d += lanes) store(to + d, sum(d, Add ? load(to + d) : Vector{}));
+    if (d < depth) some(d, depth - d);
   }
 }
 
 void weights(const Product& p, const Target& target, const float* x, const float* dy, float* dw) {
-  if (p.rows < most_height) return few_rows_weights(p, target, x, dy, dw);
+  if (p.rows < most_height)
+    return with_constant<most_height - 1>(p.rows, [&](auto rows) {
+      if (target.add)
+        few_rows_weights<rows.value, true>(p, target.scale, x, dy, dw);
+      else
+        few_rows_weights<rows.value, false>(p, target.scale, x, dy, dw);
+    });
   for_pieces(p.depth, [&](const Piece& piece, auto width) {
+    if (p.next != nullptr) fetch_next(p, 0, p.features, piece.first, piece.first + width.value * lanes);
     for_blocks<most_height>(p.features, [&](long f, auto features) {
       float* const to = dw + f * p.w_pitch + piece.first;
       if (piece.last == lanes)

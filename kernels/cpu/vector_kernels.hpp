@@ -199,7 +199,12 @@ struct Product {
   long depth;             ///< floats of the part
   long w_pitch;           ///< floats from one feature's weights to the next's
   long x_pitch;           ///< from one row's x or dx to the next's
+  long y_pitch;           ///< from one row's y or dy to the next's: `features`, or more where these are some of them
   bool readable = false;  ///< whether memory may be read for a vector behind the last feature's weights
+  /// Weights (features, next_pitch) that are needed soon and asked for meanwhile; null: none. They lie in many short
+  /// runs, whose beginnings the processor does not foresee.
+  const float* next = nullptr;
+  long next_pitch = 0;
 };
 
 /// Runs of floats of every row.
@@ -218,7 +223,7 @@ struct Target {
 
 struct Kernels {
   long lanes;  ///< floats in a vector
-  /// y(rows, features) += x w^T. Behind `depth`, x is zero as far as its last vector goes (copy).
+  /// y(rows, y_pitch) += x w^T. Vectors of x may be read as far as they go.
   void (*outputs)(const Product&, const float* w, const float* x, float* y);
   /// dx(rows, x_pitch) += dy w
   void (*inputs)(const Product&, const float* w, const float* dy, float* dx);

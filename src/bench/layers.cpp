@@ -236,13 +236,19 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
     case LayerKind::conv:
     case LayerKind::conv_transpose:
     case LayerKind::locally_connected:
-    case LayerKind::rica:
     case LayerKind::dense:
       elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, gradient of weights, gradient of data
       if (fused) elements += y + p + (p + y + y);        // pooling; gradient of it and the activation
       work.bytes = 12 * weights;                         // float32: read twice, the gradient written
       work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
       break;
+    case LayerKind::rica: {  // encode, decode, gradient of the features, two products of that of the weights
+      const bool features = first.spec.output == RicaOutput::features;
+      elements = 3 * (x + y) + 2 * x + (inner ? x + y : 0);
+      work.bytes = 20 * weights;  // read by each product, written by the last
+      work.flop = rows * first.layer->flop() * (features ? (inner ? 3 : 2) : (inner ? 3 : 2.5));
+      break;
+    }
     case LayerKind::batch_norm:
       if (fused && network.entry(unit.first + 1).kind == LayerKind::conv) {
         const Entry& conv = network.entry(unit.first + 1);  // of the network's input: statistics, forward, weights

@@ -69,6 +69,17 @@ Key<LayerSpec> weights_of_key() {
                              "name of an earlier layer of the same kind and shapes, whose weights this one has");
 }
 
+// Not written where it is the reconstruction, as in files of versions that had nothing else.
+Key<LayerSpec> output_key() {
+  Key<LayerSpec> key = make_key<LayerSpec>("output", MRMF_FIELD(output), one_of({"reconstruction", "features"}),
+                                           "what comes out: the input put together again of the features, or the "
+                                           "features, which then no penalty makes sparse");
+  key.write = [write = key.write](const LayerSpec& spec) {
+    return spec.output == RicaOutput::reconstruction ? std::string() : write(spec);
+  };
+  return key;
+}
+
 // Not written where it is 0, as in files of versions that had none.
 Key<LayerSpec> every_key() {
   Key<LayerSpec> key = make_key<LayerSpec>("every", MRMF_FIELD(every), at_least(1),
@@ -146,8 +157,8 @@ std::vector<LayerKey> layer_keys() {
       "outputs; of labels, all numbers that a sample's labels have", true);
   add("channels", MRMF_FIELD(units), at_least(1), {slice}, "channels that it takes of its input", true);
   add("first", MRMF_FIELD(first), at_least(0), {slice}, "the first of them, counted from 0");
-  keys.push_back({weights_of_key(), {conv, conv_transpose, locally_connected, dense, group_norm, layer_norm}});
-  keys.push_back({every_key(), {conv, conv_transpose, locally_connected, dense, group_norm, layer_norm}});
+  keys.push_back({weights_of_key(), {conv, conv_transpose, locally_connected, rica, dense, group_norm, layer_norm}});
+  keys.push_back({every_key(), {conv, conv_transpose, locally_connected, rica, dense, group_norm, layer_norm}});
   keys.push_back({size_key("window", &LayerSpec::window, &OneForAll::window, kPerAxis),
                   {max_pool, average_pool, l2_pool, local_contrast_norm},
                   true});
@@ -171,6 +182,7 @@ std::vector<LayerKey> layer_keys() {
   add("sparsity", MRMF_FIELD(sparsity), at_least(0), {rica}, "weight of the penalty of features");
   add("decoder", MRMF_FIELD(decoder), one_of({"tied", "own"}), {rica},
       "what puts the input together again: the same weights, or some of their own");
+  keys.push_back({output_key(), {rica}});
   add("row_length", MRMF_FIELD(row_length), at_least(0), {rica},
       "length that the weights of every feature have, always; 0: any");
   add("epsilon", MRMF_FIELD(root_epsilon), above(0), {rica, l2_pool}, "added to squares below their root");

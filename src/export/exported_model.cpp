@@ -77,7 +77,9 @@ Json settings_of(const Entry& entry) {
     case LayerKind::locally_connected:
     case LayerKind::rica: {
       const ConvGeometry g = locally_connected_geometry(in, spec);
-      return {{"kernel", used_axes(g.kernel, in.axes)}, {"stride", used_axes(g.stride, in.axes)}};
+      Json settings{{"kernel", used_axes(g.kernel, in.axes)}, {"stride", used_axes(g.stride, in.axes)}};
+      if (entry.kind == LayerKind::rica && is_untied(spec)) settings["output"] = "features";
+      return settings;
     }
     case LayerKind::l2_pool: {
       const PoolGeometry g = pool_geometry(in, spec);

@@ -489,8 +489,11 @@ TEST_CASE("grid: reconstruction ICA, whose fields add to what other ranks put to
   planes.sparsity = own.sparsity = line.sparsity = 50;  // so that it counts
   planes.groups = 3;
   own.decoder = Decoder::own;
+  LayerSpec encodes = planes;
+  encodes.output = RicaOutput::features;
   check_untied(
       {{{.n = 0, .spatial = {1, 29, 30}, .channels = 2, .axes = 2}, {planes}},
+       {{.n = 0, .spatial = {1, 29, 30}, .channels = 2, .axes = 2}, {encodes, layer(LayerKind::tanh)}},
        {{.n = 0, .spatial = {1, 26, 34}, .channels = 1, .axes = 2}, {conv(2, {1, 3, 3}), own, layer(LayerKind::tanh)}},
        {{.n = 0, .spatial = {1, 1, 40}, .channels = 1, .axes = 1}, {line, conv(2, {1, 1, 3}), line}}});
 }

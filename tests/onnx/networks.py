@@ -100,6 +100,7 @@ UNTIED = """layers = [
 ]"""
 
 PUT_TOGETHER = """layers = [
+  { type = "rica", filters = 4, kernel = 2, output = "features" },
   { type = "rica", filters = 5, kernel = [3, 4], stride = [2, 1] },
   { type = "rica", filters = 3, kernel = 4, decoder = "own", pooled = 1 },
 ]"""

@@ -27,6 +27,9 @@ LayerCases locally_connected_cases() {
       {"2-D, 16->4, k3x2, stride 2x1, many rows", image(33, 6, 5, 16), local(4, {1, 3, 2}, {1, 2, 1})},
       {"2-D, 5->3, parts of the field", image(65, 9, 8, 5), local(3, {1, 8, 7})},  // 280 floats: two parts
       {"2-D, 2->13, two rows", image(2, 5, 9, 2), local(13, {1, 2, 6}, {1, 3, 2})},
+      {"2-D, long kernel rows: positions together", image(5, 12, 30, 40), local(6, {1, 2, 7})},  // 280 floats
+      {"2-D, the same, stride 2, a rest of positions", image(19, 9, 75, 37), local(5, {1, 3, 8}, {1, 1, 2})},
+      {"3-D, long kernel rows", volume(4, {4, 5, 20}, 36), local(3, {2, 2, 8})},
       {"2-D, an axis of one", image(3, 1, 10, 4), local(4, {1, 1, 3})},
       {"3-D, 2->7, k3", volume(3, {4, 5, 6}, 2), local(7, {3, 3, 3})},
       {"3-D, 1->6, k2x3x4, stride 2x1x3", volume(7, {5, 4, 10}, 1), local(6, {2, 3, 4}, {2, 1, 3})},
@@ -46,7 +49,11 @@ LayerCases rica_cases() {
   };
   LayerSpec own = rica(5, {1, 3, 4}, {1, 2, 2});
   own.decoder = Decoder::own;
-  return {{"rica 1-D, 2->6, k5, stride 2, a rest", line(5, 12, 2), rica(6, {1, 1, 5}, {1, 1, 2})},
+  LayerSpec encodes = rica(5, {1, 3, 4}, {1, 2, 2}), encodes_own = own;
+  encodes.output = encodes_own.output = RicaOutput::features;
+  return {{"rica 2-D, features", image(6, 7, 10, 3), encodes},
+          {"rica 2-D, features beside a decoder", image(3, 7, 10, 3), encodes_own},
+          {"rica 1-D, 2->6, k5, stride 2, a rest", line(5, 12, 2), rica(6, {1, 1, 5}, {1, 1, 2})},
           {"rica 1-D, gaps between fields", line(3, 11, 3), rica(2, {1, 1, 2}, {1, 1, 3})},
           {"rica 2-D, 3->8, k4, stride 2", image(4, 8, 10, 3), rica(8, {1, 4, 4}, {1, 2, 2})},
           {"rica 2-D, own decoder", image(7, 7, 10, 3), own},

@@ -59,12 +59,19 @@ Update update_of(Backend& backend, const UpdateCase& c, const SgdStep& sgd, bool
 
 TEST_CASE("updates in place: parameters and velocities have the bits that they have by way of gradients") {
   constexpr LayerKind local = LayerKind::locally_connected, rica = LayerKind::rica;
+  LayerSpec features = untied(rica, 8, {1, 4, 4});
+  features.output = RicaOutput::features;
   const UpdateCase cases[] = {{line(7, 13, 3), untied(local, 5, {1, 1, 4})},
                               {image(2, 6, 9, 2), untied(local, 13, {1, 2, 3})},
                               {image(65, 9, 8, 5), untied(local, 3, {1, 8, 7})},  // parts of the field
                               {volume(3, {4, 5, 6}, 2), untied(local, 7, {3, 3, 3})},
                               {image(9, 8, 11, 3), untied(rica, 8, {1, 4, 4})},
                               {image(65, 9, 8, 5), untied(rica, 4, {1, 8, 7})},
+                              {image(9, 8, 11, 3), features},
+                              {image(9, 6, 80, 40), untied(local, 4, {1, 2, 7})},  // positions together
+                              {image(8, 5, 80, 40), untied(rica, 3, {1, 2, 8})},
+                              {line(2, 90, 8), untied(local, 6, {1, 1, 70})},      // few rows: some features at once
+                              {image(3, 4, 40, 30), untied(rica, 3, {1, 3, 30})},  // and some of a feature's weights
                               {line(3, 12, 2), untied(rica, 6, {1, 1, 5}, Decoder::own)}};
   for (const auto& backend : backends())
     for (const UpdateCase& c : cases)
