@@ -114,4 +114,44 @@ TEST_CASE("NaN: passes the fused convolution, pooling and ReLU") {
       }
 }
 
+TEST_CASE("NaN: passes the fused convolution, pooling and ReLU of planes, to the windows that read it") {
+  for (const auto& backend : backends())
+    for (const Index channels : {Index{1}, Index{16}}) {
+      INFO(backend->name(), " channels ", channels);
+      const LayerCase c{"", image(2, 8, 9, channels), spec_for_any_kind(LayerKind::conv, {1, 3, 3}),
+                        spec_for_any_kind(LayerKind::max_pool, {1, 2, 2})};
+      for (Index row = 0; row < 8; ++row)
+        for (Index column = 0; column < 8; ++column) {  // the last column is read by no whole window
+          LayerRun run(*backend, c);
+          run.b.x.span()[static_cast<std::size_t>((row * 9 + column) * channels)] = kNan;
+          run.forward();
+          Where expected;
+          for (Index i = std::max<Index>(row - 2, 0) / 2; i <= std::min<Index>(row, 5) / 2; ++i)
+            for (Index j = std::max<Index>(column - 2, 0) / 2; j <= std::min<Index>(column, 5) / 2; ++j)
+              for (Index o = 0; o < 19; ++o) expected.push_back(static_cast<std::size_t>((i * 3 + j) * 19 + o));
+          CHECK(nans(run.b.y.span()) == expected);
+        }
+    }
+}
+
+TEST_CASE("NaN: reaches the untied fields that read it, and no neighbour whose inputs are copied with theirs") {
+  LayerSpec local = spec_for_any_kind(LayerKind::locally_connected, {1, 2, 7});
+  local.stride = {1, 1, 1};
+  local.units = 2;
+  for (const auto& backend : backends()) {
+    INFO(backend->name());
+    const LayerCase c{"", image(5, 12, 30, 37), local};  // runs of 259 floats: a rest behind whole vectors
+    for (const Index column : {Index{0}, Index{6}, Index{7}, Index{15}, Index{29}}) {
+      LayerRun run(*backend, c);
+      run.b.x.span()[static_cast<std::size_t>((4 * 30 + column) * 37)] = kNan;
+      run.forward();
+      Where expected;
+      for (Index i = 3; i <= 4; ++i)
+        for (Index j = std::max<Index>(column - 6, 0); j <= std::min<Index>(column, 23); ++j)
+          for (Index o = 0; o < 2; ++o) expected.push_back(static_cast<std::size_t>((i * 24 + j) * 2 + o));
+      CHECK(nans(run.b.y.span()) == expected);
+    }
+  }
+}
+
 }  // namespace mrmf::test

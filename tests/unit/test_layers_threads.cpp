@@ -37,6 +37,11 @@ LayerCases thread_cases() {
       {"fused, later layer", line(6, 43, 30), conv, windowed_spec(LayerKind::max_pool, {1, 1, 4})},
       {"direct convolution", image(6, 12, 12, 4), windowed_spec(LayerKind::conv, {1, 3, 2})},
       {"oneDNN's convolution", image(6, 12, 12, 16), windowed_spec(LayerKind::conv, {1, 3, 2}, {1, 2, 1})},
+      {"fused planes, first layer", image(6, 14, 13, 1), windowed_spec(LayerKind::conv, {1, 3, 3}),
+       windowed_spec(LayerKind::max_pool, {1, 2, 2})},
+      {"fused planes, later layer", image(6, 14, 13, 16), windowed_spec(LayerKind::conv, {1, 3, 3}),
+       windowed_spec(LayerKind::max_pool, {1, 2, 2})},
+      {"untied weights, positions together", image(6, 9, 30, 40), windowed_spec(LayerKind::locally_connected, {1, 2, 7})},
       {"dense", flat(6, 300), windowed_spec(LayerKind::dense, {1, 1, 1})},
       {"batch norm", line(6, 43, 30), windowed_spec(LayerKind::batch_norm, {1, 1, 1})},
   };
