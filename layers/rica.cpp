@@ -131,7 +131,7 @@ class ReconstructionIca final : public Layer {
     if (!dx.data.empty()) op_->backward_data(dz, encoder(buffers.params), dx);
   }
 
-  bool updates_in_place() const override { return true; }
+  bool updates_in_place() const override { return !(encodes_ && own_decoder_); }  // the decoder has no gradient there
   bool constrains() const override { return row_length_ > 0; }
   void constrain(Span params) override {
     if (row_length_ > 0) backend_.scale_rows(params.first(weights_), row(), row_length_);

@@ -5,7 +5,8 @@ matplotlib, too.
     python3 jobs/giants/features.py gather train.h5 validation.h5 -o features.h5  # predictions, as samples of the next
     python3 jobs/giants/features.py filters layer1 -o filters.png
     python3 jobs/giants/features.py readout layer1 digits.h5  # labels by a linear fit
-    python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again
+    python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again; of the
+                                                              # last rica of a model, unless --layer names another
     python3 jobs/giants/features.py halve crops.h5 -o half.h5           # samples on half the resolution
     python3 jobs/giants/features.py finer layer1 -o start.safetensors   # a layer of half the resolution, for the whole
 
@@ -37,7 +38,7 @@ class Layer:
             config = file.attrs["config"] if "config" in file.attrs else file["config"][()]
             config = config.decode() if isinstance(config, bytes) else str(config)
         self.rows, self.columns, self.units, self.high, self.wide, self.channels = weight.shape
-        stride = re.search(r'type = "rica"[^}]*?stride = \[?(\d+)', config)
+        stride = re.search(rf'name = "{self.name}"[^}}]*?stride = \[?(\d+)', config)
         self.stride = int(stride[1]) if stride else 1
         self.weight = weight.reshape(self.rows * self.columns, self.units, -1)
         self.decoder = self.decoder.reshape(self.weight.shape)

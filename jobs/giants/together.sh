@@ -3,10 +3,11 @@
 # its input (docs/guide/giants.md):
 #   jobs/giants/together.sh SIZE FOLDER
 # In FOLDER, which may be one of run.sh: samples1.h5 if it is not there; together.toml and together, the configuration
-# and the run; together/samples2.h5 and so on, on which each layer's share is measured as run.sh does it. $EPOCHS and
-# $SEED are other epochs and another seed, $RATE a learning rate of all layers.
+# and the run; together/samples2.h5 and so on, on which each layer's share is measured as run.sh does it. $COUNT, $EPOCHS
+# and $SEED are other numbers of crops and epochs and another seed, $RATE a learning rate of all layers. A run that was
+# stopped goes on where it was: start it again. Remove "together" to try other settings.
 set -euo pipefail
-usage() { sed -n '2,8s/^# \?//p' "$0"; exit "$1"; }
+usage() { sed -n '2,9s/^# \?//p' "$0"; exit "$1"; }
 [ "${1:-}" = "--help" ] && usage 0
 [ $# = 2 ] || usage 2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -69,15 +70,15 @@ END
 mkdir -p "$2"; cd "$2"
 make_samples
 configuration > together.toml
-[ -e together/result.json ] || "$program" train together.toml
-samples=samples1.h5
+[ -e together/result.json ] || { rm -f together/samples*.h5; "$program" train together.toml; }
+samples=samples1.h5 model=together/checkpoints/final.h5 # the best epoch would be that of the first layer
 for layer in $(seq "$last"); do
   name=code$layer next=together/samples$((layer + 1)).h5
   [ "$layer" -lt "$last" ] || name=rica$layer
   echo "layer $layer"
-  "$python" "$here/features.py" share together "$samples" --layer "$name"
+  "$python" "$here/features.py" share $model "$samples" --layer "$name"
   if [ "$layer" -lt "$last" ]; then
-    [ -e "$next" ] || encode together "$name" "${kernels[$((layer - 1))]}" "$samples" "$next"
+    [ -e "$next" ] || encode $model "$name" "${kernels[$((layer - 1))]}" "$samples" "$next"
     samples=$next
   fi
 done

@@ -200,6 +200,9 @@ inline void few_rows_weights(const Product& p, float scale, const float* x, cons
 }
 
 void weights(const Product& p, const Target& target, const float* x, const float* dy, float* dw) {
+  for (long f = 0; f < p.features && p.rows == 0 && !target.add; ++f)
+    for (long d = 0; d < p.depth; ++d) dw[f * p.w_pitch + d] = 0;
+  if (p.rows == 0) return;
   if (p.rows < most_height)
     return with_constant<most_height - 1>(p.rows, [&](auto rows) {
       if (target.add)

@@ -66,7 +66,7 @@ class LocallyConnected final : public LocallyConnectedOp {
       for (Index k = 0; k < g_.kernel[axis_]; ++k) ++met_[static_cast<std::size_t>(o * g_.stride[axis_] + k) + 1];
     for (std::size_t i = 1; i < met_.size(); ++i) met_[i] += met_[i - 1];
     for (Index run = 0; run < runs_; ++run) begins_.push_back(begin({run / g_.kernel[1], run % g_.kernel[1], 0}));
-    scratch_ = make_arena(omp_get_max_threads() * thread_floats());
+    scratch_ = make_arena(threads_ * thread_floats());
   }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
@@ -92,7 +92,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   }
 
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
-#pragma omp parallel
+#pragma omp parallel num_threads(threads_)
     {
       const Interval band = band_of(omp_get_thread_num(), omp_get_num_threads());
       Scratch scratch = scratch_of(omp_get_thread_num());
@@ -118,7 +118,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   // A piece's gradient is made in the thread's memory, and is gone when its weights have moved.
   void update(const StepContext& step, const GradientProduct& first, const GradientProduct* second,
               const UntiedWeights& weights) override {
-    if (updates_.span().empty()) updates_ = make_arena(omp_get_max_threads() * update_floats());
+    if (updates_.span().empty()) updates_ = make_arena(threads_ * update_floats());
     for_each_block([&](const Block& block, Scratch& scratch) {
       float* const dw = updates_.span().data() + omp_get_thread_num() * update_floats();
       Scratch other{dw + aligned_floats(part_ * run_ * features_), nullptr};
@@ -284,7 +284,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   Index input_rows(const Block& block) const { return (block.lines - 1) * g_.stride[1] + g_.kernel[1]; }
   template <class Use>
   void for_each_block(const Use& use) {
-#pragma omp parallel
+#pragma omp parallel num_threads(threads_)
     {
       Scratch scratch = scratch_of(omp_get_thread_num());
 #pragma omp for schedule(static)
@@ -413,7 +413,7 @@ class LocallyConnected final : public LocallyConnectedOp {
                            .w_pitch = depth_,
                            .x_pitch = depth_,
                            .y_pitch = features_,
-                           .readable = block.position + 1 < mrmf::product(out_)};
+                           .readable = floats_behind(block.position) >= kernels_.lanes};
     if (rows < kFewRows) {
       std::fill_n(scratch.x, rows * depth_, 0.0F);
       kernels_.inputs(product, weights + from, scratch.y, scratch.x);
@@ -436,13 +436,15 @@ class LocallyConnected final : public LocallyConnectedOp {
       if (along_axis < met.first || along_axis >= met.end) return;
       if (is_copied(piece)) std::fill_n(scratch.x, rows * pitch_, 0.0F);
       local::Product of = product(rows, piece, weights_of(block, next, w.data()));
-      of.readable = first_weight(block, piece) / (features_ * depth_) + 1 < product(out_) || piece.end < runs_;
+      of.readable = piece.end < runs_ || floats_behind(first_weight(block, piece) / (features_ * depth_)) > 0;
       kernels_.inputs(of, weights_of(block, piece, w.data()), y_of(scratch.y, rows, place_of(block, piece)),
                       scratch.x + piece.of_line * step_);
       if (next.plane != piece.plane || next.row != piece.row)
         add(scratch.x, {rows, block_run(block), pitch_}, dx.data.data() + begin(input_of(block, piece)));
     });
   }
+  /// Weights of the positions behind one.
+  Index floats_behind(Index position) const { return (mrmf::product(out_) - 1 - position) * features_ * depth_; }
   struct Runs {
     Index rows, floats, pitch;
   };
@@ -454,6 +456,7 @@ class LocallyConnected final : public LocallyConnectedOp {
 
   static constexpr Index kFewRows = 4;
   const local::Kernels& kernels_;
+  const int threads_ = omp_get_max_threads();  // later calls may find more
   ConvGeometry g_;
   Extent out_;
   Index features_;

@@ -221,6 +221,21 @@ std::optional<DevicePeak> device_peak(const std::string& description, Precision 
   return DevicePeak{h200 ? 4.3e12 : 4.3e12 * 3.35 / 4.8, flops};
 }
 
+namespace {
+
+// Products: encode, decode; gradient of the features, two for that of the weights, and that of the data.
+UnitWork reconstruction_work(const Entry& entry, Index count, bool inner, double element_bytes) {
+  const auto rows = static_cast<double>(count), all = static_cast<double>(entry.params.count);
+  const double weights = entry.spec.decoder == Decoder::own ? all / 2 : all;
+  const double x = rows * static_cast<double>(entry.input.per_sample());
+  const double features = rows * weights / static_cast<double>(product(entry.spec.window) * entry.input.channels);
+  const double elements = 5 * x + 6 * features + (inner ? features + x : 0);
+  return {.bytes = 4 * ((inner ? 4 : 3) * weights + all) + elements * element_bytes,
+          .flop = (inner ? 3 : 2.5) * rows * entry.layer->flop()};
+}
+
+}  // namespace
+
 UnitWork unit_work(const Network& network, const Unit& unit, double element_bytes) {
   const Entry& first = network.entry(unit.first);
   const bool inner = unit.reads[0] != 0;  // the network's input needs no dx
@@ -232,23 +247,19 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
   const auto weights = static_cast<double>(first.params.count);
   UnitWork work;
   double elements = 0;
+  if (first.kind == LayerKind::rica && !is_untied(first.spec))
+    return reconstruction_work(first, network.input().n, inner, element_bytes);
   switch (first.kind) {
     case LayerKind::conv:
     case LayerKind::conv_transpose:
     case LayerKind::locally_connected:
+    case LayerKind::rica:
     case LayerKind::dense:
       elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, gradient of weights, gradient of data
       if (fused) elements += y + p + (p + y + y);        // pooling; gradient of it and the activation
       work.bytes = 12 * weights;                         // float32: read twice, the gradient written
       work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
       break;
-    case LayerKind::rica: {  // encode, decode, gradient of the features, two products of that of the weights
-      const bool features = first.spec.output == RicaOutput::features;
-      elements = 3 * (x + y) + 2 * x + (inner ? x + y : 0);
-      work.bytes = 20 * weights;  // read by each product, written by the last
-      work.flop = rows * first.layer->flop() * (features ? (inner ? 3 : 2) : (inner ? 3 : 2.5));
-      break;
-    }
     case LayerKind::batch_norm:
       if (fused && network.entry(unit.first + 1).kind == LayerKind::conv) {
         const Entry& conv = network.entry(unit.first + 1);  // of the network's input: statistics, forward, weights

@@ -24,6 +24,7 @@ bool is_norm(LayerKind kind) {
 std::string key_of(const Entry& entry) {
   std::string key = to_string(entry.kind);
   const LayerSpec& spec = entry.spec;
+  if (spec.output == RicaOutput::features) key += " features";
   const int axes = entry.input.axes;
   if (is_norm(entry.kind)) return key + " " + (axes == 0 ? "flat" : std::to_string(entry.input.channels));
   const bool conv = is_weighted(entry.kind) && entry.kind != LayerKind::dense;

@@ -188,6 +188,111 @@ class Giants(WithData):
         return json.loads(self.mrmf("inspect", "c.toml", *words, "--json"))["resolutions"][0]["model_bytes"]
 
 
+TOGETHER = """
+[data]
+files = "data.h5"
+train = { samples = "train", labels = "train" }
+validation = { samples = "validation", labels = "validation" }
+[model]
+layers = [
+  { type = "rica", name = "code1", filters = 6, kernel = 4, stride = 2, row_length = ROW_LENGTH, output = "features" },
+  { type = "l2_pool", name = "pool1", window = 2, stride = 1 },
+  { type = "rica", name = "rica2", filters = 5, kernel = 3, sparsity = 0.3, row_length = ROW_LENGTH, decoder = "own" },
+  { type = "rica", name = "rica1", from = "input", filters = 6, kernel = 4, stride = 2, sparsity = 0.2, weights_of = "code1" },
+]
+[training]
+batch = 48
+epochs = 1
+optimizer = { name = "sgd", learning_rate = 1.0, momentum = 0.0 }
+terms = [
+  { name = "layer1", output = "rica1", target = "input" },
+  { name = "layer2", output = "rica2", target = "pool1" },
+]
+[run]
+folder = "run"
+"""
+
+
+class AllAtOnce(WithData):
+    """Each layer's features go to the next one, and the loss is the sum of what each loses of its input."""
+
+    def parameters(self, folder):
+        with h5py.File(self.path(f"{folder}/checkpoints/final.h5")) as file:
+            return {f"{layer}.{name}": file["parameters"][layer][name][:] for layer in file["parameters"]
+                    for name in file["parameters"][layer]}
+
+    def test_the_gradient_is_the_slope_of_all_objectives_together(self):
+        self.write("c.toml", TOGETHER.replace("ROW_LENGTH", "0"))
+        for folder, rate in (("before", "1e-30"), ("after", "1.0")):  # one step of all rows
+            self.mrmf("train", "c.toml", "--set", f'run.folder="{folder}"', "--set", f"training.optimizer.learning_rate={rate}")
+        before, after = self.parameters("before"), self.parameters("after")
+        self.assertEqual(set(before), {"code1.weight", "rica2.weight", "rica2.decoder"})  # shared weights stand there once
+        gradient = {name: before[name].astype("f8") - after[name] for name in before}
+        with h5py.File(self.path("data.h5")) as file:
+            samples = file["train"][:].astype("f8")
+
+        def objective(parameters):
+            def of(x, encoder, decoder, stride, sparsity):
+                z, y = np.zeros((len(x), *encoder.shape[:3])), np.zeros_like(x)
+                high, wide = encoder.shape[3:5]
+                for row in range(encoder.shape[0]):
+                    for column in range(encoder.shape[1]):
+                        at = np.s_[:, row * stride:row * stride + high, column * stride:column * stride + wide]
+                        z[:, row, column] = np.einsum("nhwc,fhwc->nf", x[at], encoder[row, column])
+                        y[at] += np.einsum("nf,fhwc->nhwc", z[:, row, column], decoder[row, column])
+                values = x[0].size
+                return z, (((y - x) ** 2).sum() + sparsity * np.sqrt(0.01 + z * z).sum()) / values / len(x)
+            z, first = of(samples, parameters["code1.weight"], parameters["code1.weight"], 2, 0.2)
+            pooled = np.sqrt(0.01 + sum((z * z)[:, i:z.shape[1] - 1 + i, j:z.shape[2] - 1 + j] for i in (0, 1) for j in (0, 1)))
+            return first + of(pooled, parameters["rica2.weight"], parameters["rica2.decoder"], 1, 0.3)[1]
+
+        rng = np.random.default_rng(0)
+        for name, slope in gradient.items():
+            for way in (slope / np.linalg.norm(slope), rng.normal(0, 1, slope.shape) / np.sqrt(slope.size)):
+                moved = [objective({**before, name: before[name] + step * way}) for step in (1e-4, -1e-4)]
+                expected = (moved[0] - moved[1]) / 2e-4
+                self.assertLess(abs((slope * way).sum() - expected), 2e-4 * np.linalg.norm(slope), name)
+
+    def test_rows_keep_their_length_and_the_sharing_layer_has_the_same_weights(self):
+        self.write("c.toml", TOGETHER.replace("ROW_LENGTH", "0.7"))
+        self.mrmf("train", "c.toml", "--set", "training.epochs=3", "--set", "training.batch=8")
+        parameters = self.parameters("run")
+        np.testing.assert_allclose(np.linalg.norm(parameters["code1.weight"].reshape(5 * 6 * 6, -1), axis=1), 0.7, rtol=1e-5)
+        lines = self.lines("run/epochs.jsonl")
+        self.assertLess(lines[-1]["terms"]["layer1"], lines[0]["terms"]["layer1"])
+        import features
+        with h5py.File(self.path("data.h5")) as file:
+            samples = file["validation"][:]
+        layer = features.Layer(self.path("run/checkpoints/final.h5"), "code1")
+        self.assertEqual((layer.stride, features.Layer(self.path("run/checkpoints/final.h5"), "rica2").stride), (2, 1))
+        self.mrmf("predict", "run", "--epoch", "last", "--samples", "validation", "-o", "y.h5")
+        with h5py.File(self.path("y.h5")) as file:
+            got = file["prediction"][:]
+        expected = layer.decode(layer.encode(samples))
+        np.testing.assert_allclose(got[:, :expected.shape[1], :expected.shape[2]], expected, atol=1e-4 * np.abs(expected).max())
+
+    def test_features_begin_with_trained_weights_and_serve_a_network_with_labels(self):
+        self.train(RICA, "ica")
+        supervised = HEAD % ("train_label", "validation_label", 0.003) + '[model]\nstart = "ica/checkpoints/final.h5"\n'
+        supervised += support.layers('rica filters=8 kernel=5 stride=2 output="features"', "l2_pool window=2 stride=1", "flatten",
+                                     "dense units=2")
+        self.train(supervised, "one", "training.epochs=2")
+        self.train(supervised, "two", "training.epochs=2", "data.shards=1", "run.grid=[1,2]", ranks=2)
+        np.testing.assert_allclose(self.losses("two"), self.losses("one"), rtol=2e-4)
+        self.train(supervised, "still", "training.optimizer.learning_rate=1e-30", "training.epochs=1")
+        for name in self.weights("ica"):
+            np.testing.assert_allclose(self.weights("still")[name], self.weights("ica")[name], rtol=1e-5)
+
+    def test_script_at_its_smallest_size(self):
+        done = subprocess.run([os.path.join(REPOSITORY, "jobs/giants/together.sh"), "test", self.path("giant")],
+                              capture_output=True, text=True, timeout=300,
+                              env=dict(support.environment(), MRMF=support.MRMF, PYTHON=sys.executable))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        shares = [float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("unexplained share")]
+        self.assertEqual(len(shares), 3)
+        self.assertLess(shares[0], 0.6)
+
+
 class Blocks(WithData):
     """Checkpoints of ranks that share samples: each writes its block's untied weights to a file of its own."""
     GRID = ("data.shards=1", "run.grid=[2,1]", "run.checkpoint.epochs=1")
