@@ -36,7 +36,7 @@ configuration() {
     fi
     again="  { type = \"rica\", name = \"rica$layer\", from = \"$from\", $sizes, sparsity = 0.1$shared },
 $again"
-    terms+="  { name = \"layer$layer\", output = \"rica$layer\", target = \"$from\" },
+    terms+="  { name = \"layer$layer\", output = \"rica$layer\", target = \"$from\", loss = \"mse\" },
 "
     parts+="  { name = \"layer$layer\", layers = [\"$owner\"], learning_rate = $(awk "BEGIN { print ${RATE:-${rates[$((layer - 1))]}} * $values }") },
 "

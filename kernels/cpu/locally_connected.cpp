@@ -492,9 +492,14 @@ void CpuBackend::scale_rows(Span w, Index count, float length) {
 #pragma omp parallel for schedule(static)
   for (Index r = 0; r < rows; ++r)
     vectorised([row = w.data() + r * count, count, length] {
-      float squares = 0;
-#pragma omp simd reduction(+ : squares)
-      for (Index i = 0; i < count; ++i) squares += row[i] * row[i];
+      constexpr Index chains = 64;  // sums that do not wait for each other
+      float part[chains] = {}, squares = 0;
+      Index first = 0;
+      for (; first + chains <= count; first += chains)
+#pragma omp simd
+        for (Index i = 0; i < chains; ++i) part[i] += row[first + i] * row[first + i];
+      for (; first < count; ++first) squares += row[first] * row[first];
+      for (const float sum : part) squares += sum;
       const float factor = squares > 0 ? length / std::sqrt(squares) : 1;
       for (Index i = 0; i < count; ++i) row[i] *= factor;
     });
