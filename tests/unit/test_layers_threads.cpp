@@ -41,7 +41,8 @@ LayerCases thread_cases() {
        windowed_spec(LayerKind::max_pool, {1, 2, 2})},
       {"fused planes, later layer", image(6, 14, 13, 16), windowed_spec(LayerKind::conv, {1, 3, 3}),
        windowed_spec(LayerKind::max_pool, {1, 2, 2})},
-      {"untied weights, positions together", image(6, 9, 30, 40), windowed_spec(LayerKind::locally_connected, {1, 2, 7})},
+      {"untied weights, positions together", image(6, 9, 30, 40),
+       windowed_spec(LayerKind::locally_connected, {1, 2, 7})},
       {"dense", flat(6, 300), windowed_spec(LayerKind::dense, {1, 1, 1})},
       {"batch norm", line(6, 43, 30), windowed_spec(LayerKind::batch_norm, {1, 1, 1})},
   };

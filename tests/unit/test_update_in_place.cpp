@@ -71,9 +71,9 @@ TEST_CASE("updates in place: parameters and velocities have the bits that they h
                               {image(9, 6, 80, 40), untied(local, 4, {1, 2, 7})},  // positions together
                               {image(8, 5, 80, 40), untied(rica, 3, {1, 2, 8})},
                               {image(5, 200, 12, 40), untied(rica, 2, {1, 3, 7})},  // and lines
-                              {line(2, 90, 8), untied(local, 6, {1, 1, 70})},      // few rows: some features at once
-                              {image(3, 4, 40, 30), untied(rica, 3, {1, 3, 30})},  // and some of a feature's weights
-                              {image(6, 4, 40, 30), untied(rica, 5, {1, 3, 30})},  // the same of more rows
+                              {line(2, 90, 8), untied(local, 6, {1, 1, 70})},       // few rows: some features at once
+                              {image(3, 4, 40, 30), untied(rica, 3, {1, 3, 30})},   // and some of a feature's weights
+                              {image(6, 4, 40, 30), untied(rica, 5, {1, 3, 30})},   // the same of more rows
                               {image(6, 13, 40, 30), untied(rica, 2, {1, 12, 30})},
                               {line(3, 12, 2), untied(rica, 6, {1, 1, 5}, Decoder::own)}};
   for (const auto& backend : backends())
