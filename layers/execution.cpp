@@ -195,7 +195,7 @@ class ExecutionBuilder {
       local.layer = keep(make_row_parallel_dense(backend_, local.input, local.spec, *cut));
       return local;
     }
-    if (local.kind == LayerKind::rica && !is_untied(local.spec) && !partition_->tensor(i + 1).whole) {
+    if (local.kind == LayerKind::rica && !output_has_fields(local.spec) && !partition_->tensor(i + 1).whole) {
       const BlockPositions& owned = partition_->tensor(i + 1).owned;
       const HaloExchangeSettings split{network_.output_numbered(local.reads[0]),
                                        settings_.grid,

@@ -68,7 +68,9 @@ void window_needs(const std::vector<Interval>& out, const AxisWindow& w, Index i
 
 AxisWindow window_of(const ConvGeometry& g, std::size_t a) { return {g.reach()[a], g.stride[a], g.pad_before[a]}; }
 
-bool is_window(const LayerSpec& spec) { return spec.kind == LayerKind::conv || is_untied(spec) || is_pool(spec.kind); }
+bool is_window(const LayerSpec& spec) {
+  return spec.kind == LayerKind::conv || output_has_fields(spec) || is_pool(spec.kind);
+}
 
 // Layers of which each output position follows from the input's alone, but for statistics.
 bool is_pointwise(LayerKind kind) {
@@ -88,7 +90,7 @@ void place_window(const Entry& entry, const BlockPositions& in, LayerPlacement& 
   }
   layer.output.made = layer.output.owned;
   layer.needs = {needs};
-  if (is_untied(entry.spec)) layer.fields = layer.output.owned;
+  if (output_has_fields(entry.spec)) layer.fields = layer.output.owned;
 }
 
 /// Why a grid does not fit a network, and the axis that has too many blocks.

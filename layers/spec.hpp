@@ -120,9 +120,9 @@ constexpr bool is_pool(LayerKind kind) {
   return kind == LayerKind::max_pool || kind == LayerKind::average_pool || kind == LayerKind::l2_pool;
 }
 
-/// Layers whose every output position has weights of its own: those positions are the output's, unlike those of a rica
-/// that puts its input together again.
-inline bool is_untied(const LayerSpec& spec) {
+/// Whether each output position has a field of the input and weights of its own. Not so for a rica that puts its input
+/// together again: its weights belong to the positions of its features.
+inline bool output_has_fields(const LayerSpec& spec) {
   return spec.kind == LayerKind::locally_connected ||
          (spec.kind == LayerKind::rica && spec.output == RicaOutput::features);
 }

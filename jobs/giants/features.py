@@ -6,7 +6,7 @@ matplotlib, too.
     python3 jobs/giants/features.py filters layer1 -o filters.png
     python3 jobs/giants/features.py readout layer1 digits.h5  # labels by a linear fit
     python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again; of the
-                                                              # last rica of a model, unless --layer names another
+                                                              # the layer that --layer names, if there are several
     python3 jobs/giants/features.py halve crops.h5 -o half.h5           # samples on half the resolution
     python3 jobs/giants/features.py finer layer1 -o start.safetensors   # a layer of half the resolution, for the whole
 
@@ -23,7 +23,7 @@ import numpy as np
 
 
 class Layer:
-    """A rica layer of a model file, the last unless named: weights (positions, units, field), tied, of images."""
+    """A rica layer of a model file, by its name where there are several: weights (positions, units, field), tied, of images."""
 
     def __init__(self, path, name=None):
         if os.path.isdir(path):
@@ -213,7 +213,7 @@ def main():
         if "row_length" in words:
             command.add_argument("--row-length", type=float, default=1, help="of the weights of every feature")
         if "layer" in words:
-            command.add_argument("--layer", help="name of the layer; the last unless given")
+            command.add_argument("--layer", help="name of the layer, where a model has several")
         if "pool" in words:
             command.add_argument("--pool", type=int, default=5)
     options = parser.parse_args()

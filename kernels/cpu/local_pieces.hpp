@@ -16,16 +16,16 @@ namespace mrmf::cpu {
 struct LocalBlock {
   Index position;  ///< number of the first
   Extent first;    ///< the first input position of its field
-  Index lines, of_line;
+  Index lines, columns;
 
-  Index positions() const { return lines * of_line; }
+  Index positions() const { return lines * columns; }
 };
 
 /// Kernel rows [first, end) of the field of one position of a block. Each row is a run of the input.
 struct LocalPiece {
   Index first, end;
-  Index plane, row;     ///< of the block's input, where the first run is
-  Index line, of_line;  ///< the position, in the block
+  Index plane, row;    ///< of the block's input, where the first run is
+  Index line, column;  ///< the position, in the block
 };
 
 /// Blocks and pieces of a layer, and where they lie in its input and its weights.
@@ -72,11 +72,11 @@ class LocalPieces {
   template <class Use>
   void for_each_position(const LocalBlock& block, const Use& use) const {
     for (Index place = 0; place < block.positions(); ++place)
-      use(block.position + place / block.of_line * out_[2] + place % block.of_line, place);
+      use(block.position + place / block.columns * out_[2] + place % block.columns, place);
   }
   /// The place of a piece's position in the block.
   static Index place_of(const LocalBlock& block, const LocalPiece& piece) {
-    return piece.line * block.of_line + piece.of_line;
+    return piece.line * block.columns + piece.column;
   }
   /// Calls use(piece, the one after it) for all pieces of a block, those with the same input one after the other. There
   /// is none after the last: its `plane` is behind the kernel's.
@@ -91,12 +91,12 @@ class LocalPieces {
   }
   /// Whether a piece is the first with its input.
   bool is_copied(const LocalPiece& piece) const {
-    return piece.of_line == 0 && (piece.line == 0 || piece.row - (piece.line - 1) * g_.stride[1] >= g_.kernel[1]);
+    return piece.column == 0 && (piece.line == 0 || piece.row - (piece.line - 1) * g_.stride[1] >= g_.kernel[1]);
   }
 
   /// Where a piece's first weights are.
   Index first_weight(const LocalBlock& block, const LocalPiece& piece) const {
-    const Index position = block.position + piece.line * out_[2] + piece.of_line;
+    const Index position = block.position + piece.line * out_[2] + piece.column;
     return position * g_.out_channels * depth() + piece.first * run_;
   }
   /// Where an input position begins in a sample.
@@ -106,7 +106,7 @@ class LocalPieces {
     return {block.first[0] + piece.plane, block.first[1] + piece.row, block.first[2]};
   }
   /// Floats of a run that covers the block's fields along the last axis.
-  Index block_run(const LocalBlock& block) const { return run_ + (block.of_line - 1) * step_; }
+  Index block_run(const LocalBlock& block) const { return run_ + (block.columns - 1) * step_; }
 
  private:
   LocalPiece next_part(LocalPiece piece) const {
@@ -118,8 +118,8 @@ class LocalPieces {
   // The next position along the line, else of the next line whose fields have this row of the input, else of the first
   // line that has the next row.
   LocalPiece next_position(const LocalBlock& block, LocalPiece piece) const {
-    if (++piece.of_line == block.of_line) {
-      piece.of_line = 0;
+    if (++piece.column == block.columns) {
+      piece.column = 0;
       ++piece.line;
       while (piece.line == block.lines || !has_row(piece)) {
         if (piece.line < block.lines && piece.row >= piece.line * g_.stride[1]) {
@@ -148,6 +148,8 @@ class LocalPieces {
     constexpr Index most = 16, least_blocks = 64;      // positions of a line; so that threads can share blocks out
     constexpr Index cached_part = 65536, least = 256;  // floats of a part: all rows' in the L2 cache, and in any case
     const Index positions = product(out_);
+    // Along one axis alone, threads that share the input would cut a block's row. Without overlap there is nothing to
+    // copy together.
     if ((g_.in[0] > 1 || g_.in[1] > 1) && run_ >= long_run && max_rows >= kFewRows && step_ < run_) {
       const Index fit = (cached_run / max_rows - run_) / step_ + 1;
       together_ = std::clamp<Index>(std::min({fit, most, positions / least_blocks, out_[2]}), 1, most);

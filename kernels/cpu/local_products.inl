@@ -84,15 +84,15 @@ void outputs(const Product& p, const float* w, const float* x, float* y) {
 }
 
 /// Vectors along the depth, `width` of them, of which the last may have only `last` floats.
-struct Piece {
+struct Vectors {
   long first, last;
 };
 // Calls body(piece, Constant<width>) for all of the depth.
 template <class Body>
-inline void for_pieces(long depth, const Body& body) {
+inline void for_vectors(long depth, const Body& body) {
   for_blocks<most_width>(vectors(depth), [&](long first, auto width) {
     const long behind = depth - (first + width.value - 1) * lanes;
-    body(Piece{first * lanes, behind < lanes ? behind : lanes}, width);
+    body(Vectors{first * lanes, behind < lanes ? behind : lanes}, width);
   });
 }
 /// How the last vector is read and stored: like the others; read whole, stored in part; both in part.
@@ -103,7 +103,7 @@ struct LastConstant {
 };
 // Calls body(LastConstant).
 template <class Body>
-inline void with_last(const Piece& piece, bool readable, const Body& body) {
+inline void with_last(const Vectors& piece, bool readable, const Body& body) {
   if (piece.last == lanes) return body(LastConstant<Last::whole>{});
   if (readable) return body(LastConstant<Last::stored_in_part>{});
   body(LastConstant<Last::in_part>{});
@@ -140,7 +140,7 @@ void inputs(const Product& p, const float* w, const float* dy, float* dx) {
   const long at_once = p.rows < most_height ? 7 : p.features;  // streams of weights
   for (long first = 0; first < p.features; first += at_once) {
     const long features = first + at_once < p.features ? at_once : p.features - first;
-    for_pieces(p.depth, [&](const Piece& piece, auto width) {
+    for_vectors(p.depth, [&](const Vectors& piece, auto width) {
       if (p.next != nullptr) fetch_next(p, first, first + features, piece.first, piece.first + width.value * lanes);
       with_last(piece, p.readable, [&](auto last) {
         for_blocks<most_height>(p.rows, [&](long r, auto rows) {
@@ -210,7 +210,7 @@ void weights(const Product& p, const Target& target, const float* x, const float
       else
         few_rows_weights<rows.value, false>(p, target.scale, x, dy, dw);
     });
-  for_pieces(p.depth, [&](const Piece& piece, auto width) {
+  for_vectors(p.depth, [&](const Vectors& piece, auto width) {
     if (p.next != nullptr) fetch_next(p, 0, p.features, piece.first, piece.first + width.value * lanes);
     for_blocks<most_height>(p.features, [&](long f, auto features) {
       float* const to = dw + f * p.w_pitch + piece.first;

@@ -57,7 +57,7 @@ class LocallyConnected final : public LocallyConnectedOp {
       pieces_.for_each_piece(block, [&](const LocalPiece& piece, const LocalPiece& next) {
         if (pieces_.is_copied(piece)) copy_in(x, block, piece, scratch.x);
         kernels_.outputs(product(rows, piece, weights_of(block, next, w.data())), weights_of(block, piece, w.data()),
-                         scratch.x + piece.of_line * pieces_.step(),
+                         scratch.x + piece.column * pieces_.step(),
                          y_of(scratch.y, rows, pieces_.place_of(block, piece)));
       });
       pieces_.for_each_position(block, [&](Index position, Index place) {
@@ -110,7 +110,7 @@ class LocallyConnected final : public LocallyConnectedOp {
           if (second != nullptr) copy_in(second->x, block, piece, other.x);
         }
         const auto of = [&](const Scratch& s) {
-          return Scratch{s.x + piece.of_line * pieces_.step(), y_of(s.y, rows, pieces_.place_of(block, piece))};
+          return Scratch{s.x + piece.column * pieces_.step(), y_of(s.y, rows, pieces_.place_of(block, piece))};
         };
         const Scratch of_first = of(scratch), of_second = second == nullptr ? Scratch{nullptr, nullptr} : of(other);
         update_piece({piece, rows, pieces_.first_weight(block, piece)}, of_first, of_second, step, weights, dw);
@@ -138,7 +138,7 @@ class LocallyConnected final : public LocallyConnectedOp {
       pieces_.for_each_piece(block, [&](const LocalPiece& piece, const LocalPiece& next) {
         if (pieces_.is_copied(piece)) copy_in(x, block, piece, scratch.x);
         kernels_.weights(product(rows, piece, add ? weights_of(block, next, dw.data()) : nullptr),
-                         {.scale = 1, .add = add}, scratch.x + piece.of_line * pieces_.step(),
+                         {.scale = 1, .add = add}, scratch.x + piece.column * pieces_.step(),
                          y_of(scratch.y, rows, pieces_.place_of(block, piece)), weights_of(block, piece, dw.data()));
       });
     });
@@ -177,7 +177,7 @@ class LocallyConnected final : public LocallyConnectedOp {
       for (Index d = 0; d < all; d += floats) {
         const Index at = p.at + f * pieces_.depth() + d;
         local::Product of = product(p.rows, p.piece, weights.w.data() + at);
-        of.features = std::min(group, features_ - f);
+        of.features = std::min(group, features_ - f);  // `next` asks for these weights themselves: they move soon
         of.depth = std::min(floats, all - d);
         of.w_pitch = floats;
         kernels_.weights(of, {.scale = 1, .add = false}, first.x + d, first.y + f, dw);
@@ -319,7 +319,7 @@ class LocallyConnected final : public LocallyConnectedOp {
       of.readable = piece.end < pieces_.runs() ||
                     floats_behind(pieces_.first_weight(block, piece) / (features_ * pieces_.depth())) > 0;
       kernels_.inputs(of, weights_of(block, piece, w.data()), y_of(scratch.y, rows, pieces_.place_of(block, piece)),
-                      scratch.x + piece.of_line * pieces_.step());
+                      scratch.x + piece.column * pieces_.step());
       if (next.plane != piece.plane || next.row != piece.row)
         add(scratch.x, {rows, pieces_.block_run(block), pieces_.pitch()},
             dx.data.data() + pieces_.begin(pieces_.input_of(block, piece)));

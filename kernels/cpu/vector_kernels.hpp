@@ -223,7 +223,7 @@ struct Target {
 
 struct Kernels {
   long lanes;  ///< floats in a vector
-  /// y(rows, y_pitch) += x w^T. Vectors of x may be read as far as they go.
+  /// y(rows, y_pitch) += x w^T. Nothing behind `depth` is read, so a NaN there reaches no sum.
   void (*outputs)(const Product&, const float* w, const float* x, float* y);
   /// dx(rows, x_pitch) += dy w
   void (*inputs)(const Product&, const float* w, const float* dy, float* dx);

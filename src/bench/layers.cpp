@@ -223,13 +223,14 @@ std::optional<DevicePeak> device_peak(const std::string& description, Precision 
 
 namespace {
 
-// Products: encode, decode; gradient of the features, two for that of the weights, and that of the data.
+// Products: encode, decode; gradient of the features, two for that of the weights, and that of the data. Layer::flop()
+// counts the first two.
 UnitWork reconstruction_work(const Entry& entry, Index count, bool inner, double element_bytes) {
   const auto rows = static_cast<double>(count), all = static_cast<double>(entry.params.count);
   const double weights = entry.spec.decoder == Decoder::own ? all / 2 : all;
   const double x = rows * static_cast<double>(entry.input.per_sample());
   const double features = rows * weights / static_cast<double>(product(entry.spec.window) * entry.input.channels);
-  const double elements = 5 * x + 6 * features + (inner ? features + x : 0);
+  const double elements = 5 * x + 6 * features + (inner ? features + x : 0);  // each product reads or writes both
   return {.bytes = 4 * ((inner ? 4 : 3) * weights + all) + elements * element_bytes,
           .flop = (inner ? 3 : 2.5) * rows * entry.layer->flop()};
 }
@@ -244,10 +245,11 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
   const double y = rows * static_cast<double>(first.output().per_sample());
   const double p = rows * static_cast<double>(unit.out.per_sample());
   const bool fused = unit.last > unit.first + 1;
-  const auto weights = static_cast<double>(first.params.count);
+  const bool idle_decoder = output_has_fields(first.spec) && first.spec.decoder == Decoder::own;
+  const auto weights = static_cast<double>(first.params.count) / (idle_decoder ? 2 : 1);
   UnitWork work;
   double elements = 0;
-  if (first.kind == LayerKind::rica && !is_untied(first.spec))
+  if (first.kind == LayerKind::rica && !output_has_fields(first.spec))
     return reconstruction_work(first, network.input().n, inner, element_bytes);
   switch (first.kind) {
     case LayerKind::conv:

@@ -73,7 +73,7 @@ Key<LayerSpec> weights_of_key() {
 Key<LayerSpec> output_key() {
   Key<LayerSpec> key = make_key<LayerSpec>("output", MRMF_FIELD(output), one_of({"reconstruction", "features"}),
                                            "what comes out: the input put together again of the features, or the "
-                                           "features, which then no penalty makes sparse");
+                                           "features, without a penalty; \"reconstruction\" unless set");
   key.write = [write = key.write](const LayerSpec& spec) {
     return spec.output == RicaOutput::reconstruction ? std::string() : write(spec);
   };

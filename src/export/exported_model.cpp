@@ -78,7 +78,7 @@ Json settings_of(const Entry& entry) {
     case LayerKind::rica: {
       const ConvGeometry g = locally_connected_geometry(in, spec);
       Json settings{{"kernel", used_axes(g.kernel, in.axes)}, {"stride", used_axes(g.stride, in.axes)}};
-      if (entry.kind == LayerKind::rica && is_untied(spec)) settings["output"] = "features";
+      if (entry.kind == LayerKind::rica && output_has_fields(spec)) settings["output"] = "features";
       return settings;
     }
     case LayerKind::l2_pool: {

@@ -285,6 +285,23 @@ class AllAtOnce(WithData):
         for name in self.weights("ica"):
             np.testing.assert_allclose(self.weights("still")[name], self.weights("ica")[name], rtol=1e-5)
 
+    def test_the_guide_s_example(self):
+        with open(os.path.join(REPOSITORY, "docs/guide/giants.md"), encoding="utf-8") as page:
+            example = next(block for block in page.read().split("```toml\n")[1:] if "terms = [" in block).partition("```")[0]
+        rng = np.random.default_rng(3)
+        with h5py.File(self.path("images.h5"), "w") as file:
+            for name, count in (("train", 12), ("validation", 4)):
+                file[name] = rng.normal(0, 1, (count, 32, 32, 3)).astype("f4")
+        data = TOGETHER[:TOGETHER.index("[model]")].replace("data.h5", "images.h5")
+        self.write("c.toml", data + example + '[run]\nfolder = "run"\n')
+        self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=4")
+        self.assertEqual(list(self.lines("run/epochs.jsonl")[0]["terms"]), ["layer1", "layer2"])
+        stopped = example.replace('"norm1", window = 5 },', '"norm1", window = 5 },\n  { type = "stop_gradient", name = "fixed1" },')
+        stopped = stopped.replace('target = "norm1"', 'target = "fixed1"')
+        self.assertEqual(stopped.count("fixed1"), 2)
+        self.write("c.toml", data + stopped + '[run]\nfolder = "stopped"\n')
+        self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=4")
+
     def test_script_at_its_smallest_size(self):
         done = subprocess.run([os.path.join(REPOSITORY, "jobs/giants/together.sh"), "test", self.path("giant")],
                               capture_output=True, text=True, timeout=300,
