@@ -95,12 +95,12 @@ FLAT = """layers = [
 
 UNTIED = """layers = [
   { type = "locally_connected", filters = 6, kernel = [4, 3], stride = [2, 1] }, { type = "silu" },
-  { type = "l2_pool", window = 2, stride = 1, pooled = 3 }, { type = "locally_connected", filters = 4, kernel = 2 },
+  { type = "l2_pool", window = 2, stride = 1, pooled = 3 },
+  { type = "rica", filters = 5, kernel = [1, 2], output = "features" }, { type = "locally_connected", filters = 4, kernel = 2 },
   { type = "global_average_pool" }, { type = "dense", units = 3 },
 ]"""
 
 PUT_TOGETHER = """layers = [
-  { type = "rica", filters = 4, kernel = 2, output = "features" },
   { type = "rica", filters = 5, kernel = [3, 4], stride = [2, 1] },
   { type = "rica", filters = 3, kernel = 4, decoder = "own", pooled = 1 },
 ]"""
