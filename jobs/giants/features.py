@@ -5,7 +5,7 @@ matplotlib, too.
     python3 jobs/giants/features.py gather train.h5 validation.h5 -o features.h5  # predictions, as samples of the next
     python3 jobs/giants/features.py filters layer1 -o filters.png
     python3 jobs/giants/features.py readout layer1 digits.h5  # labels by a linear fit
-    python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again; of the
+    python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again, by
                                                               # the layer that --layer names, if there are several
     python3 jobs/giants/features.py halve crops.h5 -o half.h5           # samples on half the resolution
     python3 jobs/giants/features.py finer layer1 -o start.safetensors   # a layer of half the resolution, for the whole

@@ -23,14 +23,21 @@ row_length() {  # edge, channels, field, maps
   awk "BEGIN { print ($features > $values ? sqrt($values / $features) : 1) }"
 }
 
+# The samples of a file are what is learnt.
+data_section() {  # file
+  cat <<END
+[data]
+files = "$1"
+train = { samples = "train", labels = "train" }
+validation = { samples = "validation", labels = "validation" }
+END
+}
+
 # Configuration of one layer of reconstruction ICA on standard output. Reads: samples (file), edge, channels, maps, field,
 # batch, epochs, rate (times the values of a sample), in_place, folder; start (model to begin with), seed.
 layer_configuration() {
+  data_section "$samples"
   cat <<END
-[data]
-files = "$samples"
-train = { samples = "train", labels = "train" }
-validation = { samples = "validation", labels = "validation" }
 
 [model]
 layers = [{ type = "rica", name = "rica1", filters = $maps, kernel = [$field, $field], sparsity = 0.1, row_length = $(row_length "$edge" "$channels" "$field" "$maps") }]
@@ -58,11 +65,9 @@ make_samples() {
 # Samples of the next layer: features, pooled over places, with their contrast normalised. Reads: program, python, here,
 # maps, pool.
 encode() {  # model, its layer, field, samples, file to write
-  cat > encoder.toml <<END
-[data]
-files = "$4"
-train = { samples = "train", labels = "train" }
-validation = { samples = "validation", labels = "validation" }
+  {
+    data_section "$4"
+    cat <<END
 
 [model]
 layers = [
@@ -71,6 +76,7 @@ layers = [
   { type = "local_contrast_norm", window = 5 },
 ]
 END
+  } > encoder.toml
   "$python" "$here/features.py" encoder "$1" --layer "$2" -o encoder.safetensors
   "$program" import encoder.safetensors -o encoder.h5 --config encoder.toml --overwrite
   for split in train validation; do

@@ -22,8 +22,8 @@ last=${#kernels[@]}
 # output is that of the first, since the labels are the samples.
 configuration() {
   local layers="" again="" terms="" parts="" from=input edge=$size channels=$channels
-  local layer field length sizes values owner shared slower=1
-  [ "$joint" != 1 ] || slower=10
+  local layer field length sizes values owner shared read=fixed slower=1
+  [ "$joint" != 1 ] || read=norm slower=10
   for layer in $(seq "$last"); do
     field=${kernels[$((layer - 1))]} values=$((edge * edge * channels))
     length=$(row_length "$edge" "$channels" "$field" "$maps")
@@ -44,15 +44,10 @@ $again"
 "
     parts+="  { name = \"layer$layer\", layers = [\"$owner\"], learning_rate = $(awk "BEGIN { print ${RATE:-${rates[$((layer - 1))]}} * $values / $slower }") },
 "
-    from=fixed$layer
-    [ "$joint" != 1 ] || from=norm$layer
-    edge=$((edge - field + 1 - pool + 1)) channels=$maps
+    from=$read$layer edge=$((edge - field + 1 - pool + 1)) channels=$maps
   done
+  data_section samples1.h5
   cat <<END
-[data]
-files = "samples1.h5"
-train = { samples = "train", labels = "train" }
-validation = { samples = "validation", labels = "validation" }
 
 [model]
 layers = [
