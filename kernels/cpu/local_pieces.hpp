@@ -94,10 +94,13 @@ class LocalPieces {
     return piece.column == 0 && (piece.line == 0 || piece.row - (piece.line - 1) * g_.stride[1] >= g_.kernel[1]);
   }
 
+  /// The number of a piece's output position.
+  Index position_of(const LocalBlock& block, const LocalPiece& piece) const {
+    return block.position + piece.line * out_[2] + piece.column;
+  }
   /// Where a piece's first weights are.
   Index first_weight(const LocalBlock& block, const LocalPiece& piece) const {
-    const Index position = block.position + piece.line * out_[2] + piece.column;
-    return position * g_.out_channels * depth() + piece.first * run_;
+    return position_of(block, piece) * g_.out_channels * depth() + piece.first * run_;
   }
   /// Where an input position begins in a sample.
   Index begin(const Extent& at) const { return ((at[0] * g_.in[1] + at[1]) * g_.in[2] + at[2]) * g_.in_channels; }

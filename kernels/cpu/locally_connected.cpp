@@ -56,9 +56,9 @@ class LocallyConnected final : public LocallyConnectedOp {
       });
       pieces_.for_each_piece(block, [&](const LocalPiece& piece, const LocalPiece& next) {
         if (pieces_.is_copied(piece)) copy_in(x, block, piece, scratch.x);
+        const Scratch of = of_piece(scratch, rows, block, piece);
         kernels_.outputs(product(rows, piece, weights_of(block, next, w.data())), weights_of(block, piece, w.data()),
-                         scratch.x + piece.column * pieces_.step(),
-                         y_of(scratch.y, rows, pieces_.place_of(block, piece)));
+                         of.x, of.y);
       });
       pieces_.for_each_position(block, [&](Index position, Index place) {
         for (Index n = 0; n < rows; ++n)
@@ -109,11 +109,9 @@ class LocallyConnected final : public LocallyConnectedOp {
           copy_in(first.x, block, piece, scratch.x);
           if (second != nullptr) copy_in(second->x, block, piece, other.x);
         }
-        const auto of = [&](const Scratch& s) {
-          return Scratch{s.x + piece.column * pieces_.step(), y_of(s.y, rows, pieces_.place_of(block, piece))};
-        };
-        const Scratch of_first = of(scratch), of_second = second == nullptr ? Scratch{nullptr, nullptr} : of(other);
-        update_piece({piece, rows, pieces_.first_weight(block, piece)}, of_first, of_second, step, weights, dw);
+        const Scratch none{nullptr, nullptr};
+        update_piece({piece, rows, pieces_.first_weight(block, piece)}, of_piece(scratch, rows, block, piece),
+                     second == nullptr ? none : of_piece(other, rows, block, piece), step, weights, dw);
       });
     });
   }
@@ -137,9 +135,9 @@ class LocallyConnected final : public LocallyConnectedOp {
       });
       pieces_.for_each_piece(block, [&](const LocalPiece& piece, const LocalPiece& next) {
         if (pieces_.is_copied(piece)) copy_in(x, block, piece, scratch.x);
+        const Scratch of = of_piece(scratch, rows, block, piece);
         kernels_.weights(product(rows, piece, add ? weights_of(block, next, dw.data()) : nullptr),
-                         {.scale = 1, .add = add}, scratch.x + piece.column * pieces_.step(),
-                         y_of(scratch.y, rows, pieces_.place_of(block, piece)), weights_of(block, piece, dw.data()));
+                         {.scale = 1, .add = add}, of.x, of.y, weights_of(block, piece, dw.data()));
       });
     });
   }
@@ -239,6 +237,11 @@ class LocallyConnected final : public LocallyConnectedOp {
     return y + place * rows * features_;
   }
 
+  /// Where a piece's input and its position's outputs are.
+  Scratch of_piece(const Scratch& of_block, Index rows, const LocalBlock& block, const LocalPiece& piece) const {
+    return {of_block.x + piece.column * pieces_.step(), y_of(of_block.y, rows, pieces_.place_of(block, piece))};
+  }
+
   template <class Float>
   Float* weights_of(const LocalBlock& block, const LocalPiece& piece, Float* w) const {
     return piece.plane < g_.kernel[0] ? w + pieces_.first_weight(block, piece) : nullptr;
@@ -316,10 +319,9 @@ class LocallyConnected final : public LocallyConnectedOp {
       if (along_axis < met.first || along_axis >= met.end) return;
       if (pieces_.is_copied(piece)) std::fill_n(scratch.x, rows * pieces_.pitch(), 0.0F);
       local::Product of = product(rows, piece, weights_of(block, next, w.data()));
-      of.readable = piece.end < pieces_.runs() ||
-                    floats_behind(pieces_.first_weight(block, piece) / (features_ * pieces_.depth())) > 0;
-      kernels_.inputs(of, weights_of(block, piece, w.data()), y_of(scratch.y, rows, pieces_.place_of(block, piece)),
-                      scratch.x + piece.column * pieces_.step());
+      of.readable = piece.end < pieces_.runs() || floats_behind(pieces_.position_of(block, piece)) > 0;
+      const Scratch at = of_piece(scratch, rows, block, piece);
+      kernels_.inputs(of, weights_of(block, piece, w.data()), at.y, at.x);
       if (next.plane != piece.plane || next.row != piece.row)
         add(scratch.x, {rows, pieces_.block_run(block), pieces_.pitch()},
             dx.data.data() + pieces_.begin(pieces_.input_of(block, piece)));
