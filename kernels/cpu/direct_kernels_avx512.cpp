@@ -8,4 +8,9 @@
 
 namespace mrmf::cpu::direct {
 const KernelSet& avx512_kernels() { return kernel_set; }
+#ifdef __AVX512F__
+const bool sixteen_lanes_need_avx512 = true;
+#else
+const bool sixteen_lanes_need_avx512 = false;
+#endif
 }  // namespace mrmf::cpu::direct

@@ -31,7 +31,9 @@ void hold_onednn_to(const std::string& wanted) {
 
 InstructionSet choose() {
   if (const char* wanted = std::getenv(kVariable); wanted != nullptr && *wanted != '\0') hold_onednn_to(wanted);
-  return std::min(of_processor(), onednn::instruction_set());
+  const InstructionSet set = std::min(of_processor(), onednn::instruction_set());
+  if (!direct::sixteen_lanes_need_avx512 && set == InstructionSet::avx2) return InstructionSet::avx512;
+  return set;
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ std::string name(InstructionSet set) {
 
 std::string describe_instruction_set() {
   const std::string used = name(instruction_set());
-  if (instruction_set() == of_processor()) return used;
+  if (instruction_set() >= of_processor()) return used;
   return used + " (" + (std::getenv(kVariable) != nullptr ? kVariable : "ONEDNN_MAX_CPU_ISA") + " forbids " +
          name(of_processor()) + ")";
 }

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "kernels/cpu/vector_kernels.hpp"
+
 namespace mrmf::cpu {
 
 enum class InstructionSet { generic, avx2, avx512 };
@@ -47,7 +49,7 @@ void run_avx512(const Loop& loop) {
 template <class Loop>
 void vectorised(const Loop& loop) {
   switch (instruction_set()) {
-    case InstructionSet::avx512: return run_avx512(loop);
+    case InstructionSet::avx512: return direct::sixteen_lanes_need_avx512 ? run_avx512(loop) : run_avx2(loop);
     case InstructionSet::avx2: return run_avx2(loop);
     case InstructionSet::generic: return run_generic(loop);
   }

@@ -149,6 +149,8 @@ struct KernelSet {
 };
 const KernelSet& avx2_kernels();
 const KernelSet& avx512_kernels();
+/// False in the test that runs the kernels of 16 lanes by AVX2 (tests/unit/support/sixteen_lanes.cpp).
+extern const bool sixteen_lanes_need_avx512;
 
 }  // namespace mrmf::cpu::direct
 

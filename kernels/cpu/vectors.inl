@@ -12,8 +12,10 @@ inline void store(float* p, Vector v) { *reinterpret_cast<VectorAnywhere*>(p) = 
 inline void stream(float* p, Vector v) {
 #ifdef __clang__
   __builtin_nontemporal_store(v, reinterpret_cast<Vector*>(p));
-#elif VECTOR_LANES == 16
+#elif VECTOR_LANES == 16 && defined __AVX512F__
   __builtin_ia32_movntps512(p, v);
+#elif VECTOR_LANES == 16  // tests/unit/support/sixteen_lanes.cpp
+  store(p, v);
 #elif VECTOR_LANES == 8
   __builtin_ia32_movntps256(p, v);
 #else
