@@ -134,13 +134,21 @@ bool winograd_serves(DirectKernels::Form form, const ConvGeometry& c) {
          std::min(c.out()[2], c.in[2]) >= least_width;
 }
 
+const direct::KernelSet& kernel_set(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::avx512: return direct::avx512_kernels();
+    case InstructionSet::avx2: return direct::avx2_kernels();
+    case InstructionSet::generic: break;
+  }
+  return direct::generic_kernels();
+}
+
 /// Null where they do not serve.
 const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
   using Form = DirectKernels::Form;
-  if (kernels.set == InstructionSet::generic || kernels.set > instruction_set()) return nullptr;
+  if (kernels.set > instruction_set()) return nullptr;
   if (kernels.form != Form::plain && !winograd_serves(kernels.form, c)) return nullptr;
-  const direct::KernelSet& of =
-      kernels.set == InstructionSet::avx512 ? direct::avx512_kernels() : direct::avx2_kernels();
+  const direct::KernelSet& of = kernel_set(kernels.set);
   switch (kernels.form) {
     case Form::plain: return &of.plain;
     case Form::winograd: return &of.winograd;

@@ -13,11 +13,13 @@ constexpr const char* kVariable = "MRMF_MAX_CPU_ISA";
 constexpr InstructionSet kSets[] = {InstructionSet::generic, InstructionSet::avx2, InstructionSet::avx512};
 
 InstructionSet of_processor() {
+#ifdef __x86_64__
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     return InstructionSet::avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return InstructionSet::avx2;
+#endif
   return InstructionSet::generic;
 }
 

@@ -8,6 +8,7 @@
 
 namespace mrmf::cpu {
 
+/// `generic`: what every processor of the architecture has, that is SSE2 or Neon. The others are x86-64's.
 enum class InstructionSet { generic, avx2, avx512 };
 
 /// The best set that the processor has and the environment allows. MRMF_MAX_CPU_ISA (generic, avx2 or avx512) limits
@@ -22,7 +23,7 @@ std::string name(InstructionSet set);
 std::string describe_instruction_set();
 
 // `flatten`: a call left in a loop would prevent vectorisation.
-#ifdef __clang__  // clang-tidy reads these files and refuses the pair of attributes
+#if defined __clang__ || !defined __x86_64__  // clang-tidy reads these files and refuses the pair of attributes
 #define MRMF_LOOP_FOR(set)
 #else
 #define MRMF_LOOP_FOR(set) __attribute__((noinline, flatten, target("arch=" set)))

@@ -1,7 +1,7 @@
 // Interfaces between operations and those of their kernels that are compiled for one instruction set:
 //
 //   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl
-//   direct      convolution (direct_conv.cpp); kernels for AVX2 and AVX-512 from direct_conv.inl and winograd.inl
+//   direct      convolution (direct_conv.cpp); kernels for every set from direct_conv.inl and winograd.inl
 //   norm_loops  batch norm (norm.cpp); loops for every set from norm_loops.inl
 //   local       locally connected layers (locally_connected.cpp); products for every set from local_products.inl
 //   fma         how fast a core multiplies and adds (fma_peak.cpp); a loop for every set from fma_loop.inl
@@ -147,6 +147,7 @@ struct KernelSet {
   /// one axis is lost again where depth and channels are small.
   const Kernels& winograd_planes;
 };
+const KernelSet& generic_kernels();
 const KernelSet& avx2_kernels();
 const KernelSet& avx512_kernels();
 /// False in the test that runs the kernels of 16 lanes by AVX2 (tests/unit/support/sixteen_lanes.cpp).

@@ -1,9 +1,13 @@
-// The fused kernel, the loops of batch norm and the products of locally connected layers for any x86-64 (SSE2). See
-// conv_pool_relu.inl, norm_loops.inl and local_products.inl.
+// The fused kernel, the loops of batch norm and the products of locally connected layers for what every processor of
+// the architecture has: SSE2, or on ARM Neon. See conv_pool_relu.inl, norm_loops.inl and local_products.inl.
 #include "kernels/cpu/vector_kernels.hpp"
 
 #define VECTOR_LANES 4
+#ifdef __aarch64__
+#define FUSED_REGISTERS 32
+#else
 #define FUSED_REGISTERS 16
+#endif
 
 namespace mrmf::cpu::fused {
 namespace {

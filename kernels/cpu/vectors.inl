@@ -14,15 +14,19 @@ inline void stream(float* p, Vector v) {
   __builtin_nontemporal_store(v, reinterpret_cast<Vector*>(p));
 #elif VECTOR_LANES == 16 && defined __AVX512F__
   __builtin_ia32_movntps512(p, v);
-#elif VECTOR_LANES == 16  // tests/unit/support/sixteen_lanes.cpp
-  store(p, v);
 #elif VECTOR_LANES == 8
   __builtin_ia32_movntps256(p, v);
-#else
+#elif VECTOR_LANES == 4 && defined __x86_64__
   __builtin_ia32_movntps(p, v);
+#else  // ARM with g++; tests/unit/support/sixteen_lanes.cpp
+  store(p, v);
 #endif
 }
-inline void fence() { __builtin_ia32_sfence(); }
+inline void fence() {
+#ifdef __x86_64__
+  __builtin_ia32_sfence();
+#endif
+}
 inline Vector broadcast(float f) { return f - Vector{}; }
 
 constexpr long vectors(long floats) { return (floats + lanes - 1) / lanes; }
