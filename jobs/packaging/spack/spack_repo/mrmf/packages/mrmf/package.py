@@ -47,7 +47,7 @@ class Mrmf(CMakePackage, CudaPackage):
     depends_on("py-matplotlib", type="run")
 
     with when("+cuda"):
-        depends_on("cuda@12:")
+        depends_on("cuda@13:")
         depends_on("cudnn@9:")
         depends_on("nccl@2:")
         conflicts("cuda_arch=none", msg="name the GPUs to build for, such as cuda_arch=90")
