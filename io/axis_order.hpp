@@ -23,7 +23,7 @@ struct AxisOrder {
 /// what is wrong with `key`, which has that text.
 AxisOrder parse_axes(const std::string& text, const std::string& key = "data.axes");
 
-/// The same axes after one that counts the samples, for names that may leave it out: "n z y x" of "z y x".
+/// Puts the axis that counts the samples before the others, where the text leaves it out: "n z y x" of "z y x".
 std::string axes_with_rows(const std::string& text);
 
 /// The shape of a data set (n, ...) with its channels last, as (n, ..., channels). DataError, with `where`, when it has

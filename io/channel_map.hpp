@@ -17,7 +17,7 @@ struct ChannelMap {
   bool operator==(const ChannelMap&) const = default;
 };
 
-/// Applies the map to consecutive values of a sample with channels last; `first` is the place of the first of them.
+/// Applies the map to consecutive values of a sample with channels last; `first` is the index of the first of them.
 void apply(const ChannelMap& map, Index first, Span values);
 /// The way back: from y to x. Of a map that fills nothing.
 void undo(const ChannelMap& map, Index first, Span values);

@@ -15,7 +15,7 @@ std::optional<double> class_number(const std::string& value) {
                                                                                              : std::nullopt;
 }
 
-std::optional<std::size_t> one_hot_place(ConstSpan row) {
+std::optional<std::size_t> one_hot_index(ConstSpan row) {
   constexpr float kRounding = 1e-4F;
   const auto is = [](float value, float wanted) { return std::abs(value - wanted) <= kRounding; };
   const auto one = std::ranges::find_if(row, [&](float v) { return !is(v, 0); });
@@ -56,8 +56,8 @@ std::optional<std::pair<std::string, std::string>> ClassValues::same_in(ElementT
 
 std::optional<float> ClassValues::of_one_hot(ConstSpan row) const {
   if (ignore_ && std::ranges::all_of(row, [&](float v) { return double{v} == *ignore_; })) return kIgnoredLabel;
-  const std::optional<std::size_t> place = one_hot_place(row);
-  return place ? std::optional(static_cast<float>(*place)) : std::nullopt;
+  const std::optional<std::size_t> index = one_hot_index(row);
+  return index ? std::optional(static_cast<float>(*index)) : std::nullopt;
 }
 
 std::string ClassValues::expected() const {

@@ -17,8 +17,8 @@
 
 namespace mrmf {
 
-/// Where a row of numbers has its 1, if all others are 0, but for what rounding leaves of such numbers; else none.
-std::optional<std::size_t> one_hot_place(ConstSpan row);
+/// The index of the 1 in a row of numbers whose others are 0, but for what rounding leaves; none in any other row.
+std::optional<std::size_t> one_hot_index(ConstSpan row);
 
 /// What a label that is ignored becomes, in place of a class.
 constexpr float kIgnoredLabel = -1;
@@ -52,7 +52,7 @@ class ClassValues {
     return is_class ? std::optional(static_cast<float>(value)) : std::nullopt;
   }
   static constexpr std::array kKinds{ElementType::float16, ElementType::float32, ElementType::float64};
-  /// The place of a type among kKinds, by how it rounds numbers: integers do not.
+  /// The index of a type among kKinds, by how it rounds numbers: integers do not.
   static std::size_t kind(ElementType type) {
     return type == ElementType::float16 ? 0 : type == ElementType::float32 ? 1 : 2;
   }

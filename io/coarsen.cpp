@@ -112,9 +112,9 @@ std::map<ObjectIdentity, Index> factors_of_scales(const CoarseCopy& copy, const 
     auto factor = copy.factor.end() - copy.axes;
     for (int axis = 0; axis < order.axes; ++axis) {
       const Index here = axis == order.channel ? 1 : *factor++;
-      const auto place = static_cast<std::size_t>(axis + rows);
-      if (place >= scales.size()) break;  // the last axes may be those of complex numbers
-      for (const ObjectIdentity& scale : scales[place]) {
+      const auto file_axis = static_cast<std::size_t>(axis + rows);
+      if (file_axis >= scales.size()) break;  // the last axes may be those of complex numbers
+      for (const ObjectIdentity& scale : scales[file_axis]) {
         const auto known = factors.emplace(scale, here).first;
         if (known->second != here) known->second = 0;
       }

@@ -52,17 +52,17 @@ void Digest::add(const std::vector<Index>& numbers) {
   for (const Index number : numbers) add(number);
 }
 
-std::vector<Block> places(const std::vector<Index>& shape, Index element_bytes, const Glance& glance) {
+std::vector<Block> glance_blocks(const std::vector<Index>& shape, Index element_bytes, const Glance& glance) {
   const Index count = shape.front();
   const Index row_bytes = std::accumulate(shape.begin() + 1, shape.end(), element_bytes, std::multiplies<>());
   if (count < 1 || row_bytes < 1) return {};
   if (count <= std::min(glance.whole / row_bytes, glance.rows))
     return blocks(shape, 0, count, read_at_once / element_bytes);
   const Index fit = std::min(glance.bytes / row_bytes, glance.rows);
-  const Index run = std::clamp<Index>(fit, 1, std::max<Index>(count / glance.places, 1));
+  const Index run = std::clamp<Index>(fit, 1, std::max<Index>(count / glance.block_count, 1));
   std::vector<Block> found;
-  for (Index place = 0; place < glance.places; ++place) {
-    const auto share = static_cast<double>(place) / static_cast<double>(std::max<Index>(glance.places - 1, 1));
+  for (Index i = 0; i < glance.block_count; ++i) {
+    const auto share = static_cast<double>(i) / static_cast<double>(std::max<Index>(glance.block_count - 1, 1));
     const auto first = static_cast<Index>(share * static_cast<double>(count - run));
     if (row_bytes > glance.bytes)
       found.push_back(middle(shape, first, element_bytes, glance.bytes));
@@ -93,18 +93,18 @@ void add_values(Digest& digest, ElementType type, const void* raw, Index count) 
 
 void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance, NumberDigest what) {
   const Index bytes = size_of(rows.type());
-  // Values are looked at in the same places, whatever their type is.
+  // Values are read from the same boxes, whatever their type is.
   const Index counted = what == NumberDigest::values ? static_cast<Index>(sizeof(double)) : bytes;
   std::vector<std::byte> values;
-  for (const Block& place : places(rows.shape(), counted, glance)) {
-    values.resize(static_cast<std::size_t>(place.elements * bytes));
-    const RowBox box{{place.first.begin() + 1, place.first.end()}, {place.count.begin() + 1, place.count.end()}};
+  for (const Block& block : glance_blocks(rows.shape(), counted, glance)) {
+    values.resize(static_cast<std::size_t>(block.elements * bytes));
+    const RowBox box{{block.first.begin() + 1, block.first.end()}, {block.count.begin() + 1, block.count.end()}};
     if (std::equal(box.count.begin(), box.count.end(), rows.shape().begin() + 1))
-      rows.read(place.first[0], place.count[0], values.data());
+      rows.read(block.first[0], block.count[0], values.data());
     else
-      rows.read(place.first[0], place.count[0], box, values.data());
+      rows.read(block.first[0], block.count[0], box, values.data());
     if (what == NumberDigest::values)
-      add_values(digest, rows.type(), values.data(), place.elements);
+      add_values(digest, rows.type(), values.data(), block.elements);
     else
       digest.add(values.data(), values.size());
   }
@@ -135,8 +135,8 @@ std::vector<Index> chosen_files(Index count) {
 }
 
 h5::Glance glance_at_each(Index files, RowForm form) {
-  const Index share = most_bytes / files, places = files > 8 ? 4 : 8;
-  h5::Glance glance{share, places, std::min(share / places, Index{1} << 18)};
+  const Index share = most_bytes / files, block_count = files > 8 ? 4 : 8;
+  h5::Glance glance{share, block_count, std::min(share / block_count, Index{1} << 18)};
   if (form == RowForm::groups) glance.rows = most_groups / files;
   return glance;
 }

@@ -32,15 +32,15 @@ class Digest {
 /// How much of a data set is looked at.
 struct Glance {
   Index whole = 0;               ///< a data set of at most so many bytes is read whole
-  Index places = 4;              ///< a larger one in so many places, the first and the last rows among them,
+  Index block_count = 4;         ///< of a larger one so many blocks, the first and the last rows among them,
   Index bytes = Index{1} << 16;  ///< each of as many whole rows as fit, or a piece from the middle of a longer one
-  /// At most so many rows in one place, and in all that is read whole: each may take long to open.
+  /// At most so many rows in one block, and in all that is read whole: each may take long to open.
   Index rows = std::numeric_limits<Index>::max();
 };
 
 /// The boxes that a glance at a data set of this shape reads. It follows from the shape, not from how the data set is
-/// stored, so that a copy in other chunks is looked at in the same places.
-std::vector<Block> places(const std::vector<Index>& shape, Index element_bytes, const Glance& glance);
+/// stored, so that the boxes of a copy in other chunks are the same.
+std::vector<Block> glance_blocks(const std::vector<Index>& shape, Index element_bytes, const Glance& glance);
 
 /// What of numbers is added.
 enum class NumberDigest {
@@ -48,7 +48,7 @@ enum class NumberDigest {
   values   ///< their values, whatever type they have: 0.5 is the same as float32 and as float64
 };
 
-/// Adds the numbers at these places. DataError when they cannot be read.
+/// Adds the numbers that a glance reads. DataError when they cannot be read.
 void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance, NumberDigest what);
 
 }  // namespace mrmf::h5

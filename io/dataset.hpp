@@ -70,7 +70,7 @@ struct DatasetSpec {
   PackingRule packing = PackingRule::apply;
   bool mask = false;  ///< samples have one more channel, the last: 1 where all others are there, 0 where one is missing
   std::vector<std::string> more_samples{};  ///< further data sets, whose channels follow those of `samples`
-  std::vector<std::string> more_labels{};   ///< the same of labels
+  std::vector<std::string> more_labels{};   ///< further data sets, whose numbers follow those of the labels
   RowForm rows = RowForm::axis;
   std::string groups{};  ///< RowForm::groups: the pattern of their names, such as "sim_*" (io/row_names.hpp)
   RowPiece piece{};      ///< of the rows of the choice
@@ -152,7 +152,7 @@ struct DatasetShape {
   Index converted = 0;                      ///< most bytes per element in a file that does not hold `type`; else 0
   ElementType label_type = ElementType::float32;  ///< type of labels in memory
   std::vector<Index> rows{};       ///< where not all rows are samples: those that are, over all files, ascending
-  std::vector<Index> file_rows{};  ///< the same: rows in each file
+  std::vector<Index> file_rows{};  ///< where not all rows are samples: all rows of each file
   std::vector<Index> skipped{};  ///< rows of the choice that are left out, because not all of their numbers are finite
   std::string unused{};          ///< what the choice leaves out of both parts, or makes of groups and folds, for people
   Index one_hot = 0;  ///< classes that the files hold as rows of so many numbers, one of which is 1; 0: as one number
@@ -198,7 +198,7 @@ DatasetShape without_rows(DatasetShape shape, const DatasetSpec& spec, const std
 
 /// The rows that were skipped, a text for each file that has some: "a.h5: 3, 7-9".
 std::vector<std::string> skipped_texts(const DatasetSpec& spec, const DatasetShape& shape);
-/// The same for any rows, over all files, ascending.
+/// Any rows, given over all files in ascending order, as a text for each file that has some.
 std::vector<std::string> rows_texts(const DatasetSpec& spec, const DatasetShape& shape, const std::vector<Index>& rows);
 
 /// Collective. DataError, naming file and data set, when ranks see different contents under the same name, as on nodes

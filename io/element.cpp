@@ -122,18 +122,18 @@ Index first_infinite(ElementType type, const void* raw, Index count) {
   return first;
 }
 
-double number_at(ElementType type, const void* raw, Index place) {
-  return static_cast<double>(exact_number_at(type, raw, place));
+double number_at(ElementType type, const void* raw, Index index) {
+  return static_cast<double>(exact_number_at(type, raw, index));
 }
 
-ExactNumber exact_number_at(ElementType type, const void* raw, Index place) {
+ExactNumber exact_number_at(ElementType type, const void* raw, Index index) {
   ExactNumber found = 0;
   with_elements(type, raw, [&](const auto* from) {
     using Element = std::remove_cvref_t<decltype(*from)>;
     if constexpr (std::is_same_v<Element, Half>)
-      found = to_float(from[place]);
+      found = to_float(from[index]);
     else
-      found = static_cast<ExactNumber>(from[place]);
+      found = static_cast<ExactNumber>(from[index]);
   });
   return found;
 }

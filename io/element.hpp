@@ -73,17 +73,18 @@ void to_float32(ElementType type, const void* raw, Span out);
 
 /// Index of the first of `count` elements that is NaN or infinite in its own type; `count` when there is none.
 Index first_not_finite(ElementType type, const void* raw, Index count);
-/// The same, but also of float64 numbers that float32 cannot hold.
+/// Index of the first of `count` elements that is NaN, infinite, or a float64 number that float32 cannot hold; `count`
+/// when there is none.
 Index first_beyond_float32(ElementType type, const void* raw, Index count);
 
 /// Index of the first that is infinite, or as a float64 beyond float32; NaN is neither. `count` when there is none.
 Index first_infinite(ElementType type, const void* raw, Index count);
 
 /// An element as a double: exact but for integers of 64 bits.
-double number_at(ElementType type, const void* raw, Index place);
+double number_at(ElementType type, const void* raw, Index index);
 /// A number as a file holds it: of a double some integers of 64 bits are too large.
 using ExactNumber = long double;
-ExactNumber exact_number_at(ElementType type, const void* raw, Index place);
+ExactNumber exact_number_at(ElementType type, const void* raw, Index index);
 /// What is wrong with a number that is not finite as float32: "NaN", "an infinity", "1e+40, which is beyond ...".
 std::string not_finite_reason(double value);
 

@@ -88,25 +88,26 @@ void fix_extent(const Space& space) {
 
 }  // namespace
 
-void copy_attributes(const CopyLocations& places, const std::string& object, const std::vector<std::string>& except) {
-  const Target source = follow(places.from, object);
+void copy_attributes(const CopyLocations& locations, const std::string& object,
+                     const std::vector<std::string>& except) {
+  const Target source = follow(locations.from, object);
   const Object here(source.there ? H5Oopen(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
-  const Object there(H5Oopen(places.to, object.c_str(), H5P_DEFAULT));
-  require(here && there, places.source + ": '" + object + "' cannot be opened");
+  const Object there(H5Oopen(locations.to, object.c_str(), H5P_DEFAULT));
+  require(here && there, locations.source + ": '" + object + "' cannot be opened");
   std::vector<std::string> names;
   hsize_t first = 0;
   require(H5Aiterate2(here.get(), H5_INDEX_NAME, H5_ITER_INC, &first, list_attribute, &names) >= 0,
-          places.source + ": the attributes of '" + object + "' cannot be listed");
+          locations.source + ": the attributes of '" + object + "' cannot be listed");
   for (const std::string& name : names)
     if (H5Aexists(there.get(), name.c_str()) == 0 && std::ranges::find(except, name) == except.end() &&
         !copy_attribute(here.get(), there.get(), name.c_str(),
-                        places.source + ": attribute '" + name + "' of '" + object + "' for " + places.target))
-      places.left_out.references[name].push_back("'" + object + "'");
+                        locations.source + ": attribute '" + name + "' of '" + object + "' for " + locations.target))
+      locations.left_out.references[name].push_back("'" + object + "'");
 }
 
-void copy_dataset(const CopyLocations& places, const std::string& name) {
-  const std::string what = places.source + ": data set '" + name + "' for " + places.target;
-  const Target source = follow(places.from, name);
+void copy_dataset(const CopyLocations& locations, const std::string& name) {
+  const std::string what = locations.source + ": data set '" + name + "' for " + locations.target;
+  const Target source = follow(locations.from, name);
   const Dataset from(source.there ? H5Dopen2(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
   require(bool(from), what + " cannot be opened");
   require_filters(from, what);
@@ -116,52 +117,53 @@ void copy_dataset(const CopyLocations& places, const std::string& name) {
   if (elsewhere) fix_extent(space);
   const Properties links(H5Pcreate(H5P_LINK_CREATE)), creation = creation_of(from, elsewhere);
   H5Pset_create_intermediate_group(links.get(), 1);
-  Dataset to(H5Dcreate2(places.to, name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  Dataset to(H5Dcreate2(locations.to, name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
   require(bool(to), what + " cannot be created");
   if (H5Tdetect_class(type.get(), H5T_REFERENCE) <= 0)
     copy_values(from, to, type, what);
   else  // would lead elsewhere in another file
-    places.left_out.others.push_back("the references that '" + name + "' holds");
+    locations.left_out.others.push_back("the references that '" + name + "' holds");
   require(to.close(), what + " cannot be written");
-  copy_attributes(places, name);
+  copy_attributes(locations, name);
 }
 
 namespace {
 
-void make_group(const CopyLocations& places, const std::string& name) {
+void make_group(const CopyLocations& locations, const std::string& name) {
   const Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_GROUP_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   H5Pset_obj_track_times(creation.get(), false);
-  Group made(H5Gcreate2(places.to, name.c_str(), links.get(), creation.get(), H5P_DEFAULT));
-  require(made && made.close(), places.target + ": group '" + name + "' cannot be created");
+  Group made(H5Gcreate2(locations.to, name.c_str(), links.get(), creation.get(), H5P_DEFAULT));
+  require(made && made.close(), locations.target + ": group '" + name + "' cannot be created");
 }
 
-void make_link(const CopyLocations& places, const FurtherName& name) {
+void make_link(const CopyLocations& locations, const FurtherName& name) {
   const Properties links(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   const herr_t made =
-      name.soft ? H5Lcreate_soft(name.of.c_str(), places.to, name.name.c_str(), links.get(), H5P_DEFAULT)
-                : H5Lcreate_hard(places.to, name.of.c_str(), places.to, name.name.c_str(), links.get(), H5P_DEFAULT);
-  require(made >= 0, places.target + ": link '" + name.name + "' cannot be created");
+      name.soft
+          ? H5Lcreate_soft(name.of.c_str(), locations.to, name.name.c_str(), links.get(), H5P_DEFAULT)
+          : H5Lcreate_hard(locations.to, name.of.c_str(), locations.to, name.name.c_str(), links.get(), H5P_DEFAULT);
+  require(made >= 0, locations.target + ": link '" + name.name + "' cannot be created");
 }
 
 }  // namespace
 
-void copy_names(const CopyLocations& places, const FileNames& names) {
+void copy_names(const CopyLocations& locations, const FileNames& names) {
   for (const std::string& group : names.groups) {
-    if (!follow(places.to, group).there) make_group(places, group);
-    copy_attributes(places, group);
+    if (!follow(locations.to, group).there) make_group(locations, group);
+    copy_attributes(locations, group);
   }
   for (const FurtherName& name : names.further) {
-    if (name.soft || follow(places.to, name.of).there)
-      make_link(places, name);
+    if (name.soft || follow(locations.to, name.of).there)
+      make_link(locations, name);
     else
-      places.left_out.others.push_back("'" + name.name + "', another name of '" + name.of + "'");
+      locations.left_out.others.push_back("'" + name.name + "', another name of '" + name.of + "'");
   }
-  for (const std::string& type : names.types) places.left_out.others.push_back("the type '" + type + "'");
+  for (const std::string& type : names.types) locations.left_out.others.push_back("the type '" + type + "'");
   for (const BrokenLink& link : names.broken)
     if (std::ranges::find(names.further, link.name, &FurtherName::name) == names.further.end())
-      places.left_out.others.push_back(link.text());
+      locations.left_out.others.push_back(link.text());
 }
 
 std::vector<std::string> texts_of(const LeftOut& left_out) {

@@ -81,10 +81,10 @@ DriverFile& of(H5FD_t* file) { return *reinterpret_cast<Handle*>(file)->file; }
 const DriverFile& of(const H5FD_t* file) { return *reinterpret_cast<const Handle*>(file)->file; }
 
 H5FD_t* open(const char*, unsigned, hid_t access, haddr_t) {
-  const auto* place = static_cast<DriverFile* const*>(H5Pget_driver_info(access));
-  if (place == nullptr) return nullptr;
+  const auto* driver_file = static_cast<DriverFile* const*>(H5Pget_driver_info(access));
+  if (driver_file == nullptr) return nullptr;
   auto handle = std::make_unique<Handle>();
-  handle->file = *place;
+  handle->file = *driver_file;
   return &handle.release()->library;  // close() takes it back
 }
 

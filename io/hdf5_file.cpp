@@ -267,9 +267,9 @@ void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span
 namespace h5 {
 
 void add_inputs(hid_t file, const std::string& path, const std::string& name, std::vector<std::string>& files) {
-  const Target place = follow(file, name);
-  files.insert(files.end(), place.files.begin(), place.files.end());
-  if (!is_dataset(place)) return;
+  const Target target = follow(file, name);
+  files.insert(files.end(), target.files.begin(), target.files.end());
+  if (!is_dataset(target)) return;
   const auto more = files_of(open_dataset(path, file, name), path + ": data set '" + name + "'");
   files.insert(files.end(), more.begin(), more.end());
 }

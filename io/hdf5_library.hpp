@@ -86,14 +86,14 @@ inline void require(bool succeeded, const std::string& what) {
 /// Files are plain ones, so that they can also be read without the library.
 Properties file_access();
 
-/// The same for writing a file, in the formats of one fixed library version, whichever library writes.
+/// File access for writing, without locks, in the formats of one fixed library version, whichever library writes.
 Properties write_access();
 
 /// Opens a file for reading; invalid where it cannot be, and then `reason` is last_error(). A file that the library
 /// itself has open, as a source of a virtual data set, is opened with the locks that it has there: the library takes no
 /// others.
 File open_to_read(const std::string& path, const Properties& access, std::string& reason);
-/// The same with file_access(); DataError where it cannot be.
+/// Opens a file for reading with file_access(); DataError where it cannot be opened.
 File open_to_read(const std::string& path);
 
 }  // namespace mrmf::h5

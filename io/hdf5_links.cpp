@@ -26,23 +26,23 @@ bool is_regular(const std::string& path) {
                   ", not a file, and data comes from it");
 }
 
-std::vector<std::string> places_of(const std::string& path, const std::string& name, const char* variable) {
-  std::vector<std::string> places;
+std::vector<std::string> candidate_paths(const std::string& path, const std::string& name, const char* variable) {
+  std::vector<std::string> candidates;
   fs::path file = name;
   if (file.is_absolute()) {
-    places.push_back(name);
+    candidates.push_back(name);
     file = file.filename();
   }
   std::error_code unknown;
   if (const char* const folders = std::getenv(variable)) {
     std::istringstream words(folders);
     for (std::string folder; std::getline(words, folder, ':');)
-      if (!folder.empty()) places.push_back((fs::path(folder) / file).string());
+      if (!folder.empty()) candidates.push_back((fs::path(folder) / file).string());
   }
-  places.push_back((fs::absolute(path, unknown).parent_path() / file).string());
-  places.push_back(file.string());
-  places.push_back((fs::canonical(path, unknown).parent_path() / file).string());
-  return places;
+  candidates.push_back((fs::absolute(path, unknown).parent_path() / file).string());
+  candidates.push_back(file.string());
+  candidates.push_back((fs::canonical(path, unknown).parent_path() / file).string());
+  return candidates;
 }
 
 std::string file_of(hid_t object) {
@@ -144,11 +144,11 @@ class LinkWalk {
     cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
     if (H5Fget_mdc_config(found_.file, &cache) >= 0) H5Pset_mdc_config(access.get(), &cache);
     std::string reason;
-    for (const std::string& place : places_of(file_of(found_.file), name, "HDF5_EXT_PREFIX")) {
-      if (!is_regular(place)) continue;
-      File file = open_to_read(place, access, reason);
+    for (const std::string& candidate : candidate_paths(file_of(found_.file), name, "HDF5_EXT_PREFIX")) {
+      if (!is_regular(candidate)) continue;
+      File file = open_to_read(candidate, access, reason);
       if (!file) continue;
-      found_.files.push_back(place);
+      found_.files.push_back(candidate);
       found_.file = file.get();
       found_.other = std::move(file);
       return;

@@ -20,7 +20,7 @@ bool is_regular(const std::string& path);
 
 /// Where the library looks for a file that the one at `path` names, in its order. `variable` is the environment
 /// variable with a list of folders to search: HDF5_VDS_PREFIX, or HDF5_EXT_PREFIX for links.
-std::vector<std::string> places_of(const std::string& path, const std::string& name, const char* variable);
+std::vector<std::string> candidate_paths(const std::string& path, const std::string& name, const char* variable);
 
 /// What a name leads to, link by link.
 struct Target {
@@ -68,7 +68,7 @@ struct SourceName {
 SourceName source_name(const Properties& creation, std::size_t i);
 
 struct OpenSource {
-  File file;  ///< invalid: in none of the places where the library looks
+  File file;  ///< invalid: it is at none of its candidate paths
   std::string path;
 };
 /// Opens a file that a data set of the file at `path` names as its source; "." is that file itself.

@@ -20,9 +20,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows are written as this machine holds them");
 
-/// A data set's place in the file.
+/// Where a data set lies in the file.
 struct DatasetSpan {
-  Index offset = 0;  // the place of its first byte
+  Index offset = 0;  // of its first byte
   ElementType type = ElementType::float32;
   std::vector<Index> shape;
   Index text = 0;  // bytes of each text; 0: these are numbers
@@ -36,22 +36,22 @@ Index product(std::span<const Index> sizes) {
 std::string at(const std::string& path, const std::string& name) { return path + ": data set '" + name + "'"; }
 
 /// Functions that make objects in an open file; `path` is for messages.
-h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const DatasetSpan& place) {
+h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const DatasetSpan& span) {
   const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(creation.get(), false);
-  const std::vector<hsize_t> sizes(place.shape.begin(), place.shape.end());
+  const std::vector<hsize_t> sizes(span.shape.begin(), span.shape.end());
   const h5::Space space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
-  h5::Type stored(place.text > 0 ? H5Tcopy(H5T_C_S1) : H5I_INVALID_HID);
-  if (place.text > 0) {
-    H5Tset_size(stored.get(), static_cast<std::size_t>(place.text));
+  h5::Type stored(span.text > 0 ? H5Tcopy(H5T_C_S1) : H5I_INVALID_HID);
+  if (span.text > 0) {
+    H5Tset_size(stored.get(), static_cast<std::size_t>(span.text));
     H5Tset_strpad(stored.get(), H5T_STR_NULLPAD);
     H5Tset_cset(stored.get(), H5T_CSET_UTF8);
   } else {
-    stored = h5::stored_type(place.type);
+    stored = h5::stored_type(span.type);
   }
   h5::Dataset dataset(
       H5Dcreate2(file, name.c_str(), stored.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
@@ -94,7 +94,7 @@ struct Hdf5Output::State {
   OutputFile output;
   h5::DriverFile driver;
   h5::File file;  // open on the root
-  std::map<std::string, DatasetSpan> places;
+  std::map<std::string, DatasetSpan> spans;
   h5::LeftOut left_out;           // on the root
   Index wanted = 0, written = 0;  // bytes of all data sets; bytes of rows that this rank wrote
 
@@ -137,41 +137,41 @@ void Hdf5Output::create_texts(const std::string& name, const std::vector<Index>&
 }
 
 void Hdf5Output::create(const std::string& name, const std::vector<Index>& shape, ElementType type, Index text) {
-  DatasetSpan place{0, type, shape, text};
-  const Index bytes = product(shape) * place.element();
+  DatasetSpan span{0, type, shape, text};
+  const Index bytes = product(shape) * span.element();
   state_->on_root([&] {
-    const h5::Dataset dataset = make_dataset(state_->file.get(), state_->path(), name, place);
+    const h5::Dataset dataset = make_dataset(state_->file.get(), state_->path(), name, span);
     if (bytes == 0) return;
     const haddr_t offset = H5Dget_offset(dataset.get());
     h5::require(offset != HADDR_UNDEF, at(state_->path(), name) + " has no place in the file");
-    place.offset = static_cast<Index>(offset);
+    span.offset = static_cast<Index>(offset);
     state_->output.reserve(offset + static_cast<std::uint64_t>(bytes));
   });
-  state_->comm.broadcast(std::span(&place.offset, 1), 0);
-  state_->places[name] = std::move(place);
+  state_->comm.broadcast(std::span(&span.offset, 1), 0);
+  state_->spans[name] = std::move(span);
   state_->wanted += bytes;
 }
 
 void Hdf5Output::write_bytes(const std::string& name, std::initializer_list<Index> first,
                              std::span<const std::byte> bytes, std::size_t element) {
-  const auto found = state_->places.find(name);
+  const auto found = state_->spans.find(name);
   const std::string where = at(state_->path(), name);
-  MRMF_CHECK(found != state_->places.end(), where + " was not created");
-  const DatasetSpan& place = found->second;
-  const Index size = place.element();
+  MRMF_CHECK(found != state_->spans.end(), where + " was not created");
+  const DatasetSpan& span = found->second;
+  const Index size = span.element();
   MRMF_CHECK(element == 0 || size == static_cast<Index>(element), where);
   // The values are whole pieces along the last axis that `first` names, at one index of each axis before it.
   const std::size_t axis = first.size() - 1;
-  const Index piece = product(std::span(place.shape).subspan(axis + 1)) * size;  // bytes
+  const Index piece = product(std::span(span.shape).subspan(axis + 1)) * size;  // bytes
   const Index count = piece == 0 ? 0 : std::ssize(bytes) / piece;
   MRMF_CHECK(count * piece == std::ssize(bytes), where + ": not whole rows");
   Index index = 0;
   for (std::size_t i = 0; i <= axis; ++i) {
     const Index begin = first.begin()[i];
-    MRMF_CHECK(begin >= 0 && begin + (i == axis ? count : 1) <= place.shape[i], where + ": rows outside of it");
-    index = index * place.shape[i] + begin;
+    MRMF_CHECK(begin >= 0 && begin + (i == axis ? count : 1) <= span.shape[i], where + ": rows outside of it");
+    index = index * span.shape[i] + begin;
   }
-  state_->output.write(static_cast<std::uint64_t>(place.offset + index * piece), bytes);
+  state_->output.write(static_cast<std::uint64_t>(span.offset + index * piece), bytes);
   state_->written += std::ssize(bytes);
 }
 

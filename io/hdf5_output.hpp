@@ -17,8 +17,8 @@
 namespace mrmf {
 
 /// An HDF5 file that appears whole at commit(), or never (io/output_file.hpp). Its bytes are the same for any number of
-/// ranks: data sets are contiguous and get their places at once, without times or fill values. The root alone writes
-/// HDF5's structures; every rank writes its own rows with system calls.
+/// ranks: data sets are contiguous and get their offsets in the file at once, without times or fill values. The root
+/// alone writes HDF5's structures; every rank writes its own rows with system calls.
 ///
 /// Data sets are named by path ("a" or "group/a"); groups are created. Errors are DataError: file, data set, what is
 /// wrong, what to do.
@@ -34,20 +34,21 @@ class Hdf5Output {
   /// exactly once.
   void create_dataset(const std::string& name, const std::vector<Index>& shape,
                       ElementType type = ElementType::float32);
-  /// The same of texts of so many bytes each, which zeros fill up: write_rows() takes their bytes.
+  /// Collective: a contiguous data set of texts of so many bytes each, which zeros fill up: write_rows() takes their
+  /// bytes.
   void create_texts(const std::string& name, const std::vector<Index>& shape, Index bytes);
   /// On any rank: writes `values`, of the data set's own type, as rows from `first` on.
   void write_rows(const std::string& name, Index first, ConstSpan values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint32_t> values);
   void write_rows(const std::string& name, Index first, std::span<const std::byte> values);  ///< as in memory, any type
-  /// The same for planes along the first axis of one row, from plane `first` on.
+  /// On any rank: writes planes along the first axis of one row, from plane `first` on.
   void write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values);
 
   // Collective. The root's arguments count.
   void write_text(const std::string& name, const std::string& text);  ///< a (1,) variable-length string
-  void write_attribute(const std::string& name,
-                       const std::string& text);  ///< write attribute of the root group, below 64 KiB
+  /// An attribute of the root group, below 64 KiB.
+  void write_attribute(const std::string& name, const std::string& text);
   /// Copies data sets of another file, with their attributes.
   void copy_datasets(const std::string& source, const std::vector<std::string>& names);
   /// Copies attributes of objects ("/" is the root) that this file lacks; not references, whose targets are not here,
@@ -63,7 +64,7 @@ class Hdf5Output {
 
   /// Collective: closes the file, as OutputFile::finish() does. FaultError when rows have not been written.
   std::unique_ptr<FinishedFile> finish();
-  /// Collective: the same, and puts it in its place.
+  /// Collective: closes the file as finish() does, and gives it its name.
   void commit();
 
  private:

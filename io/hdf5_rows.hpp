@@ -27,7 +27,8 @@ struct Block {
 /// row that exceeds the limit is cut along its own first axis, and so on.
 std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit);
 
-/// The same for a box of consecutive elements: one index on the first axes, a range on the next, and all of the rest.
+/// A box of consecutive elements as blocks of at most `limit`. Such a box has one index on the first axes, a range on
+/// the next, and all of the rest.
 std::vector<Block> blocks(const Block& box, Index limit);
 
 /// The number of chunks that a box overlaps; the largest Index if there are more.

@@ -68,11 +68,12 @@ SourceName source_name(const Properties& creation, std::size_t i) {
 }
 
 OpenSource open_source(const std::string& path, const std::string& name) {
-  const std::vector<std::string> places = name == "." ? std::vector{path} : places_of(path, name, "HDF5_VDS_PREFIX");
-  for (const std::string& place : places) {
-    if (!is_regular(place)) continue;
+  const std::vector<std::string> candidates =
+      name == "." ? std::vector{path} : candidate_paths(path, name, "HDF5_VDS_PREFIX");
+  for (const std::string& candidate : candidates) {
+    if (!is_regular(candidate)) continue;
     std::string reason;
-    if (File file = open_to_read(place, file_access(), reason); file) return {std::move(file), place};
+    if (File file = open_to_read(candidate, file_access(), reason); file) return {std::move(file), candidate};
   }
   return {};
 }

@@ -65,15 +65,15 @@ struct CopyLocations {
 /// Copies a data set of any type with its layout, filters, attributes and parent groups. Values that lie in other files
 /// (of a virtual data set, or raw bytes beside the file) are copied too: from another folder their names would lead
 /// nowhere. References are left empty. H5Ocopy is no option: in HDF5 1.10 it crashes when the original cannot be read.
-void copy_dataset(const CopyLocations& places, const std::string& name);
+void copy_dataset(const CopyLocations& locations, const std::string& name);
 
 /// Copies the attributes of a group or data set that both files have, except references, those already there, and those
 /// named.
-void copy_attributes(const CopyLocations& places, const std::string& object,
+void copy_attributes(const CopyLocations& locations, const std::string& object,
                      const std::vector<std::string>& except = {});
 
 /// Makes the groups that the copy lacks and gives all of them their attributes; makes the further names that it lacks:
 /// hard links as such where their data set is there, soft links as they are.
-void copy_names(const CopyLocations& places, const FileNames& names);
+void copy_names(const CopyLocations& locations, const FileNames& names);
 
 }  // namespace mrmf::h5

@@ -42,7 +42,7 @@ void for_block(const Extent& fine, const Extent& factor, const Extent& at, const
       for (Index w = at[2] * factor[2]; w < (at[2] + 1) * factor[2]; ++w) use((d * fine[1] + h) * fine[2] + w);
 }
 
-/// Calls use(coarse position, its place) for every position of a coarse volume.
+/// Calls use(number, indices) for every position of a coarse volume.
 template <class Use>
 void for_each(const Extent& coarse, const Use& use) {
   Index position = 0;
@@ -242,7 +242,7 @@ void Labels::read_words(const Rows& rows, std::vector<float>& values) const {
   for (const std::string& word : words) {
     const std::optional<float> found = classes_.of(word);
     if (!found)
-      throw DataError(rows.source.place(rows.first + std::ssize(values) / label_.per_sample()) + " holds \"" + word +
+      throw DataError(rows.source.row_text(rows.first + std::ssize(values) / label_.per_sample()) + " holds \"" + word +
                       "\", and " + classes_.expected() + "; correct the label, or name it there");
     values.push_back(*found);
   }
@@ -252,7 +252,7 @@ void Labels::read_words(const Rows& rows, std::vector<float>& values) const {
 // as they are stored: float32 does not tell large ones apart.
 void Labels::to_classes(const Rows& rows, const std::byte* stored, std::vector<float>& values) const {
   const ElementType type = rows.source.type();
-  const auto row_of = [&](Index label) { return rows.source.place(rows.first + label / label_.per_sample()); };
+  const auto row_of = [&](Index label) { return rows.source.row_text(rows.first + label / label_.per_sample()); };
   if (one_hot_ == 0) {
     require_told_apart(rows.source);
     for (Index i = 0; i < std::ssize(values); ++i) {
@@ -329,7 +329,7 @@ void Labels::take_probabilities(const Rows& rows, Span values) const {
     if (form_.ignore && values[i] == static_cast<float>(*form_.ignore))
       values[i] = -1;
     else if (!(values[i] >= 0 && values[i] <= 1))
-      throw DataError(rows.source.place(rows.first + static_cast<Index>(i) / rows.label.per_sample()) + " holds " +
+      throw DataError(rows.source.row_text(rows.first + static_cast<Index>(i) / rows.label.per_sample()) + " holds " +
                       number(values[i]) +
                       ", and labels of yes or no are from 0 to 1; correct the label, or name its value in "
                       "training.ignore");

@@ -42,7 +42,7 @@ class Labels {
   Shape shape(const Extent& resolution) const { return target_shape(label_, form_, resolution); }
   /// The targets of a row, counted from the first one owned. Ignored ones are -1, or have shares of zero.
   void write(const Extent& resolution, Index row, Span target) const;
-  /// The same of the positions of a box at that resolution.
+  /// The targets of a row at the positions of a box, which is of that resolution.
   void write(const Extent& resolution, Index row, const Box& box, Span target) const;
   /// Positions of a row that are of another class than the first, or whose yes it is; evenly spread where a class has
   /// many.

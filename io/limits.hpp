@@ -15,7 +15,8 @@ namespace mrmf {
 constexpr Index kMostElements = Index{1} << 52;
 /// Bytes of one call that reads: fewer than the system's calls may return.
 constexpr Index kMostReadBytes = Index{1} << 30;
-constexpr Index kMostRowElements = Index{1} << 34;  ///< most row elements of one row
+/// Elements of one row.
+constexpr Index kMostRowElements = Index{1} << 34;
 
 /// DataError with the shape when a data set exceeds these numbers, or has a size below 0 (2^63 or more in the file).
 void require_countable(const std::vector<Index>& shape, const std::string& what);
@@ -26,14 +27,15 @@ Index saturated_product(Index a, Index b);
 /// "(96, 64, 3)"
 std::string shape_text(const std::vector<Index>& shape);
 
-constexpr Index kMostTomlBytes = Index{1}
-                                 << 26;  ///< most toml bytes of a configuration, which may name 100,000 files or more
-constexpr int kMostNesting = 32;         ///< most nesting of lists, tables and the names of one dotted key
+/// Bytes of a configuration, which may name 100,000 files or more.
+constexpr Index kMostTomlBytes = Index{1} << 26;
+/// Levels of lists, of tables, and names of one dotted key.
+constexpr int kMostNesting = 32;
 
 /// The deepest nesting of brackets outside strings and comments, or the most names in a dotted key if that is more. At
 /// least what a TOML parser would find before it meets an error.
 int toml_nesting(std::string_view text);
-/// The same for JSON.
+/// The deepest nesting of brackets outside strings of a JSON text.
 int json_nesting(std::string_view text);
 
 /// ConfigError naming `origin` when a configuration's text is too large, nested too deeply, or has a non-ASCII

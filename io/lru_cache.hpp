@@ -22,7 +22,7 @@ class LruCache {
   std::shared_ptr<const Thing> at(std::size_t number) {
     {
       const std::scoped_lock lock(mutex_);
-      if (const auto found = places_.find(number); found != places_.end()) {
+      if (const auto found = entries_.find(number); found != entries_.end()) {
         order_.splice(order_.begin(), order_, found->second);
         return order_.front().second;
       }
@@ -30,12 +30,12 @@ class LruCache {
     std::shared_ptr<const Thing> opened = open_(number);  // others may continue meanwhile
     std::shared_ptr<const Thing> closed;                  // after the lock, as closing may wait
     const std::scoped_lock lock(mutex_);
-    if (const auto found = places_.find(number); found != places_.end()) return found->second->second;
+    if (const auto found = entries_.find(number); found != entries_.end()) return found->second->second;
     order_.emplace_front(number, opened);
-    places_[number] = order_.begin();
+    entries_[number] = order_.begin();
     if (order_.size() > most_) {
       closed = std::move(order_.back().second);
-      places_.erase(order_.back().first);
+      entries_.erase(order_.back().first);
       order_.pop_back();
     }
     return opened;
@@ -47,7 +47,7 @@ class LruCache {
   Open open_;
   std::mutex mutex_;
   Order order_;  // the one used last comes first
-  std::unordered_map<std::size_t, typename Order::iterator> places_;
+  std::unordered_map<std::size_t, typename Order::iterator> entries_;
 };
 
 }  // namespace mrmf

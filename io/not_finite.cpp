@@ -66,12 +66,12 @@ std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule
   std::vector<std::byte> row(static_cast<std::size_t>(source.row_bytes()));
   source.read(number, 1, row.data());
   const Index width = source.row_bytes() / size_of(source.type());
-  const auto place_of = [&](const auto& first) { return first(source.type(), row.data(), width); };
+  const auto index_of = [&](const auto& first) { return first(source.type(), row.data(), width); };
   const bool fills = rule == NotFiniteRule::fill;
-  Index bad = place_of(fills ? first_infinite : first_not_finite);
-  if (bad == width) bad = std::min(place_of(first_beyond_float32), width - 1);
+  Index bad = index_of(fills ? first_infinite : first_not_finite);
+  if (bad == width) bad = std::min(index_of(first_beyond_float32), width - 1);
   const double value = number_at(source.type(), row.data(), bad);
-  return source.place(number) + " holds " + not_finite_reason(value) +
+  return source.row_text(number) + " holds " + not_finite_reason(value) +
          (std::isfinite(value) ? "; store the numbers in other units, or their logarithm"
           : fills
               ? ", which is not missing as NaN is: data.not_finite = \"fill\" leaves it; store NaN in its place"

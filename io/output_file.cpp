@@ -35,21 +35,21 @@ struct UnfinishedFile::Watched {
 namespace {
 
 // A signal handler may neither lock nor allocate, and sees only the process's own memory. Hence a list, the only one of
-// its kind, to which places are added and never taken away: those of files that are done serve others.
-std::atomic<UnfinishedFile::Watched*> first_place{nullptr};
+// its kind, to which entries are added and never taken away: those of files that are done serve others.
+std::atomic<UnfinishedFile::Watched*> first_watched{nullptr};
 
-struct Places {
+struct WatchedFiles {
   std::mutex mutex;
   std::deque<UnfinishedFile::Watched> all;  // which stay where they are
   std::vector<UnfinishedFile::Watched*> unused;
-  Places() = default;
-  Places(const Places&) = delete;
-  Places& operator=(const Places&) = delete;
-  ~Places() { first_place.store(nullptr); }
+  WatchedFiles() = default;
+  WatchedFiles(const WatchedFiles&) = delete;
+  WatchedFiles& operator=(const WatchedFiles&) = delete;
+  ~WatchedFiles() { first_watched.store(nullptr); }
 };
 
-Places& places() {
-  static Places here;
+WatchedFiles& watched_files() {
+  static WatchedFiles here;
   return here;
 }
 
@@ -76,30 +76,30 @@ void watch_signals() {
 }  // namespace
 
 void remove_unfinished_files() {
-  for (const UnfinishedFile::Watched* place = first_place.load(); place != nullptr; place = place->next)
-    if (place->watched.load()) ::unlink(place->path.c_str());
+  for (const UnfinishedFile::Watched* file = first_watched.load(); file != nullptr; file = file->next)
+    if (file->watched.load()) ::unlink(file->path.c_str());
 }
 
 UnfinishedFile::UnfinishedFile(const std::string& path) {
-  Places& here = places();
+  WatchedFiles& here = watched_files();
   const std::lock_guard lock(here.mutex);
   const bool fresh = here.unused.empty();
-  place_ = fresh ? &here.all.emplace_back() : here.unused.back();
+  watched_ = fresh ? &here.all.emplace_back() : here.unused.back();
   if (!fresh) here.unused.pop_back();
-  place_->path = path;
-  place_->watched.store(true);
+  watched_->path = path;
+  watched_->watched.store(true);
   if (fresh) {
-    place_->next = first_place.load();
-    first_place.store(place_);
+    watched_->next = first_watched.load();
+    first_watched.store(watched_);
   }
   watch_signals();
 }
 
 UnfinishedFile::~UnfinishedFile() {
-  place_->watched.store(false);
-  Places& here = places();
+  watched_->watched.store(false);
+  WatchedFiles& here = watched_files();
   const std::lock_guard lock(here.mutex);
-  here.unused.push_back(place_);
+  here.unused.push_back(watched_);
 }
 
 namespace {
@@ -209,8 +209,8 @@ int rename_to_new(const std::string& from, const std::string& to) {
   if (reason == 0) return done(::unlink(from.c_str()));
   if (reason != EPERM && reason != ENOTSUP && reason != ENOSYS && reason != EMLINK) return reason;
   // Nor that. Then create an empty file of that name, which fails if it exists, and replace it.
-  FileDescriptor place(open_file(to, O_WRONLY | O_CREAT | O_EXCL));
-  if (!place) return errno;
+  FileDescriptor created(open_file(to, O_WRONLY | O_CREAT | O_EXCL));
+  if (!created) return errno;
   reason = done(uninterrupted([&] { return ::rename(from.c_str(), to.c_str()); }));
   if (reason != 0) ::unlink(to.c_str());
   return reason;

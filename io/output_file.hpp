@@ -38,7 +38,7 @@ class UnfinishedFile {
   struct Watched;  ///< what signal handlers see of it
 
  private:
-  Watched* place_;
+  Watched* watched_;
 };
 
 /// Removes all watched files. Signal handlers call it before they end the process.
@@ -109,7 +109,7 @@ class OutputFile {
   /// Collective: the file, whole and on disk (synced, closed, read back and compared), and not yet in its place. Null
   /// on other ranks than the root. DataError when that fails. Call it last.
   std::unique_ptr<FinishedFile> finish();
-  /// Collective: the same, and puts it in its place. Errors as FinishedFile's, too.
+  /// Collective: finishes the file and gives it its name. Errors as FinishedFile's, too.
   void commit();
 
  private:

@@ -39,7 +39,7 @@ struct PatchDraw {
 /// function of its arguments: of an epoch's key and the box's number over all samples.
 Box draw_patch(const PatchDraw& of, std::uint64_t key, std::int64_t number);
 
-/// The same positions at the original resolution.
+/// The positions of a box at a lower resolution as a box of the original one.
 Box at_original(const Box& box, const Extent& factor);
 
 /// Copies the positions of a box out of a sample of elements of so many bytes.

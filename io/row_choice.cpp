@@ -16,12 +16,14 @@ namespace {
 /// rows are added.
 std::vector<Index> random_rows(Index rows, Index first, Index wanted, std::uint64_t seed) {
   constexpr std::uint64_t kSplit = 0x73706c6974;  // apart from other uses of the seed
-  const auto place = [&](Index row) { return std::pair(mix(mix(seed, kSplit), static_cast<std::uint64_t>(row)), row); };
+  const auto random_key = [&](Index row) {
+    return std::pair(mix(mix(seed, kSplit), static_cast<std::uint64_t>(row)), row);
+  };
   std::vector<Index> chosen(static_cast<std::size_t>(rows));
   std::iota(chosen.begin(), chosen.end(), Index{0});
-  std::ranges::nth_element(chosen, chosen.begin() + first + wanted, {}, place);
+  std::ranges::nth_element(chosen, chosen.begin() + first + wanted, {}, random_key);
   chosen.resize(static_cast<std::size_t>(first + wanted));
-  std::ranges::nth_element(chosen, chosen.begin() + first, {}, place);
+  std::ranges::nth_element(chosen, chosen.begin() + first, {}, random_key);
   chosen.erase(chosen.begin(), chosen.begin() + first);
   std::ranges::sort(chosen);
   return chosen;

@@ -23,7 +23,7 @@ struct RowChoice {
   std::uint64_t seed = 1;
   /// Values of the column whose rows train or validate, as texts; those of numbers are numbers. See roles_of().
   std::vector<std::string> train_roles{}, validation_roles{};
-  std::vector<std::string> test_roles{};  ///< the same of rows that test
+  std::vector<std::string> test_roles{};  ///< values of the column whose rows test
   double test = 0;                        ///< share of the rows that tests
   SplitRule rule = SplitRule::rows;
   int folds = 0;  ///< folds: so many are made, of the column's groups where there is one; 0: its values are folds

@@ -169,7 +169,7 @@ class WordRows : public RowSource {
     if (facts_.shape.empty()) throw DataError(where + " is a single text; rows of them are wanted");
     facts_.way = {true, "words"};
   }
-  std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
+  std::string row_text(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
   void require_written() const override {}
   void read(Index, Index, std::byte*) const override { refuse(); }
   void read(Index, Index, const RowBox&, std::byte*) const override { refuse(); }

@@ -14,10 +14,10 @@ namespace mrmf::h5 {
 /// wherever its mappings take whole rows or the same part of each; rows that it puts together in another way (points,
 /// rows made of several, other axes first) lie in the virtual data set itself. Rows without a source have none.
 /// Requires sound sources (io/hdf5_links.hpp).
-/// With `whole`, all of the data set is one row, the same as another that lies in the same places.
+/// With `whole`, all of the data set is one row, the same as another that lies at the same locations.
 std::vector<RowOrigin> row_origins(const Dataset& dataset, bool whole = false);
 
-/// The same of an array whose rows are known to lie nowhere else.
+/// Origins of the rows of an array that are known to lie nowhere else.
 std::vector<RowOrigin> row_origins(const ObjectIdentity& array, Index rows, bool whole);
 
 }  // namespace mrmf::h5

@@ -40,8 +40,8 @@ void add_number_strata(const RowSource& labels, std::map<double, std::int32_t>& 
       if (wide > 1) {
         for (Index c = 0; c < wide; ++c)
           row[static_cast<std::size_t>(c)] = static_cast<float>(number_at(labels.type(), raw.data(), i * wide + c));
-        const auto place = one_hot_place(row);
-        value = place ? static_cast<double>(*place) : -1;
+        const auto index = one_hot_index(row);
+        value = index ? static_cast<double>(*index) : -1;
       }
       strata.push_back(number_of(numbers, std::isfinite(value) ? value : -1.0));
     }
@@ -71,8 +71,8 @@ Groups make_groups(const RowChoice& choice, Index rows, const SplitColumn& colum
     all.of_row.push_back(g);
     RowGroup& group = all.groups[g];
     group.rows += 1;
-    group.place = grouped ? hash_of(column.values[g], choice.seed)
-                          : mix(mix(choice.seed, kSplit), static_cast<std::uint64_t>(row));
+    group.random_key = grouped ? hash_of(column.values[g], choice.seed)
+                               : mix(mix(choice.seed, kSplit), static_cast<std::uint64_t>(row));
     if (!strata.empty()) of[g][strata[r]] += 1;
   }
   for (std::size_t g = 0; g < of.size(); ++g) all.groups[g].class_rows.assign(of[g].begin(), of[g].end());
@@ -122,14 +122,14 @@ std::vector<RowPart> by_shared_folds(const RowChoice& choice, Groups all, const 
   std::vector<std::size_t> tests(all.groups.size(), 0);
   if (choice.test > 0) tests = share_out(all.groups, {1 - choice.test, choice.test});
   std::vector<RowGroup> rest;
-  std::vector<std::size_t> place(all.groups.size());
+  std::vector<std::size_t> rest_index(all.groups.size());
   for (std::size_t g = 0; g < all.groups.size(); ++g)
-    if (tests[g] == 0) place[g] = rest.size(), rest.push_back(all.groups[g]);
+    if (tests[g] == 0) rest_index[g] = rest.size(), rest.push_back(all.groups[g]);
   require_groups(choice, rest.size(), folds, column);
   const std::vector<std::size_t> of = share_out(rest, std::vector<double>(folds, 1.0 / choice.folds));
   std::vector<RowPart> of_row;
   for (const std::size_t g : all.of_row)
-    of_row.push_back(tests[g] == 1 ? RowPart::test : of[place[g]] == fold ? RowPart::validation : RowPart::train);
+    of_row.push_back(tests[g] == 1 ? RowPart::test : of[rest_index[g]] == fold ? RowPart::validation : RowPart::train);
   return of_row;
 }
 

@@ -56,7 +56,7 @@ struct RowReader::State {
   std::vector<Index> shape;
   Index row = 0;     // elements of one
   Index stored = 0;  // bytes of an element in the file
-  Index offset = 0;  // the place of the first element in the file
+  Index offset = 0;  // of the first element, in the file
   std::string what, units;
   bool whole;
   ReadingWay way;

@@ -62,9 +62,10 @@ class RowReader {
  public:
   /// DataError when file or data set cannot be opened.
   RowReader(const std::string& path, const std::string& dataset, const RowsOpening& opening = {});
-  /// The same of a file that others use, too.
+  /// Reads from a file that is open already and that others use, too.
   RowReader(std::shared_ptr<const DataFile> file, const std::string& dataset, const RowsOpening& opening = {});
-  /// The same of rows that were plain() before; none where the file is not what it was then, or cannot be opened.
+  /// A reader of rows that were plain() before, without asking HDF5 again; none where the file is not what it was then,
+  /// or cannot be opened.
   static std::optional<RowReader> again(const std::string& path, const std::string& dataset, const PlainRows& known);
   RowReader(RowReader&&) noexcept;
   RowReader& operator=(RowReader&&) noexcept;
@@ -87,7 +88,7 @@ class RowReader {
   void require_written() const;
   /// Reads rows [first, first + count) into count * row_bytes() bytes. DataError: file, data set, row, what is wrong.
   void read(Index first, Index count, std::byte* to) const;
-  /// The same for a part of each row, one after the other.
+  /// Reads a box of each of these rows, one row after the other.
   void read(Index first, Index count, const RowBox& box, std::byte* to) const;
 
  private:

@@ -78,7 +78,7 @@ std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const st
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
     const RowGroup &x = groups[a], &y = groups[b];
-    return x.place != y.place ? x.place < y.place : a < b;
+    return x.random_key != y.random_key ? x.random_key < y.random_key : a < b;
   });
   Balance balance(groups, shares);
   std::size_t left = groups.size(), without = shares.size();

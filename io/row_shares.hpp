@@ -11,8 +11,8 @@ namespace mrmf {
 
 /// Rows that stay together: those of one subject, or a single one.
 struct RowGroup {
-  std::uint64_t place = 0;  ///< its place in the random order
-  Index rows = 0;           ///< of all classes
+  std::uint64_t random_key = 0;  ///< groups are shared out in the order of these
+  Index rows = 0;                ///< of all classes
   std::vector<std::pair<std::int32_t, Index>>
       class_rows{};  ///< classes and their rows; empty where there are no classes
 };

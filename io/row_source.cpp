@@ -47,7 +47,7 @@ class ArrayRows final : public RowSource {
     const DataFile file(path_);
     return h5::row_origins(h5::open_dataset(path_, file.id(), name_), whole_);
   }
-  std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
+  std::string row_text(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
   void require_written() const override { reader_.require_written(); }
   std::optional<PlainRows> plain() const override { return reader_.plain(); }
   void read(Index first, Index count, std::byte* to) const override { reader_.read(first, count, to); }
@@ -100,7 +100,7 @@ class AttributeRows final : public RowSource {
     PlainRows::Form form{packing(), shape(), units(), way(), whole_};
     return PlainRows{std::make_shared<const PlainRows::Form>(std::move(form)), *state_, 0, 0, values_};
   }
-  std::string place(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
+  std::string row_text(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
   void require_written() const override {}
   void read(Index first, Index count, std::byte* to) const override {
     MRMF_CHECK(first >= 0 && count >= 0 && first + count <= shape().front(), where());
@@ -180,7 +180,7 @@ class GroupRows final : public RowSource {
     }
     return all;
   }
-  std::string place(Index row) const override { return open_alike(row)->where(); }
+  std::string row_text(Index row) const override { return open_alike(row)->where(); }
   void require_written() const override {}  // each is when it is opened
   Common require_alike(bool written) const override {
     Common all{units(), false, 0, {}};

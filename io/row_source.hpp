@@ -49,7 +49,7 @@ class RowSource {
   const std::string& units() const { return facts_.units; }  ///< the array's attribute of that name; "": it has none
   const std::string& where() const { return facts_.where; }  ///< "<path>: data set '<name>'", for messages
   /// The same with the row: "<path>: data set '<name>', row 3", or, of a group, "<path>: data set 'sim_3/<name>'".
-  virtual std::string place(Index row) const = 0;
+  virtual std::string row_text(Index row) const = 0;
 
   /// DataError when rows were never written, or come from a missing file. Reads none of them.
   virtual void require_written() const = 0;
@@ -115,7 +115,7 @@ class RowSources {
 
   const std::vector<std::string>& names() const { return names_; }
   const std::string& path(std::size_t file) const { return spec_.files[file]; }
-  /// The rows of a file, by its place in the data set's list; none of them is read. On any thread. DataError when the
+  /// The rows of a file, by its index in the data set's list; none of them is read. On any thread. DataError when the
   /// file or one of the names is not there, or holds no numbers.
   std::shared_ptr<const OpenRows> at(std::size_t file) const;
   /// Opens a file's rows anew, even if they are still open.

@@ -97,13 +97,13 @@ RowCache::RowCache(Range rows, Index row_bytes, Index capacity)
       static_cast<std::size_t>((all ? rows.count : kept_blocks_ * block_rows_) * row_bytes));
 }
 
-// Spreads the blocks that have a place evenly over all, as a line is drawn on a grid.
+// Spreads the blocks that are kept evenly over all, as a line is drawn on a grid.
 Index RowCache::slot(Index block) const {
   const Index before = block * kept_blocks_ / blocks_;
   return (block + 1) * kept_blocks_ / blocks_ > before ? before : -1;
 }
 
-std::byte* RowCache::place(Index row) const {
+std::byte* RowCache::buffer_of(Index row) const {
   const Index at = row - rows_.first, here = slot(at / block_rows_);
   return here < 0 ? nullptr : memory_.get() + (here * block_rows_ + at % block_rows_) * row_bytes_;
 }
@@ -112,8 +112,8 @@ std::byte* RowCache::place(Index row) const {
 struct RowStream::Batch {
   ReaderPool::ReadGroup group;
   std::vector<const std::byte*> rows;   // one per id
-  std::vector<Index> arriving;          // rows being read into their places
-  std::unique_ptr<std::byte[]> memory;  // for rows without a place
+  std::vector<Index> arriving;          // rows being read into their buffers
+  std::unique_ptr<std::byte[]> memory;  // for rows that the cache has no buffer for
   Index memory_rows = 0;
 
   std::byte* reserve(Index count, Index row_bytes) {
@@ -167,7 +167,7 @@ void RowStream::load_all() {
   tasks_.clear();
   const Range all = settings_.rows;
   for (Index row = all.first; row < all.first + all.count; row += settings_.task_rows)
-    tasks_.push_back({{row, std::min(settings_.task_rows, all.first + all.count - row)}, cache_.place(row)});
+    tasks_.push_back({{row, std::min(settings_.task_rows, all.first + all.count - row)}, cache_.buffer_of(row)});
   pool_->submit(group, tasks_);
   pool_->wait(group);
   mark_all();
@@ -231,13 +231,13 @@ void RowStream::done() {
   read_ahead();
 }
 
-// Rows not yet in memory are read to their places, or in id order into the batch's own memory. So neighbours in the
+// Rows not yet in memory are read into their buffers, or in id order into the batch's own memory. So neighbours in the
 // file stay neighbours and are read at once.
 void RowStream::begin(Batch& batch, std::span<const std::int64_t> ids) {
   std::vector<std::size_t> by_id(ids.size());
   std::iota(by_id.begin(), by_id.end(), std::size_t{0});
   std::ranges::sort(by_id, {}, [&](std::size_t i) { return ids[i]; });
-  const auto homeless = [&](std::int64_t id) { return cache_.place(id) == nullptr; };
+  const auto homeless = [&](std::int64_t id) { return cache_.buffer_of(id) == nullptr; };
   std::byte* next = batch.reserve(std::ranges::count_if(ids, homeless), settings_.row_bytes);
   batch.rows.resize(ids.size());
   batch.arriving.clear();
@@ -247,7 +247,7 @@ void RowStream::begin(Batch& batch, std::span<const std::int64_t> ids) {
   for (const std::size_t i : by_id) {
     const std::int64_t id = ids[i];
     if (id != last_id) {
-      std::byte* to = cache_.place(id);
+      std::byte* to = cache_.buffer_of(id);
       if (to == nullptr) {
         to = next;
         next += settings_.row_bytes;

@@ -73,9 +73,9 @@ class RowCache {
   /// Room for at most `capacity` of these rows; touches no memory yet.
   RowCache(Range rows, Index row_bytes, Index capacity);
 
-  Index kept() const { return kept_; }  ///< rows that have a place
-  /// A row's place; null if it has none.
-  std::byte* place(Index row) const;
+  Index kept() const { return kept_; }  ///< rows that have a buffer
+  /// A row's buffer; null if it has none.
+  std::byte* buffer_of(Index row) const;
   bool resident(Index row) const { return resident_[static_cast<std::size_t>(row - rows_.first)]; }
   void mark_resident(Index row) { resident_[static_cast<std::size_t>(row - rows_.first)] = true; }
 
@@ -98,7 +98,7 @@ struct StreamBudget {
 };
 struct StreamMemory {
   Index least = 0;    ///< bytes needed at least: one batch and the next
-  Index batches = 0;  ///< in memory at once; 0: all rows stay, and each is read into its place
+  Index batches = 0;  ///< in memory at once; 0: all rows stay, and each is read into its buffer
   Index cached = 0;   ///< rows that stay in memory
   Index bytes = 0;    ///< bytes of these and the readers' scratch
 };
@@ -115,14 +115,14 @@ class RowStream {
   };
   /// `read` makes rows from the files, on the threads.
   RowStream(const Settings& settings, ReaderPool::Read read);
-  /// Every row has a place; the caller fills place() itself.
+  /// Every row has a buffer, which the caller fills itself.
   RowStream(Range rows, Index row_bytes);
   ~RowStream();
 
-  std::byte* place(Index row) { return cache_.place(row); }
+  std::byte* buffer_of(Index row) { return cache_.buffer_of(row); }
   Index kept() const { return cache_.kept(); }
 
-  /// Reads every row that has a place. Throws the error of the first row that failed.
+  /// Reads every row that has a buffer. Throws the error of the first row that failed.
   void load_all();
   void mark_all();
 

@@ -26,7 +26,7 @@ using Make = std::vector<std::tuple<std::size_t, ObjectIdentity, Index, std::vec
 /// Rows of one make, by how far along the first piece's array they are.
 struct Stretch {
   Index start = 0, count = 0;
-  RowLocation place;
+  RowLocation location;
 };
 
 /// The origins of one name, along rows that continue.
@@ -100,15 +100,15 @@ std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files) {
   Makes makes;
   for (std::size_t i = 0; i < files.size(); ++i) add_file(files[i], i, makes);
   std::optional<SameRows> first;
-  const auto order = [](const RowLocation& place) { return std::pair(place.file, place.first); };
+  const auto order = [](const RowLocation& location) { return std::pair(location.file, location.first); };
   for (auto& [make, stretches] : makes) {
     std::ranges::sort(stretches, {}, &Stretch::start);
     const Stretch* longest = nullptr;  // the one of those before that ends last
     for (const Stretch& next : stretches) {
       if (longest != nullptr && next.start < longest->start + longest->count) {
         const Index count = std::min(next.start + next.count, longest->start + longest->count) - next.start;
-        RowLocation one{longest->place.file, longest->place.first + next.start - longest->start, count};
-        RowLocation other{next.place.file, next.place.first, count};
+        RowLocation one{longest->location.file, longest->location.first + next.start - longest->start, count};
+        RowLocation other{next.location.file, next.location.first, count};
         if (order(other) < order(one)) std::swap(one, other);
         if (!first || order(other) < order(first->again)) first = {one, other};
       }
@@ -130,7 +130,7 @@ std::vector<Reach> taken_spans(const std::vector<Stretch>& stretches, const std:
   std::vector<Reach> spans, joined;
   for (const Stretch& stretch : stretches)
     for (Index i = 0; i < stretch.count; ++i) {
-      if (!taken[stretch.place.file][static_cast<std::size_t>(stretch.place.first + i)]) continue;
+      if (!taken[stretch.location.file][static_cast<std::size_t>(stretch.location.first + i)]) continue;
       const Index at = stretch.start + i;
       if (!spans.empty() && spans.back().end == at)
         ++spans.back().end;
@@ -163,7 +163,7 @@ std::vector<RowLocation> rows_also_in(const std::vector<FileRows>& here, const s
       auto span = std::ranges::upper_bound(spans, stretch.start, {}, &Reach::end);
       for (; span != spans.end() && span->begin < end; ++span) {
         const Index first = std::max(span->begin, stretch.start), last = std::min(span->end, end);
-        common.push_back({stretch.place.file, stretch.place.first + first - stretch.start, last - first});
+        common.push_back({stretch.location.file, stretch.location.first + first - stretch.start, last - first});
       }
     }
   }
@@ -226,28 +226,29 @@ std::string names_text(const DatasetSpec& spec) {
 }
 
 // "rows 0 to 39 of 'x' in d/part0.h5", "'x' in d/sim0.h5", "'x' of group 'sim_0' in d.h5"
-std::string place_text(const Listed& listed, const RowLocation& place) {
+std::string location_text(const Listed& listed, const RowLocation& location) {
   const std::string name = names_text(listed.spec()), in = " in " + listed.path();
   if (listed.spec().rows == RowForm::files) return name + in;
   if (listed.spec().rows == RowForm::groups)
     return name + " of group '" +
-           listed.found.shape.groups.at(listed.file).names->at(static_cast<std::size_t>(place.first)) + "'" + in;
-  const std::string rows =
-      place.count == 1 ? "row " + std::to_string(place.first)
-                       : "rows " + std::to_string(place.first) + " to " + std::to_string(place.first + place.count - 1);
+           listed.found.shape.groups.at(listed.file).names->at(static_cast<std::size_t>(location.first)) + "'" + in;
+  const std::string rows = location.count == 1 ? "row " + std::to_string(location.first)
+                                               : "rows " + std::to_string(location.first) + " to " +
+                                                     std::to_string(location.first + location.count - 1);
   return rows + " of " + name + in;
 }
 
-[[noreturn]] void refuse(const Listed& once, const RowLocation& place, const Listed& again, const RowLocation& other) {
+[[noreturn]] void refuse(const Listed& once, const RowLocation& location, const Listed& again,
+                         const RowLocation& other) {
   const std::string instead = ", or set data.duplicates = \"allow\"";
   const auto use_text = [](RowUse use) -> std::string {
     return use == RowUse::train ? "are trained on" : use == RowUse::validate ? "validate" : "test";
   };
   if (once.use == again.use)
-    throw DataError(place_text(again, other) + " are the same as " + place_text(once, place) + ", and both " +
+    throw DataError(location_text(again, other) + " are the same as " + location_text(once, location) + ", and both " +
                     use_text(again.use) + "; name them once" + instead);
-  throw DataError(place_text(again, other) + " " + use_text(again.use) + ", and " + use_text(once.use) + " as " +
-                  place_text(once, place) + ": these are the same rows, so the " +
+  throw DataError(location_text(again, other) + " " + use_text(again.use) + ", and " + use_text(once.use) + " as " +
+                  location_text(once, location) + ": these are the same rows, so the " +
                   (again.use == RowUse::test ? "scores" : "loss") +
                   " will not show how the model does on data it has not seen; name others for " +
                   (again.use == RowUse::test ? "the test" : "validation") + ", or let data.split choose" + instead);
@@ -310,8 +311,8 @@ Index count_common_samples(const FoundDataset& here, const FoundDataset& there, 
       same = taken;
     } else {
       const auto [rows, others] = rows_of(here, there);
-      for (const RowLocation& place : rows_also_in(rows, others, taken))
-        std::fill_n(same[place.file].begin() + place.first, place.count, true);
+      for (const RowLocation& location : rows_also_in(rows, others, taken))
+        std::fill_n(same[location.file].begin() + location.first, location.count, true);
     }
     for (std::size_t file = 0; file < own.size(); ++file)
       for (std::size_t row = 0; row < std::min(own[file].size(), same[file].size()); ++row)

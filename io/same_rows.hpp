@@ -40,11 +40,11 @@ struct SameRows {
   bool operator==(const SameRows&) const = default;
 };
 
-/// The first file with rows that are also another's before it, or its own: rows of which all names' numbers lie in the
-/// same places. Rows without an origin are nobody's.
+/// The first file with rows that are also another's before it, or its own: rows of which all names' numbers lie at the
+/// same locations. Rows without an origin are nobody's.
 std::optional<SameRows> find_same_rows(const std::vector<FileRows>& files);
 
-/// Rows of `here` that are also rows of `there`, by the same rule: their places in `here`, which may overlap.
+/// Rows of `here` that are also rows of `there`, by the same rule: their locations in `here`, which may overlap.
 /// `taken` says which rows of each file of `there` count.
 std::vector<RowLocation> rows_also_in(const std::vector<FileRows>& here, const std::vector<FileRows>& there,
                                       const std::vector<std::vector<bool>>& taken);
@@ -61,9 +61,9 @@ struct UsedDataset {
 
 /// DataError, with both names and files, when the same rows occur twice in one of the data sets, or in two: a file
 /// named twice, by a link or another path, an array by two names, a virtual data set beside its sources. Rows are the
-/// same where all numbers of their samples lie in the same places of the same files, not where they are merely equal.
-/// Data sets that are the parts of one split are looked at as one. Opens only files of which more than the name must be
-/// known: those named twice, those whose rows lie in other files, and these. Collective; the root looks.
+/// same where all numbers of their samples lie at the same locations in the same files, not where they are merely
+/// equal. Data sets that are the parts of one split are looked at as one. Opens only files of which more than the name
+/// must be known: those named twice, those whose rows lie in other files, and these. Collective; the root looks.
 void require_distinct_rows(const std::vector<UsedDataset>& datasets, Comm& comm);
 
 /// How many samples of `here` are samples of `there`, too, by the same rule. Data sets of the same names in the same

@@ -39,7 +39,7 @@ class SampleFiles {
   /// in that file) when one cannot be read, or holds infinity, or NaN where the specification does not say that these
   /// are missing numbers. On any thread, each with its own scratch.
   void read(Range samples, std::byte* to, Scratch& scratch) const;
-  /// The same of a box of the positions of one sample.
+  /// Reads a box of the positions of one owned sample. Errors as read()'s.
   void read_box(Index sample, const Box& box, std::byte* to, Scratch& scratch) const;
 
  private:

@@ -178,7 +178,7 @@ bool SampleStore::averages_at_use(const Extent& resolution) const {
          !settings_.patch.any();
 }
 
-void SampleStore::require(const Extent& resolution, Index most_rows) {
+void SampleStore::make_ready(const Extent& resolution, Index most_rows) {
   sample(resolution);  // throws for an impossible resolution
   const Extent kept = kept_resolution(resolution);
   if (levels_.contains(kept)) return;
@@ -202,8 +202,8 @@ SampleStore::Level SampleStore::make_coarse(const Extent& resolution) {
   for (Index i = 0; i < owned_.count * parts; ++i) {
     const Index row = owned_.first + i / parts;
     const Range mine = piece(lines, i % parts, parts);
-    coarsen_lines({shape_.type, shape_.read_sample(), fine.rows->place(row)}, resolution, mine,
-                  reinterpret_cast<float*>(coarse.rows->place(row)) + mine.first * (small.per_sample() / lines));
+    coarsen_lines({shape_.type, shape_.read_sample(), fine.rows->buffer_of(row)}, resolution, mine,
+                  reinterpret_cast<float*>(coarse.rows->buffer_of(row)) + mine.first * (small.per_sample() / lines));
   }
   coarse.rows->mark_all();
   return coarse;
@@ -332,7 +332,7 @@ void SampleStore::cut_boxes(const Extent& resolution, std::span<const std::int64
       form.stored.spatial = box.count;
       if (!settings_.samples.empty()) form.map = &settings_.samples;
       cut.resize(static_cast<std::size_t>(form.stored.per_sample() * bytes));
-      cut_box(from.form.stored, bytes, from.rows->place(id / each), box, cut.data());
+      cut_box(from.form.stored, bytes, from.rows->buffer_of(id / each), box, cut.data());
       form_sample(form, cut.data(), {},
                   x.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width)));
     }

@@ -69,7 +69,7 @@ class SampleStore {
   /// Makes the data of this resolution ready if it is not yet: each block of factors' neighbours becomes their mean,
   /// channel by channel, and of NaN alone NaN. When streaming, this resolution takes over the memory of the others, for
   /// batches of at most `most_rows`. ConfigError when a factor does not divide its axis.
-  void require(const Extent& resolution, Index most_rows = 1);
+  void make_ready(const Extent& resolution, Index most_rows = 1);
   /// Frees a resolution that no later phase of the plan needs. Unless streaming, other resolutions are made from the
   /// original {1, 1, 1}: release it only after all that will be needed have been required.
   void release(const Extent& resolution);

@@ -38,23 +38,23 @@ std::string list_text(const std::vector<std::string>& values) {
 template <class Value>
 struct Distinct {
   std::size_t most;
-  std::map<Value, std::int32_t> places{};
+  std::map<Value, std::int32_t> numbers{};
   std::vector<std::int32_t> of_row{};  // by the order of coming
 
   void add(const Value& value, const std::string& where) {
-    const auto [found, fresh] = places.try_emplace(value, static_cast<std::int32_t>(places.size()));
-    if (fresh && places.size() > most)
+    const auto [found, fresh] = numbers.try_emplace(value, static_cast<std::int32_t>(numbers.size()));
+    if (fresh && numbers.size() > most)
       throw DataError(where + " has more than " + std::to_string(most) +
                       " different values; data.split.column wants one that says of each row what it is for");
     of_row.push_back(found->second);
   }
   void finish(SplitColumn& column, const auto& text_of) const {
-    std::vector<std::int32_t> sorted(places.size());
-    for (const auto& [value, place] : places) {
-      sorted[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(column.values.size());
+    std::vector<std::int32_t> sorted(numbers.size());
+    for (const auto& [value, number] : numbers) {
+      sorted[static_cast<std::size_t>(number)] = static_cast<std::int32_t>(column.values.size());
       column.values.push_back(text_of(value));
     }
-    for (const std::int32_t place : of_row) column.of_row.push_back(sorted[static_cast<std::size_t>(place)]);
+    for (const std::int32_t number : of_row) column.of_row.push_back(sorted[static_cast<std::size_t>(number)]);
   }
 };
 
@@ -68,7 +68,7 @@ void add_numbers(const RowSource& column, Distinct<double>& distinct) {
     for (Index row = 0; row < count; ++row) {
       const double value = number_at(column.type(), raw.data(), row);
       if (!std::isfinite(value))
-        throw DataError(column.place(first + row) + " holds " +
+        throw DataError(column.row_text(first + row) + " holds " +
                         (std::isnan(value) && column.packing().declared
                              ? "no number, as its attributes say (" + column.packing().text() + ")"
                              : not_finite_reason(value)) +

@@ -15,7 +15,7 @@ struct SplitColumn {
   std::string name;  ///< name of the data set
   bool words = false;
   std::vector<std::string> values;   ///< the different ones: numbers ascending, as texts; words in alphabetic order
-  std::vector<std::int32_t> of_row;  ///< for each row: its place among the values
+  std::vector<std::int32_t> of_row;  ///< for each row: the index of its value
 };
 
 /// Reads the column of all files, which have so many rows; `column` opens it, words included. Not collective.

@@ -10,7 +10,7 @@ namespace mrmf {
 /// bf16 and scaled: the sum of values; levels and votes: the sign of the sum, and NaN where a value is not finite.
 enum class CodeFormat { bf16, scaled, levels8, levels4, votes };
 
-/// A tensor's place in a part.
+/// Where a tensor lies in a part.
 struct CodedTensor {
   std::size_t first = 0, count = 0;
   bool operator==(const CodedTensor&) const = default;
@@ -26,7 +26,7 @@ struct CodedPart {
   bool geometric = false;                  ///< levels: the mean is the geometric one, without zeros
   std::span<const CodedTensor> tensors{};  ///< levels: all of the part, in order
   std::uint32_t rows = 1;                  ///< votes: the weight of this rank's; none of weight 0 votes
-  std::uint64_t place = 0;                 ///< votes: of the first value, of which and of the step ties are functions
+  std::uint64_t offset = 0;         ///< votes: of the first value in its arena; ties are functions of it and the step
   Span residual{}, sum_residual{};  ///< bf16, scaled: what codes have left out, laid out as values; empty: not kept
 };
 

@@ -137,7 +137,7 @@ MRMF_HD inline void sgd_update(const SgdStep& s, float& w, float dw, float& velo
   w -= s.learning_rate * velocity;
 }
 
-/// The same without momentum.
+/// SGD's step without momentum.
 MRMF_HD inline void sgd_update(const SgdStep& s, float& w, float dw) {
   w -= s.learning_rate * (dw + s.weight_decay * w);
 }

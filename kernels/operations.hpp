@@ -267,7 +267,7 @@ struct DropoutSettings {
   Extent first{0, 0, 0};    ///< where the positions of x begin in the sample...
   Extent sample{0, 0, 0};   ///< ...of these sizes; all 0: x has all of them
 
-  /// The number of the sample's position that has place (i, j, k) in x.
+  /// The number of the sample's position that is (i, j, k) in x.
   MRMF_HD constexpr Index position(const Extent& x, Index i, Index j, Index k) const {
     // Not a comparison of arrays: the standard library's reaches memcmp, for which nvcc leaves a kernel empty,
     // silently.

@@ -7,7 +7,7 @@
 namespace mrmf {
 namespace {
 
-/// The places of `order`, one after the other, each at the lowest address where it fits.
+/// Lays out the blocks in this order, each at the lowest offset where it fits.
 Index place_in_order(std::vector<Block>& blocks, const std::vector<std::size_t>& order) {
   Index size = 0;
   std::vector<const Block*> placed;  // by address
@@ -28,8 +28,8 @@ Index place_in_order(std::vector<Block>& blocks, const std::vector<std::size_t>&
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-/// One input's place within a unit's output: in a concat's a slice of the channels, in a halo exchange's what lies
-/// between the margins.
+/// The part of a unit's output that is one of its inputs: in a concat's a slice of the channels, in a halo exchange's
+/// what lies between the margins.
 struct Slot {
   std::size_t unit = kNone, input = 0;
   explicit operator bool() const { return unit != kNone; }
@@ -53,7 +53,7 @@ std::size_t last_read(const std::vector<UnitFacts>& units, std::size_t number) {
 bool is_slice(const std::vector<UnitFacts>& units, const Slot& slot) { return slot && !units[slot.unit].parts.empty(); }
 
 /// Whether a unit's output may lie between a halo exchange's margins: no slot is within another, and what is reshaped
-/// has one place under all its names.
+/// has one span under all its names.
 bool fits_between_margins(const UnitFacts& unit) { return unit.parts.empty() && !unit.margin && !unit.identity; }
 
 /// The slot that each output may be written to at once. A slice is one if the output's unit and all its readers
@@ -108,14 +108,15 @@ class ArenaBuilder {
     for (const Block& b : blocks_) plan_.separate += aligned(b.floats);
     for (std::size_t u = 0; u < units_.size(); ++u) {
       UnitMemory& unit = plan_.units[u];
-      unit.output = place(output_at(u + 1), units_[u].floats);
-      unit.dy = place(dy_of_[u], units_[u].floats);
+      unit.output = span_of(output_at(u + 1), units_[u].floats);
+      unit.dy = span_of(dy_of_[u], units_[u].floats);
       for (std::size_t i = 0; i < unit.dx.size(); ++i) {
         const Given& given = given_[u][i];
         if (given.dx.block == kNone) continue;
         const Index floats = units_[units_[u].reads[i] - 1].floats;
-        unit.dx[i] = {place(given.dx, floats), given.before.block == kNone ? ArenaSpan{} : place(given.before, floats),
-                      place(given.sum, floats)};
+        unit.dx[i] = {span_of(given.dx, floats),
+                      given.before.block == kNone ? ArenaSpan{} : span_of(given.before, floats),
+                      span_of(given.sum, floats)};
       }
     }
     return std::move(plan_);
@@ -139,7 +140,7 @@ class ArenaBuilder {
   }
   Block& block(std::size_t i) { return blocks_[i]; }
   /// The span of a tensor of so many floats.
-  ArenaSpan place(const Held& held, Index floats) const {
+  ArenaSpan span_of(const Held& held, Index floats) const {
     const Index first = blocks_[held.block].first + held.first;
     MRMF_CHECK(held.first >= 0 && held.first + floats <= blocks_[held.block].floats, "a tensor outside of its memory");
     if (!held.slice) return {first, floats};

@@ -2,11 +2,11 @@
 // done with before the other is written.
 //
 // A training step has 2 U + 1 moments for U units: unit u's forward at u, the loss at U, unit u's backward at 2 U - u.
-// A tensor takes its place from the moment that writes it to the last that reads it.
+// A tensor takes its span from the moment that writes it to the last that reads it.
 //
 // What a concat joins is written into its slice of the concat's output at once, where the unit that writes it can do so
 // and all that read it can read it there. Backward hands out slices of dy likewise. What a halo exchange reads is
-// written between its halo margins, if it offers that; its place is a tensor like any other, which all units can write
+// written between its halo margins, if it offers that; its span is a tensor like any other, which all units can write
 // and read.
 #pragma once
 

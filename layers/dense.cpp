@@ -67,9 +67,9 @@ class RowParallelDense final : public Layer {
         first_rank_(cut.rank == 0),
         op_(backend.dense(own_, spec.units, in.n)) {
     const auto room = [&](Index floats) {
-      const ArenaSpan place{cache_, floats};
-      cache_ = aligned(place.end());
-      return place;
+      const ArenaSpan span{cache_, floats};
+      cache_ = aligned(span.end());
+      return span;
     };
     sum_ = room(backend.activation_floats(output_));
     const bool plain = backend.stored(output_) == output_ && backend.activation_floats(output_) == output_.count();
@@ -132,8 +132,8 @@ class RowParallelDense final : public Layer {
     const Shape shape{.n = rows, .channels = own_};
     return {shape, span_at(buffers.cache, {features_.first, at_hand() ? 0 : backend_.activation_floats(shape)})};
   }
-  static ConstSpan part_of(ConstSpan params, const ArenaSpan& place) {
-    return params.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
+  static ConstSpan part_of(ConstSpan params, const ArenaSpan& span) {
+    return params.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count));
   }
   void add_over_sample_group(const LayerBuffers& buffers, Tensor x) {
     MRMF_CHECK(buffers.step.sample_sum != nullptr, "a dense layer on several ranks needs their sums");

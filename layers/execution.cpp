@@ -78,7 +78,7 @@ class ExecutionBuilder {
   ExecutionBuilder(Backend& backend, const Network& network, const ModelSettings& settings, Execution& execution)
       : backend_(backend), network_(network), settings_(settings), execution_(execution) {
     const bool alone = settings.grid.ranks() == 1;
-    if (!alone) partition_.emplace(network, settings.grid), place_ = settings.grid.coordinates(settings.block);
+    if (!alone) partition_.emplace(network, settings.grid), coordinates_ = settings.grid.coordinates(settings.block);
     std::vector<PartitionedWeights> cut;
     if (!alone) cut = partition_->cut_weights(settings.block);
     std::vector<bool> in_place(network.size());
@@ -98,10 +98,10 @@ class ExecutionBuilder {
     execution.input_box = {.count = network.input().spatial};
     execution.output_box = {.count = network.output().spatial};
     if (alone) return;
-    execution.input_box = partition_->tensor(0).made.block(place_);
+    execution.input_box = partition_->tensor(0).stored.block(coordinates_);
     execution.input.spatial = execution.input_box.count;
-    execution.output_box = partition_->tensor(network.size()).owned.block(place_);
-    execution.share = static_cast<float>(partition_->share_at(place_));
+    execution.output_box = partition_->tensor(network.size()).owned.block(coordinates_);
+    execution.share = static_cast<float>(partition_->share_at(coordinates_));
     execution.counts = settings.block == 0 || !partition_->tensor(network.size()).whole;
   }
 
@@ -114,12 +114,12 @@ class ExecutionBuilder {
         ++i;
         continue;
       }
-      Unit unit{.first = i, .last = i + 1, .run = local.layer, .join = local.join};
+      Unit unit{.first = i, .last = i + 1, .layer = local.layer, .join = local.join};
       for (std::size_t k = 0; k < local.reads.size(); ++k) unit.reads.push_back(input(i, k));
       const bool first = local.reads == std::vector<std::size_t>{0} && unit.reads[0] == 0;
       if (Fused fused = settings_.fuse ? offer(backend_, run_from(i), first) : Fused{}; fused.layer) {
         unit.last = i + fused.count;
-        unit.run = keep(std::move(fused.layer));
+        unit.layer = keep(std::move(fused.layer));
       }
       check_output(unit);
       unit.bias = bias_in_front(i);
@@ -132,7 +132,7 @@ class ExecutionBuilder {
     add_terms();
     if (!partition_) return;
     const Placement& last = partition_->tensor(network_.size());
-    if (last.owned != last.made) halo_exchange(network_.size(), network_.size(), last.owned);
+    if (last.owned != last.stored) halo_exchange(network_.size(), network_.size(), last.owned);
     pair_halo_exchanges();
   }
 
@@ -144,13 +144,13 @@ class ExecutionBuilder {
     MRMF_CHECK(!partition_, "the terms of a network of several parts on a grid");
     Unit unit{.first = network_.size(), .last = network_.size(), .terms = terms_.get()};
     for (const std::size_t number : terms_->reads()) unit.reads.push_back(outputs_[number]);
-    unit.run = keep(std::move(terms_));
+    unit.layer = keep(std::move(terms_));
     add(std::move(unit));
   }
 
   Layer* keep(std::unique_ptr<Layer> layer) {
-    execution_.made.push_back(std::move(layer));
-    return execution_.made.back().get();
+    execution_.owned_layers.push_back(std::move(layer));
+    return execution_.owned_layers.back().get();
   }
 
   /// The bias of a batch norm's convolution: the last of its parameters.
@@ -162,7 +162,7 @@ class ExecutionBuilder {
   }
 
   void add(Unit unit) {
-    unit.out = unit.run->output();
+    unit.out = unit.layer->output();
     units().push_back(std::move(unit));
   }
 
@@ -173,19 +173,19 @@ class ExecutionBuilder {
       MRMF_CHECK(partition_->tensor(number).whole == partition_->tensor(unit.last).whole,
                  "layers of a block are fused with others of whole samples");
     if (partition_->tensor(unit.last).unflattened) return;
-    MRMF_CHECK(unit.run->output().spatial == partition_->tensor(unit.last).made.block(place_).count,
+    MRMF_CHECK(unit.layer->output().spatial == partition_->tensor(unit.last).stored.block(coordinates_).count,
                "a block's layer makes other positions than its neighbours expect");
   }
 
   BlockLayer of_network(std::size_t i) const {
-    const Entry& entry = network_.entry(i);
+    const LayerEntry& entry = network_.entry(i);
     return {entry.kind, entry.spec, entry.input, entry.layer.get(), entry.join, network_.wiring()[i]};
   }
 
   BlockLayer of_block(std::size_t i) {
     BlockLayer local = of_network(i);
-    local.spec = partition_->spec_at(i, place_);
-    local.input = partition_->input_at(i, 0, place_);
+    local.spec = partition_->spec_at(i, coordinates_);
+    local.input = partition_->input_at(i, 0, coordinates_);
     if (local.kind == LayerKind::flatten && partition_->tensor(i + 1).unflattened) {
       local.layer = nullptr;
       return local;
@@ -200,19 +200,19 @@ class ExecutionBuilder {
       const HaloExchangeSettings split{network_.output_numbered(local.reads[0]),
                                        settings_.grid,
                                        settings_.block,
-                                       {.owned = owned, .made = owned},
+                                       {.owned = owned, .stored = owned},
                                        partition_->layer(i).needs[0]};
       local.layer = keep(make_rica(backend_, local.input, local.spec, &split));
       return local;
     }
     if (local.join == nullptr) {
-      local.position = partition_->position_at(i, place_);
+      local.position = partition_->position_at(i, coordinates_);
       if (!settings_.ahead.value_or(!backend_.synchronous())) local.position.available_box.reset();
       local.layer = keep(make_layer(backend_, local.input, local.spec, local.position));
       return local;
     }
     std::vector<Shape> in;
-    for (std::size_t k = 0; k < local.reads.size(); ++k) in.push_back(partition_->input_at(i, k, place_));
+    for (std::size_t k = 0; k < local.reads.size(); ++k) in.push_back(partition_->input_at(i, k, coordinates_));
     std::unique_ptr<Join> join = make_join(backend_, in, local.spec);
     local.join = join.get();
     local.layer = keep(std::move(join));
@@ -233,7 +233,7 @@ class ExecutionBuilder {
   std::size_t halo_exchange(std::size_t i, std::size_t number, const BlockPositions& to) {
     const HaloExchangeSettings settings{network_.output_numbered(number), settings_.grid, settings_.block,
                                         partition_->tensor(number), to};
-    add({.first = i, .last = i, .run = keep(make_halo_exchange(backend_, settings)), .reads = {outputs_[number]}});
+    add({.first = i, .last = i, .layer = keep(make_halo_exchange(backend_, settings)), .reads = {outputs_[number]}});
     exchanged_.push_back({number, to, units().size()});
     return units().size();
   }
@@ -270,7 +270,7 @@ class ExecutionBuilder {
   const ModelSettings& settings_;
   Execution& execution_;
   std::optional<Partition> partition_;  // none: every rank has whole samples
-  Extent place_{};
+  Extent coordinates_{};
   std::vector<BlockLayer> locals_;
   std::vector<std::size_t> readers_;  // readers of each output, numbered as in Wiring
   std::vector<std::size_t> outputs_;  // a unit's output by that of its last layer
@@ -285,7 +285,7 @@ Execution build_execution(Backend& backend, const Network& network, const ModelS
   ExecutionBuilder(backend, network, settings, execution).make();
   std::vector<UnitFacts> facts;
   for (Unit& unit : execution.units) {
-    const Footprint footprint = unit.run->footprint();
+    const Footprint footprint = unit.layer->footprint();
     unit.cache = {execution.cache, footprint.cache};
     execution.cache = aligned(unit.cache.end());
     facts.push_back({.reads = unit.reads,

@@ -1,4 +1,4 @@
-// A network's execution: its layers in order, fused where the backend offers it, and the places of what each
+// A network's execution: its layers in order, fused where the backend offers it, and the spans of what each
 // unit keeps and writes. Needs no tensor memory, so a run's memory can be known beforehand.
 #pragma once
 
@@ -19,28 +19,29 @@ class LossTerms;
 struct Unit {
   std::size_t first = 0, last = 0;   ///< layers [first, last); a halo exchange has none, and terms have none
   bool replicated = false;           ///< every rank of a grid has all of each sample here
-  Layer* run = nullptr;              ///< the layer itself, or the fused one
-  Join* join = nullptr;              ///< the same, if it has several inputs
-  LossTerms* terms = nullptr;        ///< the same, if it is the terms of the loss
+  Layer* layer = nullptr;            ///< the layer itself, or the fused one
+  Join* join = nullptr;              ///< the layer, if it has several inputs
+  LossTerms* terms = nullptr;        ///< the layer, if it is the terms of the loss
   bool overlaps_next = false;        ///< a halo exchange that runs in halves around the next unit, its only reader
   std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
   Shape out{};                       ///< n = max_rows
   ArenaSpan bias{};                  ///< in the parameter arena: LayerBuffers::bias
   ArenaSpan cache{};                 ///< in the cache arena
-  UnitMemory memory{};               ///< places in the activation arena, for max_rows
+  UnitMemory memory{};               ///< spans in the activation arena, for max_rows
   bool is_halo_exchange() const { return first == last && terms == nullptr; }
 };
 
 struct Execution {
   std::vector<Unit> units;
-  std::vector<std::unique_ptr<Layer>> made;  ///< layers that the network itself does not hold: fused, of a block
-  Shape input;                               ///< what forward takes; n = max_rows
-  Box input_box, output_box;                 ///< their positions in the sample, and in the network's output
-  float share = 1;                           ///< share of a sample's loss that this rank's output counts
-  bool counts = true;                        ///< whether this rank's outputs are no copies of the first block's
-  ParameterLayout params;                    ///< layout of parameters, gradients and moments
-  Index cache = 0, activations = 0;          ///< floats of the arenas; activations: with their gradients
-  Index separate = 0;                        ///< floats of activations and gradients if no two shared memory
+  std::vector<std::unique_ptr<Layer>>
+      owned_layers;                  ///< layers that the network itself does not hold: fused, of a block
+  Shape input;                       ///< what forward takes; n = max_rows
+  Box input_box, output_box;         ///< their positions in the sample, and in the network's output
+  float share = 1;                   ///< share of a sample's loss that this rank's output counts
+  bool counts = true;                ///< whether this rank's outputs are no copies of the first block's
+  ParameterLayout params;            ///< layout of parameters, gradients and moments
+  Index cache = 0, activations = 0;  ///< floats of the arenas; activations: with their gradients
+  Index separate = 0;                ///< floats of activations and gradients if no two shared memory
 
   /// Floats in all arenas of a model in training: parameters, gradients, `moments` optimizer arenas, state, cache and
   /// activations.

@@ -20,7 +20,7 @@ std::size_t leading_axis(const Shape& shape) {
 struct Parcel {
   int rank = 0;
   Box box;      ///< box of the whole tensor's positions
-  Index first;  ///< its place in the cache, in floats
+  Index first;  ///< where it begins in the cache, in floats
 };
 
 Extent relative(const Extent& position, const Box& in) {
@@ -39,7 +39,7 @@ class HaloExchangeLayer final : public Layer {
  public:
   HaloExchangeLayer(Backend& backend, const HaloExchangeSettings& s) : backend_(backend), shape_(s.shape) {
     const Extent here = s.grid.coordinates(s.rank);
-    made_ = s.from.made.block(here);
+    made_ = s.from.stored.block(here);
     needed_ = s.to.block(here);
     const Box owned = s.from.owned.block(here);
     MRMF_CHECK(contains(made_, owned), "a block owns positions that it has not made");
@@ -271,9 +271,9 @@ void ConvSlabs::prepare() {
 }
 
 void ConvSlabs::run(const Slab& slab, ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) {
-  const ConstSpan of_x = x.data.subspan(static_cast<std::size_t>(slab.x.place.first));
-  slab.op->forward({slab.x.shape, of_x.first(static_cast<std::size_t>(slab.x.place.count))}, w, b,
-                   {slab.y.shape, span_at(y.data, slab.y.place)});
+  const ConstSpan of_x = x.data.subspan(static_cast<std::size_t>(slab.x.span.first));
+  slab.op->forward({slab.x.shape, of_x.first(static_cast<std::size_t>(slab.x.span.count))}, w, b,
+                   {slab.y.shape, span_at(y.data, slab.y.span)});
 }
 
 void ConvSlabs::begin(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) { run(inner_, x, w, b, y); }

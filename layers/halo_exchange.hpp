@@ -46,10 +46,10 @@ class ConvSlabs {
   void end(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y);
 
  private:
-  /// A piece of a tensor: its shape, and its place in floats.
+  /// A piece of a tensor: its shape, and its span in the tensor's floats.
   struct Piece {
     Shape shape;
-    ArenaSpan place;
+    ArenaSpan span;
   };
   struct Slab {
     std::unique_ptr<WeightedOp> op;

@@ -31,9 +31,9 @@ struct ArenaSpan {
 };
 
 /// The arena's floats in this span.
-inline Span span_at(Span arena, const ArenaSpan& place) {
-  MRMF_CHECK(place.first >= 0 && place.end() <= std::ssize(arena), "a span that is not in the arena");
-  return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
+inline Span span_at(Span arena, const ArenaSpan& span) {
+  MRMF_CHECK(span.first >= 0 && span.end() <= std::ssize(arena), "a span that is not in the arena");
+  return arena.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count));
 }
 
 /// This layer's slices of the model's arenas, valid for one call.
@@ -59,7 +59,7 @@ struct NamedTensor {
 /// Which tensors of a layer's calls may be slices of a wider tensor's channels (Tensor::pitch).
 struct Slices {
   bool x = false;  ///< in forward, and in backward where that reads x
-  bool y = false;  ///< the same of y
+  bool y = false;  ///< in forward, and in backward where that reads y
   bool dy = false;
 };
 
@@ -70,7 +70,7 @@ struct Footprint {
   bool in_place = false;      ///< forward may write y over x, and backward dx over dy
   bool identity = false;      ///< y is x in another shape: always in place, without touching memory
   bool reads_output = false;  ///< backward reads y, so no later layer may overwrite it
-  bool reads_input = true;    ///< backward reads x, the same
+  bool reads_input = true;    ///< backward reads x, so no later layer may overwrite it
   bool dx_is_dy = false;      ///< the gradient of every input is dy: no memory and no work
   Slices slices = {};
   /// concat: the channels of each input, where these may lie in their slices of y before the call, and their gradients

@@ -11,7 +11,7 @@ class Finder {
  public:
   Finder(const Execution& execution, const Network& network)
       : units_(execution.units), network_(network), settings_(network.parts()) {
-    for (const Entry& entry : network.entries()) specs_.push_back(entry.spec);
+    for (const LayerEntry& entry : network.entries()) specs_.push_back(entry.spec);
     part_ = parts_of(settings_, specs_);
   }
 

@@ -7,8 +7,8 @@
 
 namespace mrmf {
 
-/// By unit. A turn's forward computes what its terms need, and its backward what lies between them and the parameters
-/// that it updates. Elsewhere gradients are zero.
+/// Which units take part, one flag for each. A turn's forward computes what its terms need, and its backward what lies
+/// between them and the parameters that it updates. Elsewhere gradients are zero.
 struct LiveUnits {
   std::vector<bool> forward, backward;
 };

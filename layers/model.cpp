@@ -6,8 +6,8 @@ namespace mrmf {
 
 Model::Model(Backend& backend, const ModelSettings& settings, Span params)
     : backend_(&backend),
-      layout_(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
-      network_(layout_ ? *layout_ : backend, settings.network),
+      reference_backend_(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
+      network_(reference_backend_ ? *reference_backend_ : backend, settings.network),
       execution_(build_execution(backend, network_, settings)),
       weights_of_others_(weight_copies(network_)),
       params_at_(params) {
@@ -37,7 +37,7 @@ Model::Model(Backend& backend, const ModelSettings& settings, Span params)
 void Model::initialise(std::uint64_t seed) {
   std::vector<float> state(state_.size());
   for (std::size_t i = 0; i < network_.size(); ++i) {
-    const Entry& entry = network_.entry(i);
+    const LayerEntry& entry = network_.entry(i);
     Rng rng(mix(seed, i));
     const Span own = span_at(params_.span(), layout().params_of(i)), own_state = span_at(state, entry.state);
     const bool direct = backend_->synchronous() && layout().partitioned(i) == nullptr;  // a copy might not fit
@@ -61,8 +61,8 @@ std::vector<LayerGroup> Model::groups(bool top) {
 
 LayerGroup Model::group(std::size_t first, std::size_t last) {
   LayerGroup result;
-  const auto span = [&](Span arena, const auto& place_of) {
-    const auto begin = [&](std::size_t i) { return i < network_.size() ? place_of(i).first : std::ssize(arena); };
+  const auto span = [&](Span arena, const auto& span_of) {
+    const auto begin = [&](std::size_t i) { return i < network_.size() ? span_of(i).first : std::ssize(arena); };
     return span_at(arena, {begin(first), begin(last) - begin(first)});
   };
   result.params = span(params_at_, [&](std::size_t i) { return layout().params_of(i); });
@@ -72,31 +72,31 @@ LayerGroup Model::group(std::size_t first, std::size_t last) {
 
 void Model::prepare(Index rows) {
   MRMF_CHECK(rows <= max_rows(), "more rows than the model was built for");
-  for (const Unit& unit : execution_.units) unit.run->prepare(rows);
+  for (const Unit& unit : execution_.units) unit.layer->prepare(rows);
 }
 
 bool Model::constrains() const {
   return !weights_of_others_.empty() ||
-         std::ranges::any_of(execution_.units, [](const Unit& unit) { return unit.run->constrains(); });
+         std::ranges::any_of(execution_.units, [](const Unit& unit) { return unit.layer->constrains(); });
 }
 
 void Model::constrain(std::uint64_t updates) {
   for (const Unit& unit : execution_.units)
-    if (unit.run->constrains()) unit.run->constrain(span_at(params_at_, layout().params_of(unit.first)));
+    if (unit.layer->constrains()) unit.layer->constrain(span_at(params_at_, layout().params_of(unit.first)));
   copy_weights_after(*backend_, weights_of_others_, params_at_, updates);
 }
 
 LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step) {
-  const auto place = [&](const auto& place_of) {  // from the first layer to the last that has any
+  const auto unit_span = [&](const auto& span_of) {  // from the first layer to the last that has any
     if (unit.first == unit.last) return ArenaSpan{};
-    ArenaSpan whole = place_of(unit.first);
+    ArenaSpan whole = span_of(unit.first);
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
-      if (const ArenaSpan next = place_of(i); next.count > 0) whole.count = next.end() - whole.first;
+      if (const ArenaSpan next = span_of(i); next.count > 0) whole.count = next.end() - whole.first;
     return whole;
   };
-  const ArenaSpan params = place([&](std::size_t i) { return layout().params_of(i); });
-  const ArenaSpan state = place([&](std::size_t i) { return network_.entry(i).state; });
-  const ArenaSpan grads = place([&](std::size_t i) { return layout().gradients_of(i); });
+  const ArenaSpan params = unit_span([&](std::size_t i) { return layout().params_of(i); });
+  const ArenaSpan state = unit_span([&](std::size_t i) { return network_.entry(i).state; });
+  const ArenaSpan grads = unit_span([&](std::size_t i) { return layout().gradients_of(i); });
   const bool in_place = !unit.is_halo_exchange() && layout().in_place(unit.first);
   const Span updated = in_place ? span_at(params_at_, params) : Span{};
   const Span velocity = in_place && !velocity_.empty() ? span_at(velocity_, params) : Span{};
@@ -112,10 +112,10 @@ LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step) {
           velocity};
 }
 
-Tensor Model::activation(const ArenaSpan& place, const Shape& shape) {
-  const Index floats = place.pitch == 0 ? backend_->activation_floats(shape)
-                                        : (shape.n * product(shape.spatial) - 1) * place.pitch + shape.channels;
-  return {shape, span_at(activations_.span(), {place.first, floats}), place.pitch};
+Tensor Model::activation(const ArenaSpan& span, const Shape& shape) {
+  const Index floats = span.pitch == 0 ? backend_->activation_floats(shape)
+                                       : (shape.n * product(shape.spatial) - 1) * span.pitch + shape.channels;
+  return {shape, span_at(activations_.span(), {span.first, floats}), span.pitch};
 }
 
 Tensor Model::output_of(const Unit& unit, Index rows) {
@@ -147,7 +147,7 @@ ConstTensor Model::forward(const StepContext& step, ConstTensor x) {
 }
 
 void Model::call(Forward half, const Unit& unit, const StepContext& step, ConstTensor x) {
-  (unit.run->*half)(buffers_of(unit, step), input_of(unit, 0, x), output_of(unit, x.shape.n));
+  (unit.layer->*half)(buffers_of(unit, step), input_of(unit, 0, x), output_of(unit, x.shape.n));
 }
 
 ConstTensor Model::forward(const Unit& unit, const StepContext& step, ConstTensor x) {
@@ -157,7 +157,7 @@ ConstTensor Model::forward(const Unit& unit, const StepContext& step, ConstTenso
   if (unit.join != nullptr)
     unit.join->join(x_, y);
   else
-    unit.run->forward(buffers_of(unit, step), x_[0], y);
+    unit.layer->forward(buffers_of(unit, step), x_[0], y);
   return y;
 }
 
@@ -186,47 +186,47 @@ void Model::backward(const StepContext& step, ConstTensor x, const GradientSums&
     const Unit& unit = execution_.units[i];
     Index ready = 0;
     if (i > 0) ready = unit.first < network_.size() ? layout().gradients_of(unit.first).first : open;
-    if (sums.ranks != nullptr && (i == 0 || floats(ready) >= sums.bucket)) {
+    if (sums.all_reduce != nullptr && (i == 0 || floats(ready) >= sums.bucket)) {
       start_sums(sums, ready, open);
       open = ready;
     }
   }
-  if (sums.ranks != nullptr) sums.ranks->finish();
+  if (sums.all_reduce != nullptr) sums.all_reduce->finish();
   if (sums.same_block != nullptr) sums.same_block->finish();
 }
 
 void Model::start_sums(const GradientSums& sums, Index first, Index end) {
-  const auto start = [&](AllReduce* ranks, const ArenaSpan& place) {
-    if (place.count == 0) return;
-    if (sums.update != nullptr) return start_update(sums, ranks, place);
-    if (ranks != nullptr) ranks->start(span_at(grads_.span(), place));
+  const auto start = [&](AllReduce* all_reduce, const ArenaSpan& span) {
+    if (span.count == 0) return;
+    if (sums.update != nullptr) return start_update(sums, all_reduce, span);
+    if (all_reduce != nullptr) all_reduce->start(span_at(grads_.span(), span));
   };
   for (const ArenaSpan& cut : layout().partitioned_gradients()) {
     if (cut.first < first || cut.end() > end) continue;
-    start(sums.ranks, {first, cut.first - first});
+    start(sums.all_reduce, {first, cut.first - first});
     start(sums.same_block, cut);
     first = cut.end();
   }
-  start(sums.ranks, {first, end - first});
+  start(sums.all_reduce, {first, end - first});
 }
 
 // Backward is done with these weights, so it does not matter how soon they change.
-void Model::start_update(const GradientSums& sums, AllReduce* ranks, const ArenaSpan& place) {
-  MRMF_CHECK(layout().gradients() == layout().size(), "updates in pieces beside those in place");
-  const Index end = std::min(place.end(), std::ssize(params_at_));
-  const ArenaSpan updated{place.first, end - place.first};
-  if (ranks == nullptr) return (*sums.update)(updated, updated);
-  if (place.end() > end) ranks->start(span_at(grads_.span(), {end, place.end() - end}));
+void Model::start_update(const GradientSums& sums, AllReduce* all_reduce, const ArenaSpan& span) {
+  MRMF_CHECK(layout().gradients() == layout().size(), "updates in pieces beside those in span");
+  const Index end = std::min(span.end(), std::ssize(params_at_));
+  const ArenaSpan updated{span.first, end - span.first};
+  if (all_reduce == nullptr) return (*sums.update)(updated, updated);
+  if (span.end() > end) all_reduce->start(span_at(grads_.span(), {end, span.end() - end}));
   if (updated.count == 0) return;
-  ranks->start_update(span_at(grads_.span(), updated), span_at(params_at_, updated),
-                      [update = sums.update, updated](Index first, Index count) {
-                        (*update)(updated, {updated.first + first, count});
-                      });
+  all_reduce->start_update(span_at(grads_.span(), updated), span_at(params_at_, updated),
+                           [update = sums.update, updated](Index first, Index count) {
+                             (*update)(updated, {updated.first + first, count});
+                           });
 }
 
-void Model::sum(const GradientSums& sums) {
+void Model::all_reduce_gradients(const GradientSums& sums) {
   start_sums(sums, 0, std::ssize(grads_.span()));
-  if (sums.ranks != nullptr) sums.ranks->finish();
+  if (sums.all_reduce != nullptr) sums.all_reduce->finish();
   if (sums.same_block != nullptr) sums.same_block->finish();
 }
 
@@ -254,8 +254,8 @@ void Model::backward_overlapped(const Unit& exchange, const Unit& reader, const 
 
 void Model::call(Backward half, const Unit& unit, const StepContext& step, ConstTensor x) {
   const Tensor y = output_of(unit, x.shape.n);
-  (unit.run->*half)(buffers_of(unit, step), input_of(unit, 0, x), y, activation(unit.memory.dy, y.shape),
-                    gradient_of(unit, 0, x));
+  (unit.layer->*half)(buffers_of(unit, step), input_of(unit, 0, x), y, activation(unit.memory.dy, y.shape),
+                      gradient_of(unit, 0, x));
 }
 
 /// Where the unit puts the gradient of input i.

@@ -25,13 +25,13 @@ struct LayerGroup {
 /// Floats behind the gradients that are summed along with them.
 inline constexpr Index kReducedScalars = 16;
 
-/// Updates the parameters at a place, whose gradients are summed over the ranks that take part. `summed` is what was
-/// summed at once: where the place is but a piece of it, other ranks update the rest.
-using UpdateAt = std::function<void(const ArenaSpan& summed, const ArenaSpan& place)>;
+/// Updates `part` of the parameters, whose gradients are summed over the ranks that take part. `summed` is what was
+/// summed at once: where `part` is but a piece of it, other ranks update the rest.
+using UpdateAt = std::function<void(const ArenaSpan& summed, const ArenaSpan& part)>;
 
 /// Sums of gradients over ranks during backward: one starts whenever this many floats or more are ready.
 struct GradientSums {
-  AllReduce* ranks = nullptr;
+  AllReduce* all_reduce = nullptr;
   /// Sums the gradients of row-parallel weights (layers/parameter_layout.hpp); null: no other rank has these.
   AllReduce* same_block = nullptr;
   Index bucket = std::numeric_limits<Index>::max();
@@ -52,10 +52,10 @@ class Model {
   ConstSpan params() const { return params_at_; }
   Span state() { return state_.span(); }
   ConstSpan state() const { return state_.span(); }
-  /// Gradients, laid out as ParameterLayout says: as params(), but for layers that are updated in place. reduced() is
-  /// the same memory plus some floats for scalars that are summed along.
+  /// Gradients, laid out as ParameterLayout says: as params(), but for layers that are updated in place.
+  /// reduce_buffer() is the same memory plus some floats for scalars that are summed along.
   Span grads() { return grads_.span().first(static_cast<std::size_t>(layout().gradients())); }
-  Span reduced() { return grads_.span(); }
+  Span reduce_buffer() { return grads_.span(); }
 
   /// Parameters and gradients as other ranks can map them, if ModelSettings::shared.
   std::array<SharedBlock, 2> shared() { return {{{params_.span(), params_.file()}, {grads_.span(), grads_.file()}}}; }
@@ -87,13 +87,13 @@ class Model {
   /// Memory for the gradient of the loss with respect to the output, after forward. backward() reads and overwrites it.
   Span output_gradient(Index rows);
   /// Call once after forward with the same step and x. Overwrites grads() and activations but the output. With `sums`,
-  /// reduced() is summed over the ranks, part by part during backward; later calls see the complete sums. With
+  /// reduce_buffer() is summed over the ranks, part by part during backward; later calls see the complete sums. With
   /// `sums.update` they see updated parameters instead, and sums of the scalars alone.
   void backward(const StepContext& step, ConstTensor x, const GradientSums& sums = {});
   /// Sums all gradients over the ranks at once, after backward.
-  void sum(const GradientSums& sums);
+  void all_reduce_gradients(const GradientSums& sums);
 
-  /// The float of reduced() for the loss, which is summed along with the gradients.
+  /// The float of reduce_buffer() for the loss, which is summed along with the gradients.
   Span loss() { return grads_.span().subspan(static_cast<std::size_t>(layout().gradients()), 1); }
 
   /// Behind it, those of each term, which are summed along, too.
@@ -127,15 +127,15 @@ class Model {
   void clear_gradients(const Unit& unit, const StepContext& step, ConstTensor x);
   void initialise(std::uint64_t seed);
   void start_sums(const GradientSums& sums, Index first, Index end);
-  void start_update(const GradientSums& sums, AllReduce* ranks, const ArenaSpan& place);
+  void start_update(const GradientSums& sums, AllReduce* all_reduce, const ArenaSpan& span);
   std::vector<LayerGroup> groups(bool top);
   LayerGroup group(std::size_t first, std::size_t last);
   Tensor output_of(const Unit& unit, Index rows);
   ConstTensor input_of(const Unit& unit, std::size_t i, ConstTensor x);
-  Tensor activation(const ArenaSpan& place, const Shape& shape);
+  Tensor activation(const ArenaSpan& span, const Shape& shape);
 
   Backend* backend_;
-  std::unique_ptr<Backend> layout_;  // on a grid: makes the network of whole samples, which nobody computes
+  std::unique_ptr<Backend> reference_backend_;  // on a grid: makes the network of whole samples, which nobody computes
   Network network_;
   Execution execution_;
   std::vector<WeightCopy> weights_of_others_;

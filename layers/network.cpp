@@ -207,7 +207,7 @@ void Network::add(Backend& backend, const LayerSpec& spec) {
   std::vector<Shape> in;
   for (const std::size_t number : wiring_[entries_.size()]) in.push_back(output_numbered(number));
   for (const Shape& shape : in) require_countable(shape, spec);
-  Entry entry;
+  LayerEntry entry;
   entry.name = spec.name;
   entry.kind = spec.kind;
   entry.spec = spec;
@@ -229,7 +229,7 @@ void Network::add(Backend& backend, const LayerSpec& spec) {
 
 Index Network::trainable() const {
   Index sum = 0;
-  for (const Entry& entry : entries_)
+  for (const LayerEntry& entry : entries_)
     if (entry.spec.weights_of.empty()) sum += entry.params.count;
   return sum;
 }
@@ -245,12 +245,12 @@ std::vector<bool> Network::serving() const {
 
 double Network::flop() const {
   double sum = 0;
-  for (const Entry& entry : entries_) sum += entry.layer->flop();
+  for (const LayerEntry& entry : entries_) sum += entry.layer->flop();
   return sum;
 }
 
 Index Network::flat_features() const {
-  const auto flat = std::ranges::find_if(entries_, [](const Entry& e) { return e.kind == LayerKind::flatten; });
+  const auto flat = std::ranges::find_if(entries_, [](const LayerEntry& e) { return e.kind == LayerKind::flatten; });
   return flat == entries_.end() ? 0 : flat->output().per_sample();
 }
 

@@ -1,4 +1,4 @@
-// A network's structure: the list of layers for one resolution, their places in the arenas, and which are bottom
+// A network's structure: the list of layers for one resolution, their spans in the arenas, and which are bottom
 // and which top; and its wiring, which says what each layer reads. Holds no tensor memory, so even a huge network is
 // cheap to look at.
 #pragma once
@@ -54,8 +54,8 @@ struct NetworkSettings {
   PartSettings parts{};           ///< what several parts train for; none: the output's loss is all there is
 };
 
-/// One layer of the list, with its places in the parameter and state arenas.
-struct Entry {
+/// One layer of the list, with its spans in the parameter and state arenas.
+struct LayerEntry {
   std::string name;
   LayerKind kind = LayerKind::relu;
   LayerSpec spec;  ///< with sizes for every axis, and bias_in_norm
@@ -74,8 +74,8 @@ class Network {
   /// ConfigError when the layers do not fit the sample ("pool3: window 4 is larger than its input 3 ...").
   Network(Backend& backend, const NetworkSettings& settings);
 
-  const std::vector<Entry>& entries() const { return entries_; }
-  const Entry& entry(std::size_t i) const { return entries_[i]; }
+  const std::vector<LayerEntry>& entries() const { return entries_; }
+  const LayerEntry& entry(std::size_t i) const { return entries_[i]; }
   const Wiring& wiring() const { return wiring_; }  ///< what each layer reads
   const PartSettings& parts() const { return parts_; }
   /// What each of parts().terms reads.
@@ -101,7 +101,7 @@ class Network {
   Wiring wiring_;
   PartSettings parts_;
   std::vector<TermInputs> term_inputs_;
-  std::vector<Entry> entries_;
+  std::vector<LayerEntry> entries_;
   Index params_size_ = 0, state_size_ = 0;
 };
 

@@ -99,7 +99,7 @@ class GroupNorm final : public Layer {
       : word_(to_string(spec.kind)),
         groups_(groups),
         channels_(static_cast<std::size_t>(in.channels)),
-        places_(static_cast<std::size_t>(in.n * groups)),
+        statistics_count_(static_cast<std::size_t>(in.n * groups)),
         output_(in),
         op_(backend.group_norm({in.channels, groups, product(in.spatial), spec.epsilon, sample_positions}, in.n)) {}
 
@@ -113,7 +113,7 @@ class GroupNorm final : public Layer {
     const std::vector<Index> shape{static_cast<Index>(channels_)};
     return {.params = {{"gamma", shape}, {"beta", shape}},
             .state = {},
-            .cache = 2 * static_cast<Index>(places_),
+            .cache = 2 * static_cast<Index>(statistics_count_),
             .slices = {.y = op_->slices()}};
   }
   void initialise(Rng&, Span params, Span) const override {
@@ -137,12 +137,12 @@ class GroupNorm final : public Layer {
             .running_mean = {},
             .running_variance = {},
             .mean = buffers.cache.first(used),
-            .inverse_deviation = buffers.cache.subspan(places_, used)};
+            .inverse_deviation = buffers.cache.subspan(statistics_count_, used)};
   }
 
   std::string word_;
   Index groups_;
-  std::size_t channels_, places_;  // a place: a group of a sample
+  std::size_t channels_, statistics_count_;  // statistics: of each group of each sample
   Shape output_;
   std::unique_ptr<NormOp> op_;
 };

@@ -6,7 +6,7 @@
 namespace mrmf {
 namespace {
 
-/// Calls visit(place in the whole weights, place in the box's own, floats) for features that lie side by side in both.
+/// Calls visit(offset in the whole weights, in the box's own, floats) for features that lie side by side in both.
 template <class Visit>
 void for_runs(const Shape& whole, const Box& box, const Visit& visit) {
   const Extent& s = whole.spatial;
@@ -37,18 +37,18 @@ ParameterLayout::ParameterLayout(const Network& network, std::vector<Partitioned
                                  std::vector<bool> in_place)
     : cut_(std::move(cut)), in_place_(std::move(in_place)) {
   for (std::size_t i = 0; i < network.size(); ++i) {
-    ArenaSpan place{size_, network.entry(i).params.count};
+    ArenaSpan span{size_, network.entry(i).params.count};
     if (const std::vector<PartitionedTensor> parts = partitioned_tensors(i); !parts.empty()) {
       cuts_.push_back({size_, behind_partitioned(i)});
       if (!this->in_place(i)) gradient_cuts_.push_back({gradients_size_, behind_partitioned(i)});
-      place.count += behind_partitioned(i) - parts.back().whole.end();
+      span.count += behind_partitioned(i) - parts.back().whole.end();
     }
-    size_ = aligned(place.end());
-    places_.push_back(place);
-    gradients_.push_back({gradients_size_, this->in_place(i) ? 0 : place.count});
+    size_ = aligned(span.end());
+    param_spans_.push_back(span);
+    gradients_.push_back({gradients_size_, this->in_place(i) ? 0 : span.count});
     if (gradients_.back().count == 0) continue;
-    if (with_gradients_.empty() || with_gradients_.back().params.end() != place.first)
-      with_gradients_.push_back({{place.first, 0}, gradients_size_});
+    if (with_gradients_.empty() || with_gradients_.back().params.end() != span.first)
+      with_gradients_.push_back({{span.first, 0}, gradients_size_});
     with_gradients_.back().params.count = size_ - with_gradients_.back().params.first;
     gradients_size_ = aligned(gradients_.back().end());
   }

@@ -31,7 +31,7 @@ struct PartitionedWeights {
   bool is_untied() const { return whole.n == 1; }  ///< of output positions, each with values of its own
   /// This rank's weights of whole ones, in the host's memory.
   void take(ConstSpan all, Span own) const;
-  /// Puts those of a rank in their place of the whole ones.
+  /// Puts those of a rank where they lie in the whole ones.
   void put(int of_rank, ConstSpan own, Span all) const;
   bool operator==(const PartitionedWeights&) const = default;
 };
@@ -39,7 +39,7 @@ struct PartitionedWeights {
 class ParameterLayout {
  public:
   ParameterLayout() = default;
-  /// `cut` in the order of layers and their tensors; empty: the network's own places.
+  /// `cut` in the order of layers and their tensors; empty: the network's own spans.
   /// in_place: layers that are updated in place; empty: none.
   explicit ParameterLayout(const Network& network, std::vector<PartitionedWeights> cut = {},
                            std::vector<bool> in_place = {});
@@ -56,7 +56,7 @@ class ParameterLayout {
   const std::vector<Stretch>& with_gradients() const { return with_gradients_; }
   /// Where the gradients of partitioned weights lie.
   const std::vector<ArenaSpan>& partitioned_gradients() const { return gradient_cuts_; }
-  const ArenaSpan& params_of(std::size_t layer) const { return places_[layer]; }
+  const ArenaSpan& params_of(std::size_t layer) const { return param_spans_[layer]; }
   /// Null: every rank has all of this tensor of the layer.
   const PartitionedWeights* partitioned(std::size_t layer, std::size_t tensor = 0) const;
   /// A partitioned tensor: where this rank's share is among the layer's parameters, and where the whole one is among
@@ -80,7 +80,7 @@ class ParameterLayout {
   void take(std::size_t layer, ConstSpan all, Span own) const;
 
  private:
-  std::vector<ArenaSpan> places_, cuts_, gradients_, gradient_cuts_;
+  std::vector<ArenaSpan> param_spans_, cuts_, gradients_, gradient_cuts_;
   std::vector<Stretch> with_gradients_;
   std::vector<PartitionedWeights> cut_;
   std::vector<bool> in_place_;

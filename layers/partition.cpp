@@ -78,7 +78,7 @@ bool is_pointwise(LayerKind kind) {
          kind == LayerKind::layer_norm;
 }
 
-void place_window(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
+void place_window(const LayerEntry& entry, const BlockPositions& in, LayerPlacement& layer) {
   const bool conv = !is_pool(entry.kind);
   const ConvGeometry g = conv ? conv_geometry(entry.input, entry.spec) : ConvGeometry{};
   const PoolGeometry pool = conv ? PoolGeometry{} : pool_geometry(entry.input, entry.spec);
@@ -88,7 +88,7 @@ void place_window(const Entry& entry, const BlockPositions& in, LayerPlacement& 
     layer.output.owned.axes[a] = window_pieces(in.axes[a], w, entry.output().spatial[a]);
     window_needs(layer.output.owned.axes[a], w, entry.input.spatial[a], needs.axes[a], layer.pads[a]);
   }
-  layer.output.made = layer.output.owned;
+  layer.output.stored = layer.output.owned;
   layer.needs = {needs};
   if (output_has_fields(entry.spec)) layer.fields = layer.output.owned;
 }
@@ -104,7 +104,7 @@ std::string axis_text(std::size_t axis, int axes) { return fmt::format("axis {}"
 
 // Each input position adds to the outputs of its window. A block makes all outputs that its inputs add to, of which
 // those at the cuts lack the neighbours' part: it needs the inputs of all that add to what it owns.
-void place_transposed(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
+void place_transposed(const LayerEntry& entry, const BlockPositions& in, LayerPlacement& layer) {
   const ConvGeometry g = conv_transpose_geometry(entry.input, entry.spec);
   BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a) {
@@ -124,7 +124,7 @@ void place_transposed(const Entry& entry, const BlockPositions& in, LayerPlaceme
       const Index made = first * w.stride - w.before, made_end = (end - 1) * w.stride - w.before + w.reach;
       const Index from = std::max<Index>(made, 0), to = std::min(made_end, out);
       needs.axes[a].push_back({first, end - first});
-      layer.output.made.axes[a].push_back({from, to - from});
+      layer.output.stored.axes[a].push_back({from, to - from});
       layer.pads[a].push_back({from - made, made_end - to});
     }
   }
@@ -132,7 +132,7 @@ void place_transposed(const Entry& entry, const BlockPositions& in, LayerPlaceme
 }
 
 // Features are where the middle of their field is. The output is the input put together again, so it has its positions.
-void place_rica(const Entry& entry, const BlockPositions& in, const Grid& grid, LayerPlacement& layer) {
+void place_rica(const LayerEntry& entry, const BlockPositions& in, const Grid& grid, LayerPlacement& layer) {
   const ConvGeometry g = locally_connected_geometry(entry.input, entry.spec);
   BlockPositions needs;
   std::array<std::vector<Interval>, 3> no_pads;
@@ -153,7 +153,7 @@ void place_rica(const Entry& entry, const BlockPositions& in, const Grid& grid, 
 }
 
 // A window around each position of the windows around the output's.
-void place_contrast(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
+void place_contrast(const LayerEntry& entry, const BlockPositions& in, LayerPlacement& layer) {
   BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a)
     for (const Interval& piece : in.axes[a]) {
@@ -164,7 +164,7 @@ void place_contrast(const Entry& entry, const BlockPositions& in, LayerPlacement
   layer.output = {in, in};
 }
 
-void place_upsampled(const Entry& entry, const BlockPositions& in, LayerPlacement& layer) {
+void place_upsampled(const LayerEntry& entry, const BlockPositions& in, LayerPlacement& layer) {
   const UpsampleGeometry g = upsample_geometry(entry.input, entry.spec);
   BlockPositions needs;
   for (std::size_t a = 0; a < 3; ++a) {
@@ -174,7 +174,7 @@ void place_upsampled(const Entry& entry, const BlockPositions& in, LayerPlacemen
       const Index end = std::min(entry.input.spatial[a], piece.end() + margin);
       needs.axes[a].push_back({first, end - first});
       layer.output.owned.axes[a].push_back({piece.first * factor, piece.count * factor});
-      layer.output.made.axes[a].push_back({first * factor, (end - first) * factor});
+      layer.output.stored.axes[a].push_back({first * factor, (end - first) * factor});
     }
   }
   layer.needs = {needs};
@@ -212,7 +212,7 @@ void check_axis(const Placement& there, bool is_input, Index positions, std::siz
   const Interval all{0, positions};
   Index end = 0;
   for (std::size_t b = 0; b < there.owned.axes[axis].size(); ++b) {
-    const Interval &owned = there.owned.axes[axis][b], &made = there.made.axes[axis].at(b);
+    const Interval &owned = there.owned.axes[axis][b], &made = there.stored.axes[axis].at(b);
     MRMF_CHECK(there.whole ? owned == all : owned.first == end, "a position with no owner, or with two");
     MRMF_CHECK(lies_in(made, all), "positions outside of the sample");
     MRMF_CHECK(is_input || lies_in(owned, made), "a block owns positions that it has not made");
@@ -227,7 +227,7 @@ bool has_empty_piece(const BlockPositions& cut) {
   });
 }
 
-[[noreturn]] void refuse_pieces(const Entry& entry, const Grid& grid, const BlockPositions& cut) {
+[[noreturn]] void refuse_pieces(const LayerEntry& entry, const Grid& grid, const BlockPositions& cut) {
   std::size_t a = 0;
   const auto empty = [](const Interval& piece) { return piece.count < 1; };
   while (std::ranges::none_of(cut.axes.at(a), empty)) ++a;
@@ -245,10 +245,10 @@ Extent Grid::coordinates(int rank) const {
   return {r / (blocks[2] * blocks[1]), r / blocks[2] % blocks[1], r % blocks[2]};
 }
 
-Box BlockPositions::block(const Extent& place) const {
+Box BlockPositions::block(const Extent& coordinates) const {
   Box box;
   for (std::size_t a = 0; a < 3; ++a) {
-    const Interval& piece = axes[a].at(static_cast<std::size_t>(place[a]));
+    const Interval& piece = axes[a].at(static_cast<std::size_t>(coordinates[a]));
     box.first[a] = piece.first;
     box.count[a] = piece.count;
   }
@@ -287,13 +287,13 @@ void Partition::build() {
           a};
     input_.owned.axes[a] = even_pieces(in.spatial[a], grid_.blocks[a]);
   }
-  input_.made = input_.owned;
+  input_.stored = input_.owned;
   layers_.clear();
   cut_weights_.clear();
   layers_.reserve(network_->size());
-  for (std::size_t i = 0; i < network_->size(); ++i) place(i);
+  for (std::size_t i = 0; i < network_->size(); ++i) place_layer(i);
   read_margins();
-  check_places();
+  check_placement();
 }
 
 std::vector<Partition::Reader> Partition::readers(std::size_t number) const {
@@ -320,7 +320,7 @@ void Partition::read_margins() {
   const std::vector<Reader> of_input = readers(0);
   if (of_input.size() == 1 && network_->entry(0).kind == LayerKind::batch_norm && !layers_[0].output.whole)
     hold_margins_of_norm();
-  if (const std::optional<BlockPositions> needs = common_needs(of_input)) input_.made = *needs;
+  if (const std::optional<BlockPositions> needs = common_needs(of_input)) input_.stored = *needs;
 }
 
 // A batch norm of the input normalises the halo, too, so that it is fused with the convolution behind it. A window of
@@ -336,18 +336,18 @@ void Partition::hold_margins_of_norm() {
     if (needs->axes[a].front().first > 0) return;
     const Margins axis = margins(norm.owned.axes[a], needs->axes[a]);
     norm.owned.axes[a] = axis.counted;
-    norm.made.axes[a] = axis.held;
+    norm.stored.axes[a] = axis.held;
   }
   const auto takes_more = [&](const Reader& reader) { return is_window(network_->entry(reader.layer).spec); };
-  if (norm.made != *needs && !std::ranges::all_of(of_norm, takes_more)) return;
-  for (const Reader& reader : of_norm) layers_[reader.layer].needs[reader.input] = norm.made;
-  layers_[0].needs[0] = norm.made;
+  if (norm.stored != *needs && !std::ranges::all_of(of_norm, takes_more)) return;
+  for (const Reader& reader : of_norm) layers_[reader.layer].needs[reader.input] = norm.stored;
+  layers_[0].needs[0] = norm.stored;
   layers_[0].output = norm;
 }
 
 // Every position of every tensor has its owner, who has made it, and what is needed is there. Only the input may lack
 // positions that no layer needs.
-void Partition::check_places() const {
+void Partition::check_placement() const {
   for (std::size_t number = 0; number <= network_->size(); ++number)
     for (std::size_t a = 0; a < 3; ++a) check_axis(tensor(number), number == 0, shape_of(number).spatial[a], a);
   for (std::size_t i = 0; i < network_->size(); ++i)
@@ -380,8 +380,8 @@ bool Partition::grows_behind(std::size_t i) const {
   return false;
 }
 
-void Partition::place(std::size_t i) {
-  const Entry& entry = network_->entry(i);
+void Partition::place_layer(std::size_t i) {
+  const LayerEntry& entry = network_->entry(i);
   const std::vector<std::size_t>& reads = network_->wiring()[i];
   LayerPlacement layer;
   const Placement& in = tensor(reads[0]);
@@ -412,7 +412,7 @@ void Partition::place(std::size_t i) {
     gather(i, layer);
   }
   // What a transposed convolution or linear upsampling makes beside its own lacks the neighbours' part.
-  layer.output.right = layer.output.owned == layer.output.made;
+  layer.output.margin_valid = layer.output.owned == layer.output.stored;
   layers_.push_back(std::move(layer));
   if (entry.kind == LayerKind::dense && behind_flatten(i)) cut_columns(i);
   if (!layers_.back().fields.axes[0].empty()) cut_positions(i);
@@ -420,11 +420,11 @@ void Partition::place(std::size_t i) {
 
 // A flatten of a cut tensor, and what follows it before anything is whole.
 void Partition::place_flat(std::size_t i, LayerPlacement& layer) {
-  const Entry& entry = network_->entry(i);
+  const LayerEntry& entry = network_->entry(i);
   const Placement& in = tensor(network_->wiring()[i][0]);
   if (in.unflattened ? entry.kind != LayerKind::dense : entry.kind == LayerKind::flatten && stays_cut(i + 1)) {
     layer.needs = {in.owned};
-    layer.output = {.owned = in.owned, .made = in.owned, .unflattened = true};
+    layer.output = {.owned = in.owned, .stored = in.owned, .unflattened = true};
     return;
   }
   gather(i, layer);
@@ -459,7 +459,7 @@ bool Partition::behind_flatten(std::size_t i) const {
 
 // Untied weights and biases lie where their positions lie.
 void Partition::cut_positions(std::size_t i) {
-  const Entry& entry = network_->entry(i);
+  const LayerEntry& entry = network_->entry(i);
   PartitionedWeights weights{.layer = i,
                              .whole = {.n = 1, .spatial = locally_connected_geometry(entry.input, entry.spec).out()}};
   for (int rank = 0; rank < grid_.ranks(); ++rank)
@@ -473,7 +473,7 @@ void Partition::cut_positions(std::size_t i) {
 
 // By the positions that a rank has of the input, or evenly where each has all.
 void Partition::cut_columns(std::size_t i) {
-  const Entry& entry = network_->entry(i);
+  const LayerEntry& entry = network_->entry(i);
   const std::size_t number = network_->wiring()[i][0];
   const Index features = entry.input.channels, ranks = grid_.ranks();
   PartitionedWeights weights{.layer = i, .whole = {.n = entry.output().channels, .spatial = {1, 1, features}}};
@@ -505,49 +505,50 @@ Shape Partition::shape_of(std::size_t number) const {
 
 bool Partition::at_hand(std::size_t layer, std::size_t i) const {
   const Placement& there = tensor(network_->wiring()[layer][i]);
-  return there.right && there.made == layers_[layer].needs[i];
+  return there.margin_valid && there.stored == layers_[layer].needs[i];
 }
 
-LayerSpec Partition::spec_at(std::size_t i, const Extent& place) const {
+LayerSpec Partition::spec_at(std::size_t i, const Extent& coordinates) const {
   const LayerPlacement& layer = layers_[i];
   LayerSpec spec = network_->entry(i).spec;
   if (layer.pads[0].empty()) return spec;
   spec.same_padding = false;
   for (std::size_t a = 0; a < 3; ++a) {
-    const Interval& pads = layer.pads[a].at(static_cast<std::size_t>(place[a]));
+    const Interval& pads = layer.pads[a].at(static_cast<std::size_t>(coordinates[a]));
     spec.pad_before[a] = pads.first;
     spec.pad_after[a] = pads.count;
   }
   return spec;
 }
 
-LayerPosition Partition::position_at(std::size_t i, const Extent& place) const {
+LayerPosition Partition::position_at(std::size_t i, const Extent& coordinates) const {
   const LayerPlacement& layer = layers_[i];
   LayerPosition result(i);
   if (layer.output.whole) return result;
-  const Box made = layer.output.made.block(place), owned = layer.output.owned.block(place);
+  const Box made = layer.output.stored.block(coordinates), owned = layer.output.owned.block(coordinates);
   result.output_begin = made.first;
   result.output_extent = made.count;
   result.sample_extent = shape_of(i + 1).spatial;
   if (!at_hand(i, 0)) {
-    const Box needs = layer.needs[0].block(place);
-    result.available_box = relative(intersection(tensor(network_->wiring()[i][0]).owned.block(place), needs), needs);
+    const Box needs = layer.needs[0].block(coordinates);
+    result.available_box =
+        relative(intersection(tensor(network_->wiring()[i][0]).owned.block(coordinates), needs), needs);
   }
   if (made == owned) return result;
   result.statistics_box = relative(owned, made);
   return result;
 }
 
-Shape Partition::input_at(std::size_t layer, std::size_t i, const Extent& place) const {
+Shape Partition::input_at(std::size_t layer, std::size_t i, const Extent& coordinates) const {
   Shape shape = shape_of(network_->wiring()[layer][i]);
-  shape.spatial = layers_[layer].needs[i].block(place).count;
+  shape.spatial = layers_[layer].needs[i].block(coordinates).count;
   return shape;
 }
 
-double Partition::share_at(const Extent& place) const {
+double Partition::share_at(const Extent& coordinates) const {
   const Placement& output = layers_.back().output;
   if (output.whole) return 1.0 / static_cast<double>(grid_.ranks());
-  return static_cast<double>(product(output.owned.block(place).count)) /
+  return static_cast<double>(product(output.owned.block(coordinates).count)) /
          static_cast<double>(product(network_->output().spatial));
 }
 

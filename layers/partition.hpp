@@ -41,16 +41,16 @@ struct Interval {
 /// A tensor's positions on the blocks of a grid: along each axis, those of its blocks.
 struct BlockPositions {
   std::array<std::vector<Interval>, 3> axes;
-  Box block(const Extent& place) const;
+  Box block(const Extent& coordinates) const;
   bool operator==(const BlockPositions&) const = default;
 };
 
 /// Where a tensor is.
 struct Placement {
-  BlockPositions owned;  ///< no position twice; or all of them everywhere
-  BlockPositions made;   ///< what is stored: what is owned, and maybe positions beside it; of the input what is read
-  bool right = true;     ///< whether the values beside it are right; else they mean nothing
-  bool whole = false;    ///< every rank has all of it
+  BlockPositions owned;   ///< no position twice; or all of them everywhere
+  BlockPositions stored;  ///< what is stored: what is owned, and maybe positions beside it; of the input what is read
+  bool margin_valid = true;  ///< whether the values beside it are right; else they mean nothing
+  bool whole = false;        ///< every rank has all of it
   bool unflattened = false;  ///< flat in the network; here still the positions of the flatten's input
 };
 
@@ -76,19 +76,19 @@ class Partition {
   const LayerPlacement& layer(std::size_t i) const { return layers_[i]; }
   /// Whether input number i of a layer is there as the layer needs it, without any message.
   bool at_hand(std::size_t layer, std::size_t i) const;
-  /// The layer's spec and its first input's shape on the block at this place.
-  LayerSpec spec_at(std::size_t layer, const Extent& place) const;
-  Shape input_at(std::size_t layer, std::size_t i, const Extent& place) const;
+  /// The layer's spec and the shape of its input number i, on the block with these coordinates.
+  LayerSpec spec_at(std::size_t layer, const Extent& coordinates) const;
+  Shape input_at(std::size_t layer, std::size_t i, const Extent& coordinates) const;
   /// What make_layer() needs to know of the layer's block.
-  LayerPosition position_at(std::size_t layer, const Extent& place) const;
+  LayerPosition position_at(std::size_t layer, const Extent& coordinates) const;
   /// The weights of the dense layers behind a flatten, and of locally connected layers.
   std::vector<PartitionedWeights> cut_weights(int rank) const;
   /// The share of a sample's positions of the output that a rank has; where every rank has all, each counts its part.
-  double share_at(const Extent& place) const;
+  double share_at(const Extent& coordinates) const;
 
  private:
   void build();
-  void place(std::size_t layer);
+  void place_layer(std::size_t layer);
   void place_flat(std::size_t layer, LayerPlacement& placement);
   bool stays_cut(std::size_t number) const;
   bool behind_flatten(std::size_t layer) const;
@@ -105,7 +105,7 @@ class Partition {
   std::optional<BlockPositions> common_needs(const std::vector<Reader>& readers) const;
   void read_margins();
   void hold_margins_of_norm();
-  void check_places() const;
+  void check_placement() const;
 
   const Network* network_;
   Grid grid_;

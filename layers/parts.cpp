@@ -118,7 +118,7 @@ void require_turns(const Network& network, const std::vector<std::optional<std::
   const auto owner = [&](std::size_t i) {
     const LayerSpec& spec = network.entry(i).spec;
     if (spec.weights_of.empty()) return i;
-    const auto same = [&](const Entry& entry) { return entry.spec.name == spec.weights_of; };
+    const auto same = [&](const LayerEntry& entry) { return entry.spec.name == spec.weights_of; };
     return static_cast<std::size_t>(std::ranges::find_if(network.entries(), same) - network.entries().begin());
   };
   for (std::size_t turn = 0; turn < settings.turn_count(); ++turn) {
@@ -142,7 +142,7 @@ void require_turns(const Network& network, const std::vector<std::optional<std::
 void require_terms(const Network& network) {
   const std::vector<LossTerm>& terms = network.parts().terms;
   std::vector<LayerSpec> specs;
-  for (const Entry& entry : network.entries()) specs.push_back(entry.spec);
+  for (const LayerEntry& entry : network.entries()) specs.push_back(entry.spec);
   const std::vector<std::optional<std::size_t>> parts = parts_of(network.parts(), specs);
   for (std::size_t i = 0; i < specs.size(); ++i)
     if (!network.parts().parts.empty() && !parts[i] && specs[i].weights_of.empty() && network.entry(i).params.count > 0)

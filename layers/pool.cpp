@@ -64,9 +64,9 @@ class L2Pool final : public Layer {
       channels_ = backend.pool({PoolKind::average, 1, from_.spatial, {1, 1, pooled}, {1, 1, pooled}}, in.n);
     summed_ = static_cast<float>(product(geometry_.window) * pooled);
     const auto room = [&](const Shape& shape, bool used) {
-      const ArenaSpan place{cache_, used ? backend.activation_floats(shape) : 0};
-      cache_ = aligned(place.end());
-      return place;
+      const ArenaSpan span{cache_, used ? backend.activation_floats(shape) : 0};
+      cache_ = aligned(span.end());
+      return span;
     };
     squares_ = room(in, true);
     averages_ = room(middle_, positions_ != nullptr);
@@ -118,9 +118,9 @@ class L2Pool final : public Layer {
   }
 
  private:
-  Tensor tensor(const LayerBuffers& buffers, const ArenaSpan& place, const Shape& shape, Index rows) const {
+  Tensor tensor(const LayerBuffers& buffers, const ArenaSpan& span, const Shape& shape, Index rows) const {
     const Shape of = shape.with_rows(rows);
-    return {of, span_at(buffers.cache, {place.first, backend_.activation_floats(of)})};
+    return {of, span_at(buffers.cache, {span.first, backend_.activation_floats(of)})};
   }
 
   Backend& backend_;

@@ -63,9 +63,9 @@ class ReconstructionIca final : public Layer {
     // The loss is a mean over the values of a sample, and so is this.
     sparsity_ = {spec.sparsity / static_cast<float>(whole.per_sample()), spec.root_epsilon, spec.units / groups};
     const auto room = [&](Index floats) {
-      const ArenaSpan place{cache_, floats};
-      cache_ = aligned(place.end());
-      return place;
+      const ArenaSpan span{cache_, floats};
+      cache_ = aligned(span.end());
+      return span;
     };
     z_ = room(backend.activation_floats(features_));
     dz_ = room(backend.activation_floats(features_));
@@ -161,9 +161,9 @@ class ReconstructionIca final : public Layer {
   Index row() const { return product(geometry_.kernel) * geometry_.in_channels; }
   ConstSpan encoder(ConstSpan params) const { return params.first(weights_); }
   ConstSpan decoder(ConstSpan params) const { return params.subspan(own_decoder_ ? weights_ : 0, weights_); }
-  Tensor tensor(const LayerBuffers& buffers, const ArenaSpan& place, const Shape& shape, Index rows) const {
+  Tensor tensor(const LayerBuffers& buffers, const ArenaSpan& span, const Shape& shape, Index rows) const {
     const Shape of = shape.with_rows(rows);
-    return {of, span_at(buffers.cache, {place.first, backend_.activation_floats(of)})};
+    return {of, span_at(buffers.cache, {span.first, backend_.activation_floats(of)})};
   }
   LayerBuffers of_exchange(const LayerBuffers& buffers) const {
     return {buffers.step, {}, {}, {}, span_at(buffers.cache, messages_)};

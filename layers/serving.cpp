@@ -29,12 +29,12 @@ void copy_layers(Backend& backend, const Model& from, Model& to) {
     backend.read(values, host);
     backend.write(host, there);
   };
-  const auto part = [](ConstSpan arena, const ArenaSpan& place) {
-    return arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
+  const auto part = [](ConstSpan arena, const ArenaSpan& span) {
+    return arena.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count));
   };
-  for (const Entry& entry : to.network().entries()) {
-    const std::vector<Entry>& all = from.network().entries();
-    const auto source = std::ranges::find_if(all, [&](const Entry& one) { return one.name == entry.name; });
+  for (const LayerEntry& entry : to.network().entries()) {
+    const std::vector<LayerEntry>& all = from.network().entries();
+    const auto source = std::ranges::find_if(all, [&](const LayerEntry& one) { return one.name == entry.name; });
     MRMF_CHECK(source != all.end(), "a layer that the other model has not");
     copy(part(from.params(), source->params), span_at(to.params(), entry.params));
     copy(part(from.state(), source->state), span_at(to.state(), entry.state));

@@ -41,7 +41,7 @@ class LabelSource final : public Source {
   }
 };
 
-/// Normal numbers of mean 0 and deviation 1: a function of the seed, the step, the layer, the sample and the place.
+/// Normal numbers of mean 0 and deviation 1: a function of the seed, the step, the layer, the sample and the position.
 /// Without the samples' ids, as in prediction, zeros.
 class NoiseSource final : public Source {
  public:

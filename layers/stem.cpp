@@ -49,13 +49,13 @@ void widen(const NamedTensor& from, const NamedTensor& to, ConstSpan x, Span y) 
     std::ranges::copy(x.subspan(row * in, in), y.subspan(row * out, in).begin());
 }
 
-void give(const StemNetworks& networks, std::vector<NamedTensor> Footprint::*parts, ArenaSpan Entry::*place,
+void give(const StemNetworks& networks, std::vector<NamedTensor> Footprint::*parts, ArenaSpan LayerEntry::*span,
           ConstSpan coarse, Span finer) {
   MRMF_CHECK(networks.finer.size() == networks.coarse.size() + 1, "a network that is not the coarse one and a stem");
   for (std::size_t i = 0; i < networks.coarse.size(); ++i) {
-    const Entry &from = networks.coarse.entry(i), &to = networks.finer.entry(i + 1);
-    auto x = coarse.subspan(static_cast<std::size_t>((from.*place).first));
-    auto y = finer.subspan(static_cast<std::size_t>((to.*place).first));
+    const LayerEntry &from = networks.coarse.entry(i), &to = networks.finer.entry(i + 1);
+    auto x = coarse.subspan(static_cast<std::size_t>((from.*span).first));
+    auto y = finer.subspan(static_cast<std::size_t>((to.*span).first));
     for (std::size_t p = 0; p < (from.footprint.*parts).size(); ++p) {
       const NamedTensor &a = (from.footprint.*parts)[p], &b = (to.footprint.*parts)[p];
       const auto count = static_cast<std::size_t>(a.count()), wide = static_cast<std::size_t>(b.count());
@@ -122,23 +122,23 @@ std::vector<float> stem_weights(const StemWindow& window) {
 }
 
 void give_params_behind_stem(const StemNetworks& networks, ConstSpan coarse, Span finer) {
-  const Entry& stem = networks.finer.entry(0);
+  const LayerEntry& stem = networks.finer.entry(0);
   MRMF_CHECK(stem.name == kStemLayer, "a network without a stem");
   const std::vector<float> weights = stem_weights({stem.spec.window, stem.input.channels});
   const Span own = span_at(finer, stem.params);
   std::ranges::fill(own, 0.0F);
   std::ranges::copy(weights, own.begin());
-  give(networks, &Footprint::params, &Entry::params, coarse, finer);
+  give(networks, &Footprint::params, &LayerEntry::params, coarse, finer);
 }
 
 void give_state_behind_stem(const StemNetworks& networks, ConstSpan coarse, Span finer) {
-  give(networks, &Footprint::state, &Entry::state, coarse, finer);
+  give(networks, &Footprint::state, &LayerEntry::state, coarse, finer);
 }
 
 void give_moments_behind_stem(const StemNetworks& networks, ConstSpan coarse, Span finer) {
   MRMF_CHECK(!networks.finer.entry(0).top, "the stem is not of the bottom, which begins anew");
-  give(networks, &Footprint::params, &Entry::params, coarse, finer);
-  for (const Entry& entry : networks.finer.entries())
+  give(networks, &Footprint::params, &LayerEntry::params, coarse, finer);
+  for (const LayerEntry& entry : networks.finer.entries())
     if (!entry.top) std::ranges::fill(span_at(finer, entry.params), 0.0F);
 }
 

@@ -50,7 +50,7 @@ struct StemNetworks {
 };
 /// Gives the finer network's arena what the coarse one's holds: each layer's values to the same layer, which is the
 /// next in the list. A first convolution gets zeros for the differences, a batch norm before it gamma 1, beta 0, mean 0
-/// and variance 1. The stem gets its weights. The spans are in the host's memory and have the networks' own places.
+/// and variance 1. The stem gets its weights. The arenas are in the host's memory, and laid out as the networks' own.
 void give_params_behind_stem(const StemNetworks& networks, ConstSpan coarse, Span finer);
 void give_state_behind_stem(const StemNetworks& networks, ConstSpan coarse, Span finer);
 /// Moments: those of new_layers() are zero. requires: these are the finer network's bottom.

@@ -10,10 +10,10 @@ namespace mrmf {
 namespace {
 
 // The layer whose weights entry i has.
-const Entry& source_of(const Network& network, std::size_t i) {
+const LayerEntry& source_of(const Network& network, std::size_t i) {
   const LayerSpec& spec = network.entry(i).spec;
-  const std::vector<Entry>& entries = network.entries();
-  const auto found = std::ranges::find_if(entries, [&](const Entry& e) { return e.name == spec.weights_of; });
+  const std::vector<LayerEntry>& entries = network.entries();
+  const auto found = std::ranges::find_if(entries, [&](const LayerEntry& e) { return e.name == spec.weights_of; });
   require(found != entries.end(), spec,
           fmt::format("weights_of names \"{}\", and no layer has that name", spec.weights_of));
   require(
@@ -32,9 +32,9 @@ void copy(Backend& backend, const WeightCopy& one, Span params) {
 
 void require_copies(const Network& network) {
   for (std::size_t i = 0; i < network.size(); ++i) {
-    const Entry& entry = network.entry(i);
+    const LayerEntry& entry = network.entry(i);
     if (entry.spec.weights_of.empty()) continue;
-    const Entry& source = source_of(network, i);
+    const LayerEntry& source = source_of(network, i);
     require(source.spec.weights_of.empty(), entry.spec,
             fmt::format("weights_of names \"{}\", which has those of \"{}\" itself; name that one", source.name,
                         source.spec.weights_of));
@@ -49,7 +49,7 @@ void require_copies(const Network& network) {
 std::vector<WeightCopy> weight_copies(const Network& network) {
   std::vector<WeightCopy> copies;
   for (std::size_t i = 0; i < network.size(); ++i)
-    if (const Entry& entry = network.entry(i); !entry.spec.weights_of.empty())
+    if (const LayerEntry& entry = network.entry(i); !entry.spec.weights_of.empty())
       copies.push_back({source_of(network, i).params, entry.params, entry.spec.every});
   return copies;
 }

@@ -1,7 +1,7 @@
 // Layers that have the weights of another (LayerSpec::weights_of): the same decoder behind two encoders, a
 // discriminator that sees what is real and what is not, and frozen copies of it.
 //
-// Each has a place of its own among the parameters, where a copy lies. So every layer computes as if it were alone.
+// Each has a span of its own among the parameters, where a copy lies. So every layer computes as if it were alone.
 // What a backward leaves there of shared weights is added to the gradients of the layer that has them; of frozen ones
 // it is dropped. After an update the copies are taken anew: shared weights always, frozen ones every so many updates.
 // Running statistics (of batch norms) are each layer's own.

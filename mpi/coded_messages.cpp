@@ -40,11 +40,11 @@ std::span<const std::byte> read_code(std::span<const std::byte>& from) {
 
 SumPiece sum_piece(std::size_t count, int part, int parts) {
   const std::size_t blocks = (count + SumCoding::kBlock - 1) / SumCoding::kBlock;
-  const auto place = [&](int r) {
+  const auto start_of = [&](int r) {
     return std::min(count,
                     SumCoding::kBlock * (blocks * static_cast<std::size_t>(r) / static_cast<std::size_t>(parts)));
   };
-  return {place(part), place(part + 1) - place(part)};
+  return {start_of(part), start_of(part + 1) - start_of(part)};
 }
 
 void sum_here(const std::vector<SumCoding*>& ranks, std::size_t count, int workers_per_rank) {
@@ -114,10 +114,10 @@ CodedMessages::~CodedMessages() {
 }
 
 CodedMessages::Bytes& CodedMessages::message(std::vector<Bytes>& of, int rank, std::size_t bytes) {
-  Bytes& place = of[static_cast<std::size_t>(rank)];
-  if (place.size() >= bytes && !place.empty()) return place;
-  if (!place.empty()) sum_.memory->give_back(std::move(place));
-  return place = sum_.memory->take(std::max<std::size_t>(bytes, 1));
+  Bytes& buffer = of[static_cast<std::size_t>(rank)];
+  if (buffer.size() >= bytes && !buffer.empty()) return buffer;
+  if (!buffer.empty()) sum_.memory->give_back(std::move(buffer));
+  return buffer = sum_.memory->take(std::max<std::size_t>(bytes, 1));
 }
 
 std::size_t CodedMessages::encode(const SumPiece& piece, Bytes& message) {

@@ -12,7 +12,7 @@ namespace mrmf::mpi {
 
 class CodedMessages final : public ReduceScatterSum {
  public:
-  /// Begins. Keeps a reference to the sum's memory.
+  /// Begins the sum. Keeps a reference to the sum's memory.
   CodedMessages(const Ranks& ranks, int tag, CodedSum sum);
   ~CodedMessages() override;
 

@@ -317,7 +317,7 @@ namespace {
 MPI_Comm raw(const Comm& comm) { return *static_cast<const MPI_Comm*>(comm.handle()); }
 
 /// The start of each rank's piece, and the sum of all counts.
-std::pair<std::vector<int>, std::size_t> places(const std::vector<int>& counts) {
+std::pair<std::vector<int>, std::size_t> starts_of(const std::vector<int>& counts) {
   std::vector<int> first;
   std::size_t all = 0;
   for (const int count : counts) {
@@ -337,8 +337,8 @@ AllToAll::AllToAll(Comm& comm, std::vector<int> to)
   check(MPI_Ialltoall(to_.counts.data(), 1, MPI_INT, from_.counts.data(), 1, MPI_INT, raw(comm), request.begun()),
         "MPI_Ialltoall");
   request.finish(comm.wait_limit());
-  std::tie(to_.first, to_.all) = places(to_.counts);
-  std::tie(from_.first, from_.all) = places(from_.counts);
+  std::tie(to_.first, to_.all) = starts_of(to_.counts);
+  std::tie(from_.first, from_.all) = starts_of(from_.counts);
 }
 
 void AllToAll::send(std::span<const float> values, std::span<float> arrived) const {

@@ -67,7 +67,7 @@ class Comm {
   /// same node was (kernels/wait_timer.hpp).
   void limit(double seconds);
   double limit() const;
-  const WaitLimit& wait_limit() const;  ///< the same with what excuses others, for waits of other kinds
+  const WaitLimit& wait_limit() const;  ///< this limit and what excuses others, for waits of other kinds
 
   /// Makes sums of floats and doubles independent of the order in which the ranks and MPI's algorithm add them: in
   /// fixed point (mpi/fixed_point.hpp), for twice the bytes and a second message. Off by default; must be the same on
@@ -108,7 +108,7 @@ class Comm {
   /// The ranks with the same colour, ordered by their rank here, or by `order`.
   Comm split(int colour) const;
   Comm split(int colour, int order) const;
-  /// The same ranks, with their messages kept apart from the original's.
+  /// A communicator of these ranks whose messages are kept apart from this one's.
   Comm duplicate() const;
 
   /// The communicator as MPI_Comm, for io/ (a pointer to it, so that this header needs no mpi.h).
@@ -152,8 +152,8 @@ class AllToAll {
 /// would wait forever in their next collective call. `action` must not leave collective calls half done when it throws.
 void collective_try(Comm& comm, const std::function<void()>& action);
 
-/// The same for numbered pieces of work, of which each rank has some: calls action(i) for i from `first` on, `count`
-/// times at most. Every rank throws the error of the lowest number, as it is: it is not one rank's matter.
+/// collective_try() for numbered pieces of work, of which each rank has some: calls action(i) for i from `first` on,
+/// `count` times at most. Every rank throws the error of the lowest number, as it is: it is not one rank's matter.
 void collective_try_each(Comm& comm, Index first, Index count, const std::function<void(Index)>& action);
 
 /// Calls action(piece) on consecutive pieces of at most `limit` elements, never on an empty one: MPI counts elements in

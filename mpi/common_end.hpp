@@ -6,7 +6,7 @@
 
 namespace mrmf {
 
-/// The ranks' agreement about their end. One per process, in main: made after MpiSession, gone before it.
+/// The ranks' agreement about their end. One per process, in main: made after MpiEnvironment, gone before it.
 ///
 /// An error that every rank has, such as one in the configuration, is no reason for MPI_Abort, which ends ranks before
 /// they have spoken and prints pages of its own: the ranks find out that all of them have come to their end, one of

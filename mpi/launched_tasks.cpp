@@ -137,7 +137,7 @@ std::filesystem::path library_folder() {
 /// and s2 are for these. Where none is found, they may be part of the library.
 bool is_without_pmi() {
   constexpr std::string_view kName = "Open MPI v";
-  const std::string version = MpiSession::version();
+  const std::string version = MpiEnvironment::version();
   if (!version.starts_with(kName)) return false;
   int major = 0;
   std::from_chars(version.data() + kName.size(), version.data() + version.size(), major);

@@ -11,10 +11,10 @@ ReduceScatterSum::ReduceScatterSum(const Ranks& ranks, int tag, std::span<float>
     : ranks_(ranks), tag_(tag), values_(values), update_(std::move(update)) {}
 
 std::span<float> ReduceScatterSum::piece(std::span<float> values, int rank) const {
-  const auto place = [&](int r) {
+  const auto start_of = [&](int r) {
     return values.size() * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks_.size);
   };
-  return values.subspan(place(rank), place(rank + 1) - place(rank));
+  return values.subspan(start_of(rank), start_of(rank + 1) - start_of(rank));
 }
 
 void ReduceScatterSum::for_each_other(const std::function<void(int rank)>& action) const {

@@ -82,7 +82,7 @@ class SumMemory {
 
 class MessageSum final : public ReduceScatterSum {
  public:
-  /// Begins.
+  /// Begins the sum.
   MessageSum(const Ranks& ranks, int tag, std::span<float> values, std::shared_ptr<SumMemory> memory,
              ReduceScatterUpdate update = {});
 
@@ -112,7 +112,7 @@ class SharedSum final : public ReduceScatterSum {
   };
 
   void advance() override;
-  /// What another rank has at the place of a piece of this rank's values, or of its results.
+  /// What another rank has at the offset of a piece of this rank's values, or of its results.
   std::span<const float> values_of(int rank, std::span<const float> piece) const;
   std::span<const float> results_of(int rank, std::span<const float> piece) const;
 

@@ -26,7 +26,7 @@ Rendezvous::Rendezvous(const Comm& world) : world_(world.duplicate()) {
   world_.sum_reproducibly(false);  // a sum in fixed point could not run beside other calls
 }
 
-double Rendezvous::wait(std::span<float> values, Comm& team) {
+double Rendezvous::sum_when_all_arrive(std::span<float> values, Comm& team) {
   const Clock::time_point start = Clock::now();
   for (PendingSum sum = world_.start_sum(values); team.any(!done_soon(sum));) {
   }

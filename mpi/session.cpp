@@ -40,7 +40,7 @@ void set_defaults() {
 
 }  // namespace
 
-MpiSession::MpiSession(int& argc, char**& argv) {
+MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   set_defaults();
   int provided = MPI_THREAD_SINGLE;
   // If this fails, MPI ends the program with its own message, because no communicator has our handler yet.
@@ -51,26 +51,26 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   }
 }
 
-MpiSession::~MpiSession() { MPI_Finalize(); }
+MpiEnvironment::~MpiEnvironment() { MPI_Finalize(); }
 
-int MpiSession::rank() {
+int MpiEnvironment::rank() {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   return rank;
 }
 
-int MpiSession::ranks() {
+int MpiEnvironment::ranks() {
   int ranks = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   return ranks;
 }
 
-void MpiSession::abort(int exit_code) {
+void MpiEnvironment::abort(int exit_code) {
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::abort();  // MPI_Abort does not return
 }
 
-std::string MpiSession::version() {
+std::string MpiEnvironment::version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;
   MPI_Get_library_version(text, &length);

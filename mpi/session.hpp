@@ -8,12 +8,12 @@ namespace mrmf {
 /// Initialises MPI for the life of the program and finalises it. One per process, in main; it must outlive every Comm
 /// and Hdf5File. Works without mpirun too (one rank). Sets defaults of Open MPI that the user's environment does not
 /// set. Only the thread that made it may use a Comm (MPI_THREAD_FUNNELED).
-class MpiSession {
+class MpiEnvironment {
  public:
-  MpiSession(int& argc, char**& argv);
-  ~MpiSession();
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
+  MpiEnvironment(int& argc, char**& argv);
+  ~MpiEnvironment();
+  MpiEnvironment(const MpiEnvironment&) = delete;
+  MpiEnvironment& operator=(const MpiEnvironment&) = delete;
   static int rank();   ///< in the world
   static int ranks();  ///< ranks of the world
   /// Ends all ranks of the world at once, without unwinding. Only main's last resort.

@@ -26,7 +26,7 @@ void check(int code, const char* function, const char* caller, int line) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw FaultError(std::string(function) + " failed on rank " + std::to_string(MpiSession::rank()) + ": " + text +
+  throw FaultError(std::string(function) + " failed on rank " + std::to_string(MpiEnvironment::rank()) + ": " + text +
                    " (" + caller + ", line " + std::to_string(line) + ")");
 }
 
@@ -34,7 +34,7 @@ FaultError overdue(const char* function, double seconds) {
   return FaultError(
       fmt::format("rank {}: a call of the ranks together ({}) has not ended within {} s; another rank hangs or has "
                   "died (run.timeout sets the limit)",
-                  MpiSession::rank(), function, seconds));
+                  MpiEnvironment::rank(), function, seconds));
 }
 
 // After a long wait, yields the core: the rank that it waits for may need it.

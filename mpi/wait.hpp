@@ -24,7 +24,8 @@ void wait_until(const std::function<bool()>& done, const char* function, const W
 /// Whether a call of this process was given up while it was under way, after an error. MPI may then still write to the
 /// memory of that call, which the unwinding has freed, whenever it is called again.
 bool abandoned_calls();
-void abandon_calls();  ///< so it was
+/// Notes that a call was given up.
+void abandon_calls();
 
 /// A collective call under way on a communicator that must outlive it.
 class Request {

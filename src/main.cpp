@@ -69,7 +69,7 @@ Ending ending_of(const Command& command) {
 }
 
 void say(const std::string& error) {
-  const int rank = mrmf::MpiSession::rank();
+  const int rank = mrmf::MpiEnvironment::rank();
   if (rank == 0)
     std::fprintf(stderr, "mrmf: error: %s\n", error.c_str());
   else
@@ -80,19 +80,19 @@ void say(const std::string& error) {
 // and ends the others while they wait for their turn. Rank 0 has spoken already.
 [[noreturn]] void end_all(const Ending& mine) {
   constexpr int kTurn = 2, kTurns = 4;  // seconds, and how many ranks have one of their own
-  if (const int rank = mrmf::MpiSession::rank(); rank > 0) {
+  if (const int rank = mrmf::MpiEnvironment::rank(); rank > 0) {
     sleep(static_cast<unsigned>(kTurn * std::min(rank, kTurns)));
     if (mine.error) say(*mine.error);
   }
-  mrmf::MpiSession::abort(mine.exit_code != 0 ? mine.exit_code : kFault);
+  mrmf::MpiEnvironment::abort(mine.exit_code != 0 ? mine.exit_code : kFault);
 }
 
 // The exit code of all ranks, and one line if any of them failed. Rank 0 says its error at once. What another rank says
 // depends on whether all come to their end: then the lowest that failed speaks, and none aborts.
 int end_together(const mrmf::CommonEnd& ranks, const Ending& mine) {
-  const int rank = mrmf::MpiSession::rank();
+  const int rank = mrmf::MpiEnvironment::rank();
   if (mine.error && rank == 0) say(*mine.error);
-  if (mrmf::MpiSession::ranks() == 1) return mine.exit_code;
+  if (mrmf::MpiEnvironment::ranks() == 1) return mine.exit_code;
   const auto common = ranks.agree({mine.exit_code, mine.error.has_value()});
   if (!common) end_all(mine);
   if (rank > 0 && rank == common->failed) say(*mine.error);
@@ -135,7 +135,7 @@ bool refuse_unseen_tasks(int argc, char** argv) {
   if (command.empty() || command.starts_with('-') || command == "doctor" || command == "help") return false;
   const auto tasks = mrmf::launched_tasks([](const char* name) { return std::getenv(name); });
   if (!tasks) return false;
-  const std::string mpi = mrmf::MpiSession::version();
+  const std::string mpi = mrmf::MpiEnvironment::version();
   if (tasks->first()) std::fprintf(stderr, "mrmf: error: %s\n", tasks->text(mpi.substr(0, mpi.find(','))).c_str());
   return true;
 }
@@ -160,8 +160,8 @@ void require_printed() {
   const std::exception_ptr error = std::current_exception();
   if (!error) std::abort();
   const Ending mine = ending_of([&]() -> int { std::rethrow_exception(error); });
-  if (mine.error && mrmf::MpiSession::rank() == 0) say(*mine.error);
-  if (mrmf::MpiSession::ranks() == 1) std::_Exit(mine.exit_code);
+  if (mine.error && mrmf::MpiEnvironment::rank() == 0) say(*mine.error);
+  if (mrmf::MpiEnvironment::ranks() == 1) std::_Exit(mine.exit_code);
   end_all(mine);
 }
 
@@ -178,8 +178,8 @@ int main(int argc, char** argv) {
     mrmf::forget_unknown_pmi();
     const bool told = mrmf::mpi_is_told([](const char* name) { return std::getenv(name); });
     if (!told && refuse_unseen_tasks(argc, argv)) return kUsage;
-    const mrmf::MpiSession session(argc, argv);
-    if (told && mrmf::MpiSession::ranks() == 1 && refuse_unseen_tasks(argc, argv)) return kUsage;
+    const mrmf::MpiEnvironment session(argc, argv);
+    if (told && mrmf::MpiEnvironment::ranks() == 1 && refuse_unseen_tasks(argc, argv)) return kUsage;
     std::set_terminate(end_uncaught);
     const mrmf::CommonEnd ranks;
     mrmf::Comm world = mrmf::Comm::world();

@@ -1,7 +1,7 @@
 // What a program of yours includes to train with the library, and to use what was trained: <mrmf/mrmf.hpp>.
 // docs/guide/installing.md has one.
 //
-//   MpiSession, Comm            begin MPI and name its ranks; one of each in main()
+//   MpiEnvironment, Comm            begin MPI and name its ranks; one of each in main()
 //   Config, read_config()       what is trained, from a TOML file; every field may be changed afterwards
 //   train_run()                 trains it into its run folder, as `mrmf train` does, and returns a RunResult
 //   evaluate(), predict()       what `mrmf evaluate` and `mrmf predict` do: a model's scores, a file of its outputs

@@ -24,15 +24,15 @@ class Contrast final : public ContrastOp {
     const ContrastFields f(kept, x.shape.n * in_);
     const ContrastWindow& w = window_;
     const Index channels = channels_;
-    for_each(x.shape.n, w.all, [&, from = x.data.data(), inverse = inverse_](const Place& p) {
+    for_each(x.shape.n, w.all, [&, from = x.data.data(), inverse = inverse_](const RowPosition& p) {
       f.first[p.row + p.number] = sum(from + (p.row + p.number) * channels, 0, channels) * inverse;
     });
-    for_each(x.shape.n, w.middle, [&, from = x.data.data(), inverse = inverse_](const Place& p) {
+    for_each(x.shape.n, w.middle, [&, from = x.data.data(), inverse = inverse_](const RowPosition& p) {
       const float mean = w.share(p.at) * w.sum(f.first + p.row, w.all, p.at);
       f.mean[p.row + p.number] = mean;
       f.second[p.row + p.number] = squares(from + (p.row + p.number) * channels, mean, channels) * inverse;
     });
-    for_each(x.shape.n, w.out, [&, from = x.data.data(), to = y.data.data(), floor = floor_](const Place& p) {
+    for_each(x.shape.n, w.out, [&, from = x.data.data(), to = y.data.data(), floor = floor_](const RowPosition& p) {
       const float deviation = std::sqrt(w.share(p.at) * w.sum(f.second + p.row, w.middle, p.at));
       f.deviation[p.row + p.number] = deviation;
       const float mean = f.mean[p.row + p.number], factor = 1 / (deviation < floor ? floor : deviation);
@@ -48,7 +48,7 @@ class Contrast final : public ContrastOp {
     const Index channels = channels_;
     const float floor = floor_, inverse = inverse_;
     // The gradient of the variance around each position of y.
-    for_each(x.shape.n, w.out, [&, from = x.data.data(), gradient = dy.data.data()](const Place& p) {
+    for_each(x.shape.n, w.out, [&, from = x.data.data(), gradient = dy.data.data()](const RowPosition& p) {
       const float deviation = f.deviation[p.row + p.number], mean = f.mean[p.row + p.number];
       const float* const values = from + (p.row + p.number) * channels;
       const float* const of_y = gradient + p.in_box * channels;
@@ -59,7 +59,7 @@ class Contrast final : public ContrastOp {
           deviation < floor ? 0 : -total * w.share(p.at) / (2 * deviation * deviation * deviation);
     });
     // Of what is left of x: its squares' part is second * it; and with the other part that of the mean.
-    for_each(x.shape.n, w.middle, [&, from = x.data.data(), gradient = dy.data.data()](const Place& p) {
+    for_each(x.shape.n, w.middle, [&, from = x.data.data(), gradient = dy.data.data()](const RowPosition& p) {
       const float slope = 2 * inverse * w.sum(f.first + p.row, w.out, p.at);
       const float left = sum(from + (p.row + p.number) * channels, f.mean[p.row + p.number], channels);
       float of_y = 0;
@@ -69,7 +69,7 @@ class Contrast final : public ContrastOp {
       f.third[p.row + p.number] = -(of_y + slope * left) * inverse * w.share(p.at);
     });
     for_each(x.shape.n, w.all,
-             [&, from = x.data.data(), gradient = dy.data.data(), to = dx.data.data()](const Place& p) {
+             [&, from = x.data.data(), gradient = dy.data.data(), to = dx.data.data()](const RowPosition& p) {
                const Index at = p.row + p.number;
                const float of_mean = w.sum(f.third + p.row, w.middle, p.at);
                const float* const values = from + at * channels;
@@ -87,7 +87,7 @@ class Contrast final : public ContrastOp {
  private:
   /// A position of a row: where the row begins in a field, its number among those of x, and among all rows' of the box
   /// that is visited.
-  struct Place {
+  struct RowPosition {
     Position at;
     Index row, number, in_box;
   };
@@ -104,11 +104,11 @@ class Contrast final : public ContrastOp {
     for (Index c = 0; c < channels; ++c) total += (x[c] - mean) * (x[c] - mean);
     return total;
   }
-  float factor(const ContrastFields& f, const Place& p) const {
+  float factor(const ContrastFields& f, const RowPosition& p) const {
     const float deviation = f.deviation[p.row + p.number];
     return 1 / (deviation < floor_ ? floor_ : deviation);
   }
-  Index number_in_out(const Place& p) const { return p.row / in_ * out_ + window_.number_in_out(p.at); }
+  Index number_in_out(const RowPosition& p) const { return p.row / in_ * out_ + window_.number_in_out(p.at); }
 
   template <class Use>
   void for_each(Index rows, const PositionBox& box, const Use& use) const {
@@ -116,8 +116,8 @@ class Contrast final : public ContrastOp {
 #pragma omp parallel for schedule(static)
     for (Index l = 0; l < rows * lines; ++l)
       vectorised([&] {
-        Place p{ContrastWindow::position(box, static_cast<std::int32_t>(l % lines * line)), l / lines * in_, 0,
-                l * line};
+        RowPosition p{ContrastWindow::position(box, static_cast<std::int32_t>(l % lines * line)), l / lines * in_, 0,
+                      l * line};
         p.number = window_.number(p.at);
         for (; p.at.axis[2] < box.end[2]; ++p.at.axis[2], ++p.number, ++p.in_box) use(p);
       });

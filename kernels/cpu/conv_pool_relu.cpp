@@ -61,7 +61,7 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
   g.padded_field = g.kernel_lines * g.padded_run;
   g.positions = g.window_lines * g.window;
   for (long position = 0; position < g.positions; ++position)
-    g.place[position] = position / g.window * g.line + position % g.window * g.in_channels;
+    g.input_offset[position] = position / g.window * g.line + position % g.window * g.in_channels;
   constexpr long input_floats = 24 * 1024 / sizeof(float);  // most of an L1 cache
   const long of_window = g.window * g.in_channels * (g.window_lines + g.kernel_lines - 1);
   const long most = std::clamp(input_floats / of_window, 8L, 64L);

@@ -51,7 +51,7 @@ inline __attribute__((always_inline)) void take_positions(const Geometry& g, con
                                                           long position, Best<Block>& best) {
   Vector sum[Positions][Block] = {};
   const float* x[Positions];
-  for (long p = 0; p < Positions; ++p) x[p] = window + g.place[position + p];
+  for (long p = 0; p < Positions; ++p) x[p] = window + g.input_offset[position + p];
   for (long line = 0; line < g.kernel_lines; ++line) {
     for (long i = 0; i < g.run; ++i, packed += Block * lanes) {
       Vector w[Block];

@@ -63,7 +63,7 @@ void list_by_channel(const Geometry& g, const Scratch& s, long begin, long end) 
   const int* group = s.group_begin;
   for (long window = begin; window < end; ++window)
     for (long p = 0; p < g.positions; ++p, ++group) {
-      const int offset = static_cast<int>(window * g.window * g.in_channels + g.place[p]);
+      const int offset = static_cast<int>(window * g.window * g.in_channels + g.input_offset[p]);
       for (int e = group[0]; e < group[1]; ++e) {
         const long o = s.channel[e];
         const long at = o * g.chunk + s.channel_count[o]++;
@@ -117,7 +117,7 @@ template <long Chunk>
   const long groups = (end - begin) * g.positions;
   float* window = first + begin * g.window * g.in_channels;
   for (long group = 0, p = 0; group < groups; ++group) {
-    float* dx = window + g.place[p];
+    float* dx = window + g.input_offset[p];
     if (++p == g.positions) p = 0, window += g.window * g.in_channels;
     Vector sum[unroll][Chunk] = {};
     int e = s.group_begin[group];

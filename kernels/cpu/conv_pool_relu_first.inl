@@ -11,8 +11,8 @@ bool is_first_layer(const Geometry& g, const Backward& f) {
 // candidates[window][i][p] = the input that element i of the field meets at position p of the window.
 void list_candidates(const Geometry& g, const Backward& f, const Scratch& s, long begin, long end) {
   typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
-  const long count = g.positions, second = count > 1 ? g.place[1] : 0, third = count > 2 ? g.place[2] : 0,
-             fourth = count > 3 ? g.place[3] : 0;
+  const long count = g.positions, second = count > 1 ? g.input_offset[1] : 0, third = count > 2 ? g.input_offset[2] : 0,
+             fourth = count > 3 ? g.input_offset[3] : 0;
   float* to = s.candidates;
   for (long window = begin; window < end; ++window)
     for (long line = 0; line < g.kernel_lines; ++line) {

@@ -65,7 +65,7 @@ class GroupNorm final : public NormOp {
   /// Adds up the two sums of each group, of the pieces and of the ranks that share the sample: use(row * groups +
   /// group, first, second).
   template <class Use>
-  void for_groups(const StepContext& step, Index rows, const Use& use) {
+  void reduce_groups(const StepContext& step, Index rows, const Use& use) {
     const std::span all = std::span(totals_).first(static_cast<std::size_t>(2 * rows * s_.groups));
     std::ranges::fill(all, 0.0);
     for (Index p = 0; p < rows * pieces_; ++p)
@@ -145,7 +145,7 @@ void GroupNorm::write_terms(Index row, const NormMemory& memory, Scratch& scratc
 
 void GroupNorm::forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) {
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) { add_moments(piece, x.data, scratch); });
-  for_groups(step, x.shape.n, [&](Index at, double sum, double squares) {
+  reduce_groups(step, x.shape.n, [&](Index at, double sum, double squares) {
     const double mean = sum / values(), variance = std::max(squares / values() - mean * mean, 0.0);
     memory.mean[static_cast<std::size_t>(at)] = static_cast<float>(mean);
     memory.inverse_deviation[static_cast<std::size_t>(at)] =
@@ -199,7 +199,7 @@ void GroupNorm::backward(const StepContext& step, ConstTensor x, ConstTensor dy,
     dgamma[c] = static_cast<float>(gamma_sum);
   }
   if (dx.data.empty()) return;
-  for_groups(step, x.shape.n, [&](Index at, double sum, double products) {
+  reduce_groups(step, x.shape.n, [&](Index at, double sum, double products) {
     const auto i = static_cast<std::size_t>(at);
     const double inverse = memory.inverse_deviation[i];
     offset_[i] = static_cast<float>(inverse * sum / values());

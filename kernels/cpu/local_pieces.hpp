@@ -68,14 +68,14 @@ class LocalPieces {
   }
   /// Rows of the input, along the last axis but one, that a block's fields cover.
   Index input_rows(const LocalBlock& block) const { return (block.lines - 1) * g_.stride[1] + g_.kernel[1]; }
-  /// Calls use(number of the position, its place in the block).
+  /// Calls use(number of the position, its index in the block).
   template <class Use>
   void for_each_position(const LocalBlock& block, const Use& use) const {
-    for (Index place = 0; place < block.positions(); ++place)
-      use(block.position + place / block.columns * out_[2] + place % block.columns, place);
+    for (Index index = 0; index < block.positions(); ++index)
+      use(block.position + index / block.columns * out_[2] + index % block.columns, index);
   }
-  /// The place of a piece's position in the block.
-  static Index place_of(const LocalBlock& block, const LocalPiece& piece) {
+  /// The index of a piece's position in the block.
+  static Index index_of(const LocalBlock& block, const LocalPiece& piece) {
     return piece.line * block.columns + piece.column;
   }
   /// Calls use(piece, the one after it) for all pieces of a block, those with the same input one after the other. There

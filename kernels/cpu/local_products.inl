@@ -222,15 +222,15 @@ void weights(const Product& p, const Target& target, const float* x, const float
   });
 }
 
-// A run's last vector reaches into the next one's place, which is written after it, or into what is behind the last.
+// A run's last vector reaches into the next one's target, which is written after it, or into what is behind the last.
 void copy(const Runs& runs, const float* x, float* to) {
   for (long r = 0; r < runs.rows; ++r, x += runs.x_pitch, to += runs.to_pitch) {
-    float* place = to;
-    for (long k = 0; k < runs.count; ++k, place += runs.floats) {
+    float* target = to;
+    for (long k = 0; k < runs.count; ++k, target += runs.floats) {
       const float* const from = x + runs.begins[k];
       long i = 0;
-      for (; i + lanes <= runs.floats; i += lanes) store(place + i, load(from + i));
-      if (i < runs.floats) store(place + i, load_some(from + i, runs.floats - i));
+      for (; i + lanes <= runs.floats; i += lanes) store(target + i, load(from + i));
+      if (i < runs.floats) store(target + i, load_some(from + i, runs.floats - i));
     }
   }
 }

@@ -48,10 +48,10 @@ class LocallyConnected final : public LocallyConnectedOp {
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     for_each_block([&](const LocalBlock& block, Scratch& scratch) {
       const Index rows = x.shape.n;
-      pieces_.for_each_position(block, [&](Index position, Index place) {
+      pieces_.for_each_position(block, [&](Index position, Index index) {
         for (Index n = 0; n < rows; ++n)
           for (Index f = 0; f < features_; ++f)
-            y_of(scratch.y, rows, place)[n * features_ + f] =
+            y_of(scratch.y, rows, index)[n * features_ + f] =
                 b.empty() ? 0.0F : b[static_cast<std::size_t>(position * features_ + f)];
       });
       pieces_.for_each_piece(block, [&](const LocalPiece& piece, const LocalPiece& next) {
@@ -60,9 +60,9 @@ class LocallyConnected final : public LocallyConnectedOp {
         kernels_.outputs(product(rows, piece, weights_of(block, next, w.data())), weights_of(block, piece, w.data()),
                          of.x, of.y);
       });
-      pieces_.for_each_position(block, [&](Index position, Index place) {
+      pieces_.for_each_position(block, [&](Index position, Index index) {
         for (Index n = 0; n < rows; ++n)
-          std::copy_n(y_of(scratch.y, rows, place) + n * features_, features_,
+          std::copy_n(y_of(scratch.y, rows, index) + n * features_, features_,
                       y.data.data() + n * outputs() + position * features_);
       });
     });
@@ -129,9 +129,9 @@ class LocallyConnected final : public LocallyConnectedOp {
     for_each_block([&](const LocalBlock& block, Scratch& scratch) {
       const Index rows = x.shape.n;
       copy_gradient(dy, block, scratch.y);
-      pieces_.for_each_position(block, [&](Index position, Index place) {
+      pieces_.for_each_position(block, [&](Index position, Index index) {
         for (Index f = 0; f < features_ && !db.empty(); ++f)
-          db[static_cast<std::size_t>(position * features_ + f)] = sum_of(rows, y_of(scratch.y, rows, place) + f);
+          db[static_cast<std::size_t>(position * features_ + f)] = sum_of(rows, y_of(scratch.y, rows, index) + f);
       });
       pieces_.for_each_piece(block, [&](const LocalPiece& piece, const LocalPiece& next) {
         if (pieces_.is_copied(piece)) copy_in(x, block, piece, scratch.x);
@@ -150,10 +150,10 @@ class LocallyConnected final : public LocallyConnectedOp {
   void update_biases(const StepContext& step, Index rows, const LocalBlock& block, const float* gradient,
                      const UntiedWeights& weights) const {
     if (weights.b.empty()) return;
-    pieces_.for_each_position(block, [&](Index position, Index place) {
+    pieces_.for_each_position(block, [&](Index position, Index index) {
       for (Index f = 0; f < features_; ++f) {
         const Index at = position * features_ + f;
-        const float db = sum_of(rows, y_of(gradient, rows, place) + f);
+        const float db = sum_of(rows, y_of(gradient, rows, index) + f);
         float* const velocity = weights.b_velocity.empty() ? nullptr : weights.b_velocity.data() + at;
         vectorised([&, b = weights.b.data() + at] { sgd_range(step.sgd, b, &db, velocity, 1); });
       }
@@ -233,13 +233,13 @@ class LocallyConnected final : public LocallyConnectedOp {
   }
   /// What a block's y has of one of its positions: (rows, features).
   template <class Float>
-  Float* y_of(Float* y, Index rows, Index place) const {
-    return y + place * rows * features_;
+  Float* y_of(Float* y, Index rows, Index index) const {
+    return y + index * rows * features_;
   }
 
   /// Where a piece's input and its position's outputs are.
   Scratch of_piece(const Scratch& of_block, Index rows, const LocalBlock& block, const LocalPiece& piece) const {
-    return {of_block.x + piece.column * pieces_.step(), y_of(of_block.y, rows, pieces_.place_of(block, piece))};
+    return {of_block.x + piece.column * pieces_.step(), y_of(of_block.y, rows, pieces_.index_of(block, piece))};
   }
 
   template <class Float>
@@ -259,10 +259,10 @@ class LocallyConnected final : public LocallyConnectedOp {
                   x.data.data() + pieces_.begin(block.first), to);
   }
   void copy_gradient(ConstTensor dy, const LocalBlock& block, float* to) const {
-    pieces_.for_each_position(block, [&](Index position, Index place) {
+    pieces_.for_each_position(block, [&](Index position, Index index) {
       for (Index n = 0; n < dy.shape.n; ++n)
         std::copy_n(dy.data.data() + n * outputs() + position * features_, features_,
-                    y_of(to, dy.shape.n, place) + n * features_);
+                    y_of(to, dy.shape.n, index) + n * features_);
     });
   }
 

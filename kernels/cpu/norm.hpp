@@ -36,7 +36,8 @@ class NormSums {
 #pragma omp parallel for schedule(static) num_threads(threads_)
     for (int t = 0; t < threads_; ++t) body(count * t / threads_, count * (t + 1) / threads_);
   }
-  /// The same, then adds up the threads' sums (two per channel) in the order of threads: add(first, last, sums).
+  /// Shares out the work, then adds up the threads' sums (two per channel) in the order of threads:
+  /// add(first, last, sums).
   template <class Add>
   void add_up(Index count, const Add& add) {
     const Index size = 2 * channels_;

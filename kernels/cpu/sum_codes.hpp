@@ -20,7 +20,7 @@ struct SizeLogarithms {
   SizeLogarithms operator+(const SizeLogarithms& other) const { return {sum + other.sum, count + other.count}; }
 };
 SizeLogarithms size_logarithms(const float* x, std::size_t count);
-/// Whether all values are.
+/// Whether all values are finite.
 bool finite(const float* x, std::size_t count);
 void multiply(float* x, std::size_t count, float factor);
 

@@ -17,7 +17,7 @@ namespace mrmf::cpu::fused {
 struct Geometry {
   long in_channels, out_channels;
   long kernel_lines, kernel;  ///< positions along both axes
-  long window_lines, window;  ///< the same of the pooling
+  long window_lines, window;  ///< positions of a pooling window along both axes
   long in_lines, in;          ///< input positions, padding included
   long window_rows, windows;  ///< pooled positions: rows, and windows in a row
   long line;                  ///< floats of an input line: in * in_channels
@@ -26,7 +26,7 @@ struct Geometry {
   long padded_out;            ///< out_channels rounded up to whole vectors
   long chunk;                 ///< windows that backward takes at a time, so that their input stays in the L1 cache
   long positions;             ///< of a window, at most 255
-  long place[255];            ///< where a position of a window has its input, from the window's own
+  long input_offset[255];     ///< by position of a window: where its input lies, from the window's own
   long field;                 ///< floats under one output position: kernel_lines * run
   long padded_field;          ///< kernel_lines * padded_run
 };
@@ -38,12 +38,12 @@ struct Scratch {
   int* code;             ///< padded_out: the winner, or -1 where there is no gradient
   int* group_begin;      ///< chunk * positions + 1
   float* value;          ///< chunk * padded_out + one vector
-  int* channel;          ///< the same
+  int* channel;          ///< chunk * padded_out + one vector
   int* channel_count;    ///< out_channels
   float* channel_value;  ///< out_channels * chunk
-  int* channel_offset;   ///< the same; offset of the position's input from that of the row of windows
+  int* channel_offset;   ///< out_channels * chunk: offset of the position's input from that of the row of windows
   float* x;              ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
-  float* dx;             ///< the same; the data gradient is summed here
+  float* dx;             ///< as large as x: the data gradient is summed here
   float* candidates;     ///< chunk * field * 4 (first layer: the inputs that a window's winner chooses from)
   float* dw;             ///< out_channels * padded_field: this thread's sum over samples
   float* db;             ///< padded_out
@@ -89,7 +89,7 @@ struct Geometry {
   long in_channels, out_channels;
   long kernel[3];
   long rows, width;                  ///< output positions along the second and third axis: a plane
-  long in_rows, in_width;            ///< the same of the input
+  long in_rows, in_width;            ///< input positions along the second and third axis
   long rows_before, columns_before;  ///< positions of padding before them
   long padded_width;                 ///< input positions along the third axis, padding included
   long row;                          ///< floats under one output position: kernel along the third axis * in_channels
@@ -143,8 +143,8 @@ struct KernelSet {
   /// For three taps along the third axis, and less padding than taps along the second and third. Half the arithmetic,
   /// about twice the rounding error.
   const Kernels& winograd;
-  /// The same for three by three taps along the second and third axis. A third of the arithmetic; what it gains over
-  /// one axis is lost again where depth and channels are small.
+  /// For three by three taps along the second and third axis, with no more padding than `winograd` takes. A third of
+  /// the arithmetic; what it gains over one axis is lost again where depth and channels are small.
   const Kernels& winograd_planes;
 };
 const KernelSet& generic_kernels();

@@ -26,7 +26,7 @@ class PlanChooser {
   /// may be one that leaves the bias to be added (ConvPlan::adds_bias). FaultError when a plan leaves the device
   /// unusable; its engine is noted and skipped at the next start. An engine that ends the process is skipped, too.
   Choice find(const ConvProblem& problem);
-  /// The same; FaultError when no plan gives the right result.
+  /// The plan of find(); FaultError when no plan gives the right result.
   std::shared_ptr<const ConvPlan> choose(const ConvProblem& problem);
 
  private:

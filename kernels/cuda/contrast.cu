@@ -28,22 +28,22 @@ struct Contrast {
         floor(g.floor) {}
 
   /// A position of a row: where the row's begin in a field, and its number among all rows' of x.
-  struct Place {
+  struct RowPosition {
     Position at;
     std::size_t row, number;
   };
-  MRMF_HD Place place(const PositionBox& box, std::uint32_t i) const {
+  MRMF_HD RowPosition row_position(const PositionBox& box, std::uint32_t i) const {
     const auto count = static_cast<std::uint32_t>(box.count());
-    Place p{ContrastWindow::position(box, static_cast<std::int32_t>(i % count)), std::size_t{i / count} * in, 0};
+    RowPosition p{ContrastWindow::position(box, static_cast<std::int32_t>(i % count)), std::size_t{i / count} * in, 0};
     p.number = p.row + static_cast<std::size_t>(window.number(p.at));
     return p;
   }
-  MRMF_HD float factor(const Place& p) const {
+  MRMF_HD float factor(const RowPosition& p) const {
     const float deviation = fields.deviation[p.number];
     return 1 / (deviation < floor ? floor : deviation);
   }
   /// The position's number among all rows' of y.
-  MRMF_HD std::size_t number_in_out(const Place& p) const {
+  MRMF_HD std::size_t number_in_out(const RowPosition& p) const {
     return p.row / in * static_cast<std::size_t>(window.out.count()) +
            static_cast<std::size_t>(window.number_in_out(p.at));
   }
@@ -61,7 +61,7 @@ struct ChannelMeans {
   Contrast of;
   const T* x;
   MRMF_HD void operator()(std::uint32_t i) const {
-    const Contrast::Place p = of.place(of.window.all, i);
+    const Contrast::RowPosition p = of.row_position(of.window.all, i);
     of.fields.first[p.number] = of.sum(x + p.number * of.stored, 0) * of.inverse;
   }
 };
@@ -72,7 +72,7 @@ struct WindowMeans {
   Contrast of;
   const T* x;
   MRMF_HD void operator()(std::uint32_t i) const {
-    const Contrast::Place p = of.place(of.window.middle, i);
+    const Contrast::RowPosition p = of.row_position(of.window.middle, i);
     const float mean = of.window.share(p.at) * of.window.sum(of.fields.first + p.row, of.window.all, p.at);
     float squares = 0;
     for (std::uint32_t c = 0; c < of.channels; ++c) {
@@ -91,7 +91,7 @@ struct Quotients {
   const T* x;
   T* y;
   MRMF_HD void operator()(std::uint32_t i) const {
-    const Contrast::Place p = of.place(of.window.out, i);
+    const Contrast::RowPosition p = of.row_position(of.window.out, i);
     const float variance = of.window.share(p.at) * of.window.sum(of.fields.second + p.row, of.window.middle, p.at);
     of.fields.deviation[p.number] = std::sqrt(variance);
     const float mean = of.fields.mean[p.number], factor = of.factor(p);
@@ -107,7 +107,7 @@ struct VarianceGradients {
   Contrast of;
   const T *x, *dy;
   MRMF_HD void operator()(std::uint32_t i) const {
-    const Contrast::Place p = of.place(of.window.out, i);
+    const Contrast::RowPosition p = of.row_position(of.window.out, i);
     const float deviation = of.fields.deviation[p.number], mean = of.fields.mean[p.number];
     float total = 0;
     for (std::uint32_t c = 0; c < of.channels; ++c)
@@ -123,7 +123,7 @@ struct MeanGradients {
   Contrast of;
   const T *x, *dy;
   MRMF_HD void operator()(std::uint32_t i) const {
-    const Contrast::Place p = of.place(of.window.middle, i);
+    const Contrast::RowPosition p = of.row_position(of.window.middle, i);
     const float slope = 2 * of.inverse * of.window.sum(of.fields.first + p.row, of.window.out, p.at);
     const float left = of.sum(x + p.number * of.stored, of.fields.mean[p.number]);
     float of_y = 0;
@@ -140,7 +140,7 @@ struct InputGradients {
   const T *x, *dy;
   T* dx;
   MRMF_HD void operator()(std::uint32_t i) const {
-    const Contrast::Place p = of.place(of.window.all, i);
+    const Contrast::RowPosition p = of.row_position(of.window.all, i);
     const float of_mean = of.window.sum(of.fields.third + p.row, of.window.middle, p.at);
     const bool near = ContrastWindow::has(of.window.middle, p.at), here = ContrastWindow::has(of.window.out, p.at);
     const float mean = near ? of.fields.mean[p.number] : 0, slope = near ? of.fields.second[p.number] : 0;

@@ -26,7 +26,7 @@ MRMF_HD constexpr int offset_of(int tap) {
   return ((tap / 9) * halo_j + tap / 3 % 3) * halo_k + tap % 3;
 }
 
-struct Place {
+struct TileStart {
   std::uint32_t sample;
   int first[3];  // output position of the tile's first
 };
@@ -58,8 +58,8 @@ struct Tiling {
   std::uint32_t blocks(int at_once) const {
     return std::min(count, static_cast<std::uint32_t>(at_once * multiprocessors));
   }
-  MRMF_HD Place place(std::uint32_t tile) const {
-    Place p{};
+  MRMF_HD TileStart start_of(std::uint32_t tile) const {
+    TileStart p{};
     p.first[2] = static_cast<int>(by_k.take(tile)) * tile_k;
     p.first[1] = static_cast<int>(by_j.take(tile)) * tile_j;
     p.first[0] = static_cast<int>(by_i.take(tile)) * tile_i;
@@ -82,7 +82,7 @@ struct Tiling {
     std::size_t position;
   };
   /// The input `number` of a tile.
-  __device__ At input_of(const Place& p, int number) const {
+  __device__ At input_of(const TileStart& p, int number) const {
     const int i = p.first[0] - pad[0] + number / (halo_j * halo_k);
     const int j = p.first[1] - pad[1] + number / halo_k % halo_j;
     const int k = p.first[2] - pad[2] + number % halo_k;
@@ -90,7 +90,7 @@ struct Tiling {
     return {inside, inside ? input(p.sample, i, j, k) : 0};
   }
   /// Output position `number` of a tile, line by line.
-  __device__ At output_of(const Place& p, int number) const {
+  __device__ At output_of(const TileStart& p, int number) const {
     const int line = number / tile_k;
     const int i = p.first[0] + line / tile_j, j = p.first[1] + line % tile_j, k = p.first[2] + number % tile_k;
     const bool inside = has_output(i, j, k);
@@ -108,7 +108,7 @@ struct Tiling {
   template <class Use>
   void for_each_output(Use use) const {
     for (std::uint32_t tile = 0; tile < count; ++tile) {
-      const Place p = place(tile);
+      const TileStart p = start_of(tile);
       for (int i = p.first[0]; i < p.first[0] + tile_i; ++i)
         for (int j = p.first[1]; j < p.first[1] + tile_j; ++j)
           for (int k = p.first[2]; k < p.first[2] + tile_k; ++k)
@@ -142,7 +142,7 @@ __device__ inline std::uint32_t factor_bits(Bf16, std::uint32_t bits) { return b
 
 /// Writes a warp's 16 positions of a line, 16 channels from `channel` on of `stored`: sums has the results of two
 /// matrices of 8 channels, where mma leaves them.
-__device__ inline void store_line(float*, float* y, const Tiling& tiling, const Place& p, int line, int stored,
+__device__ inline void store_line(float*, float* y, const Tiling& tiling, const TileStart& p, int line, int stored,
                                   int channel, const float (&low)[4], const float (&high)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
@@ -155,7 +155,7 @@ __device__ inline void store_line(float*, float* y, const Tiling& tiling, const 
   }
 }
 /// Neighbouring lanes exchange words, so that each writes 8 bytes and four lanes write 32 in a row.
-__device__ inline void store_line(Bf16*, Bf16* y, const Tiling& tiling, const Place& p, int line, int stored,
+__device__ inline void store_line(Bf16*, Bf16* y, const Tiling& tiling, const TileStart& p, int line, int stored,
                                   int channel, const float (&low)[4], const float (&high)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, quarter = lane % 4;
   const bool odd = quarter % 2 != 0;
@@ -192,28 +192,28 @@ __device__ void write_part(const float (&sums)[M][N][4], float* shared, float* p
     parts[std::size_t{blockIdx.x} * part + i] = shared[i];
 }
 
-/// A block's tiles, one after the other: copy(place, memory) begins to copy a tile's tensors, use(place, memory) is
+/// A block's tiles, one after the other: copy(start, memory) begins to copy a tile's tensors, use(start, memory) is
 /// called when they are there. With two stages the next tile's copies are under way meanwhile.
 template <int Stages, class Copy, class Use>
 __device__ void for_each_tile(const Tiling& tiling, uint4* memory, int stage, const Copy& copy, const Use& use) {
   if constexpr (Stages == 1) {
     for (std::uint32_t tile = blockIdx.x; tile < tiling.count; tile += gridDim.x) {
-      const Place place = tiling.place(tile);
-      copy(place, memory);
+      const TileStart start = tiling.start_of(tile);
+      copy(start, memory);
       commit_copies();
       wait_copies<0>();
-      use(place, memory);
+      use(start, memory);
       __syncthreads();
     }
   } else {
     uint4 *now = memory, *next = memory + stage;
-    copy(tiling.place(blockIdx.x), now);
+    copy(tiling.start_of(blockIdx.x), now);
     commit_copies();
     for (std::uint32_t tile = blockIdx.x; tile < tiling.count; tile += gridDim.x) {
-      if (tile + gridDim.x < tiling.count) copy(tiling.place(tile + gridDim.x), next);
+      if (tile + gridDim.x < tiling.count) copy(tiling.start_of(tile + gridDim.x), next);
       commit_copies();
       wait_copies<1>();
-      use(tiling.place(tile), now);
+      use(tiling.start_of(tile), now);
       __syncthreads();  // the next round copies into `now`
       uint4* const used = now;
       now = next, next = used;

@@ -36,22 +36,22 @@ struct Coordinates {
 };
 
 // The position of element i in a channels-last tensor.
-Coordinates place_of(Index i, const Extent& size, Index channels) {
-  Coordinates place;
-  place.channel = i % channels;
+Coordinates coordinates_of(Index i, const Extent& size, Index channels) {
+  Coordinates coordinates;
+  coordinates.channel = i % channels;
   i /= channels;
   for (std::size_t a = 3; a-- > 0;) {
-    place.at[a] = i % size[a];
+    coordinates.at[a] = i % size[a];
     i /= size[a];
   }
-  place.row = i;
-  return place;
+  coordinates.row = i;
+  return coordinates;
 }
 
-Index index_of(const Coordinates& place, const Extent& size, Index channels) {
-  Index i = place.row;
-  for (std::size_t a = 0; a < 3; ++a) i = i * size[a] + place.at[a];
-  return i * channels + place.channel;
+Index index_of(const Coordinates& coordinates, const Extent& size, Index channels) {
+  Index i = coordinates.row;
+  for (std::size_t a = 0; a < 3; ++a) i = i * size[a] + coordinates.at[a];
+  return i * channels + coordinates.channel;
 }
 
 bool inside(const Extent& at, const Extent& size) {
@@ -69,7 +69,7 @@ void for_each_position(const Extent& size, Use use) {
 
 double forward_element(const ConvProblem& problem, Index i) {
   const ConvGeometry& g = problem.geometry;
-  const Coordinates y = place_of(i, g.out(), g.out_channels);
+  const Coordinates y = coordinates_of(i, g.out(), g.out_channels);
   double sum = problem.bias ? pattern_value(bias_seed, static_cast<std::uint64_t>(y.channel)) : 0.0;
   for_each_position(g.kernel, [&](const Extent& tap) {
     Coordinates x{y.row, {}, 0};
@@ -84,7 +84,7 @@ double forward_element(const ConvProblem& problem, Index i) {
 
 double data_element(const ConvProblem& problem, Index i) {
   const ConvGeometry& g = problem.geometry;
-  const Coordinates x = place_of(i, g.in, g.in_channels);
+  const Coordinates x = coordinates_of(i, g.in, g.in_channels);
   double sum = 0;
   for_each_position(g.kernel, [&](const Extent& tap) {
     Coordinates y{x.row, {}, 0};
@@ -103,7 +103,7 @@ double data_element(const ConvProblem& problem, Index i) {
 
 double weights_element(const ConvProblem& problem, Index i) {
   const ConvGeometry& g = problem.geometry;
-  const Coordinates w = place_of(i, g.kernel, g.in_channels);  // the row is the output channel
+  const Coordinates w = coordinates_of(i, g.kernel, g.in_channels);  // the row is the output channel
   const Extent out = g.out();
   double sum = 0;
   for (Index row = 0; row < problem.rows; ++row)

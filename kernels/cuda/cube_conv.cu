@@ -56,20 +56,20 @@ struct CubeForward {
     for (int i = static_cast<int>(threadIdx.x); i < weight_vectors; i += block_of) weights[i] = weight_vector(i);
     for_each_tile<stages>(
         tiling, shared + weight_vectors, V * halo,
-        [&](const Place& place, uint4* memory) {
+        [&](const TileStart& start, uint4* memory) {
           for (int i = static_cast<int>(threadIdx.x); i < V * halo; i += block_of) {
-            const Tiling::At from = tiling.input_of(place, i / V);
+            const Tiling::At from = tiling.input_of(start, i / V);
             copy_async(memory + i % V * halo + i / V, x + (from.position * V + i % V) * width<T>, from.inside);
           }
         },
-        [&](const Place& place, uint4* memory) {
+        [&](const TileStart& start, uint4* memory) {
           __syncthreads();
-          multiply_tile(place, weights, memory);
+          multiply_tile(start, weights, memory);
         });
   }
 
   /// A warp has one j of the tile, and so its lines of `depth` planes.
-  __device__ void multiply_tile(const Place& place, const uint4* weights, const uint4* shared) const {
+  __device__ void multiply_tile(const TileStart& start, const uint4* weights, const uint4* shared) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, j = static_cast<int>(threadIdx.x) / 32;
     float sums[depth][matrices][4] = {};
     const uint4* const line = shared + lane / 16 * halo + j * halo_k + lane % 16;
@@ -101,7 +101,7 @@ struct CubeForward {
 #pragma unroll
       for (int m = 0; m < matrices; m += 2) {
         for (int e = 0; e < 8; ++e) sums[i][m + e / 4][e % 4] += bias((m + e / 4) * 8 + lane % 4 * 2 + e % 2);
-        store_line(y, y, tiling, place, i * tile_j + j, O, m * 8, sums[i][m], sums[i][m + 1]);
+        store_line(y, y, tiling, start, i * tile_j + j, O, m * 8, sums[i][m], sums[i][m + 1]);
       }
   }
   __device__ float bias(int out) const { return b != nullptr && out < outs ? b[out] : 0.0F; }
@@ -156,14 +156,14 @@ struct CubeWeights {
 #ifdef __CUDACC__
   using Sums = float[of_share][matrices][4];
 
-  __device__ void copy(const Place& place, uint4* memory) const {
+  __device__ void copy(const TileStart& start, uint4* memory) const {
     for (int i = static_cast<int>(threadIdx.x); i < x_planes * halo_of(depth); i += block_of) {
-      const Tiling::At from = tiling.input_of(place, i / x_planes);
+      const Tiling::At from = tiling.input_of(start, i / x_planes);
       copy_async(memory + i % x_planes * x_plane + i / x_planes,
                  x + (from.position * x_planes + i % x_planes) * width<T>, from.inside);
     }
     for (int i = static_cast<int>(threadIdx.x); i < dy_planes * lines * tile_k; i += block_of) {
-      const Tiling::At from = tiling.output_of(place, i / dy_planes);
+      const Tiling::At from = tiling.output_of(start, i / dy_planes);
       copy_async(memory + x_planes * x_plane + i % dy_planes * dy_plane + i / dy_planes,
                  dy + (from.position * dy_planes + i % dy_planes) * width<T>, from.inside);
     }
@@ -176,8 +176,8 @@ struct CubeWeights {
     for (int m = 0; m < of_share; ++m) offsets[m] = offset_of(share * of_share + m);
     Sums sums = {};
     for_each_tile<2>(
-        tiling, shared, stage, [&](const Place& place, uint4* memory) { copy(place, memory); },
-        [&](const Place&, uint4* memory) {
+        tiling, shared, stage, [&](const TileStart& start, uint4* memory) { copy(start, memory); },
+        [&](const TileStart&, uint4* memory) {
           __syncthreads();
 #pragma unroll 1
           for (int line = static_cast<int>(threadIdx.x) / (32 * shares); line < lines; line += warps / shares)

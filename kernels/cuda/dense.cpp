@@ -117,7 +117,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> Matmul::proposals(int most) const {
   MRMF_CUBLAS(cublasLtMatmulPreferenceCreate(&created));
   const Preference preference(created);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, device_.settings().workspace);
-  constexpr std::uint32_t alignment = 16;  // bytes: layers' places in the arenas and stored activations have it
+  constexpr std::uint32_t alignment = 16;  // bytes: layers' spans in the arenas and stored activations have it
   for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(preference, operand, alignment);

@@ -167,9 +167,9 @@ struct BoxPosition {
     for (std::size_t a = 0; a < 3; ++a) first[a] = count32(begin[a]), sizes[a] = count32(spatial[a]);
   }
   MRMF_HD std::size_t position(std::uint32_t row, const std::uint32_t (&at)[3]) const {
-    std::size_t place = row;
-    for (int a = 0; a < 3; ++a) place = place * sizes[a] + first[a] + at[a];
-    return place;
+    std::size_t index = row;
+    for (int a = 0; a < 3; ++a) index = index * sizes[a] + first[a] + at[a];
+    return index;
   }
 };
 
@@ -185,11 +185,11 @@ struct CopyBox {
 
   MRMF_HD auto at(std::uint32_t vector) const {
     return [f = *this, vector](std::uint32_t number) {
-      std::uint32_t row = number, place[3];
-      for (int a = 2; a >= 0; --a) place[a] = f.by_count[a].take(row);
-      const std::size_t target = f.to.position(row, place) * f.vectors + vector;
+      std::uint32_t row = number, coordinates[3];
+      for (int a = 2; a >= 0; --a) coordinates[a] = f.by_count[a].take(row);
+      const std::size_t target = f.to.position(row, coordinates) * f.vectors + vector;
       float value[width<T>], sum[width<T>] = {};
-      load(f.x, f.from.position(row, place) * f.vectors + vector, value);
+      load(f.x, f.from.position(row, coordinates) * f.vectors + vector, value);
       if (f.add) load(f.y, target, sum);
       for (int k = 0; k < width<T>; ++k) value[k] += sum[k];
       store(value, f.y, target);

@@ -9,7 +9,7 @@
 namespace mrmf::cuda {
 namespace {
 
-/// The numbers that kernels index with. A place is that of a group of a sample: sample * groups + group.
+/// The numbers that kernels index with. A group of a sample has the index sample * groups + group.
 struct Layout {
   Samples samples;
   Divider by_width;  // channels of a group
@@ -25,17 +25,18 @@ struct Layout {
         stored(count32(storage.channels(s.channels))),
         values(static_cast<double>(s.values())) {}
 
-  MRMF_HD std::size_t place(std::uint32_t sample, std::uint32_t channel) const {
+  MRMF_HD std::size_t group_index(std::uint32_t sample, std::uint32_t channel) const {
     return std::size_t{sample} * groups + by_width.quotient(channel);
   }
-  /// Where the sums of a channel of the group of a place are.
-  MRMF_HD std::size_t sum_of(std::uint32_t place, std::uint32_t channel_in_group) const {
-    const std::uint32_t sample = place / groups;
-    return std::size_t{sample} * stored + (place - sample * groups) * width + channel_in_group;
+  /// Where the sums of a channel of the group with this index are.
+  MRMF_HD std::size_t sum_of(std::uint32_t index, std::uint32_t channel_in_group) const {
+    const std::uint32_t sample = index / groups;
+    return std::size_t{sample} * stored + (index - sample * groups) * width + channel_in_group;
   }
 };
 
-/// The scratch: two sums for every sample and stored channel, two terms of dx for every place, and partial sums.
+/// The scratch: two sums for every sample and stored channel, two terms of dx for every group of a sample, and partial
+/// sums.
 struct Scratch {
   double* sums;  // the first ones, then the second
   std::size_t second;
@@ -44,10 +45,10 @@ struct Scratch {
 
   Scratch(const Storage& storage, const GroupNormSettings& s, Index n, void* memory)
       : sums(static_cast<double*>(memory)), second(static_cast<std::size_t>(n * storage.channels(s.channels))) {
-    const auto places = static_cast<std::size_t>(n * s.groups);
+    const auto groups = static_cast<std::size_t>(n * s.groups);
     offset = reinterpret_cast<float*>(sums + 2 * second);
-    tilt = offset + places;
-    partials = sums + 2 * second + places;
+    tilt = offset + groups;
+    partials = sums + 2 * second + groups;
   }
   std::span<double> all() const { return {sums, 2 * second}; }
 };
@@ -130,21 +131,21 @@ struct Statistics {
   float *mean, *inverse_deviation;
   double epsilon;
 
-  MRMF_HD auto at(std::uint32_t place) const {
-    return [f = *this, place](std::uint32_t channel, double(&to)[2][1]) {
-      const std::size_t i = f.moments.layout.sum_of(place, channel);
+  MRMF_HD auto at(std::uint32_t index) const {
+    return [f = *this, index](std::uint32_t channel, double(&to)[2][1]) {
+      const std::size_t i = f.moments.layout.sum_of(index, channel);
       to[0][0] += f.moments.sums[i];
       to[1][0] += f.moments.sums[f.moments.second + i];
     };
   }
-  MRMF_HD void finish(Index place, const double (&totals)[2]) const {
+  MRMF_HD void finish(Index index, const double (&totals)[2]) const {
     const Layout& layout = moments.layout;
-    const auto sample = static_cast<std::uint32_t>(place) / layout.groups;
-    const auto group = static_cast<std::uint32_t>(place) - sample * layout.groups;
+    const auto sample = static_cast<std::uint32_t>(index) / layout.groups;
+    const auto group = static_cast<std::uint32_t>(index) - sample * layout.groups;
     const double shift = totals[0] / layout.values, variance = totals[1] / layout.values - shift * shift;
     const double from = moments.shared ? 0 : moments.origin(sample, group * layout.width);
-    mean[place] = static_cast<float>(from + shift);
-    inverse_deviation[place] = static_cast<float>(1.0 / std::sqrt((variance < 0 ? 0 : variance) + epsilon));
+    mean[index] = static_cast<float>(from + shift);
+    inverse_deviation[index] = static_cast<float>(1.0 / std::sqrt((variance < 0 ? 0 : variance) + epsilon));
   }
 };
 
@@ -172,11 +173,11 @@ struct Terms {
     for (std::uint32_t i = 0; i < W; ++i) {
       const std::uint32_t channel = column.vector * W + i;
       const bool used = channel < layout.channels;
-      const std::size_t place = used ? layout.place(column.sample, channel) : 0;
-      mean[i] = used ? from.mean[place] : 0;
-      inverse[i] = used ? from.inverse_deviation[place] : 0;
-      offset[i] = used && offsets != nullptr ? offsets[place] : 0;
-      tilt[i] = used && tilts != nullptr ? tilts[place] : 0;
+      const std::size_t index = used ? layout.group_index(column.sample, channel) : 0;
+      mean[i] = used ? from.mean[index] : 0;
+      inverse[i] = used ? from.inverse_deviation[index] : 0;
+      offset[i] = used && offsets != nullptr ? offsets[index] : 0;
+      tilt[i] = used && tilts != nullptr ? tilts[index] : 0;
     }
   }
 };
@@ -245,7 +246,7 @@ struct ParameterGradients {
     return [f = *this, channel](std::uint32_t sample, float(&to)[2][1]) {
       const std::size_t i = std::size_t{sample} * f.layout.stored + channel;
       to[0][0] += static_cast<float>(f.sums[i]);
-      to[1][0] += static_cast<float>(f.sums[f.second + i] * f.inverse_deviation[f.layout.place(sample, channel)]);
+      to[1][0] += static_cast<float>(f.sums[f.second + i] * f.inverse_deviation[f.layout.group_index(sample, channel)]);
     };
   }
   MRMF_HD void finish(Index channel, const double (&totals)[2]) const {
@@ -263,18 +264,18 @@ struct DataTerms {
   std::size_t second;
   float *offset, *tilt;
 
-  MRMF_HD auto at(std::uint32_t place) const {
-    return [f = *this, place](std::uint32_t channel, float(&to)[2][1]) {
-      const std::size_t i = f.layout.sum_of(place, channel);
-      const double factor = f.gamma[place % f.layout.groups * f.layout.width + channel];
+  MRMF_HD auto at(std::uint32_t index) const {
+    return [f = *this, index](std::uint32_t channel, float(&to)[2][1]) {
+      const std::size_t i = f.layout.sum_of(index, channel);
+      const double factor = f.gamma[index % f.layout.groups * f.layout.width + channel];
       to[0][0] += static_cast<float>(factor * f.sums[i]);
       to[1][0] += static_cast<float>(factor * f.sums[f.second + i]);
     };
   }
-  MRMF_HD void finish(Index place, const double (&totals)[2]) const {
-    const double inverse = inverse_deviation[place];
-    offset[place] = static_cast<float>(inverse * totals[0] / layout.values);
-    tilt[place] = static_cast<float>(inverse * inverse * inverse * totals[1] / layout.values);
+  MRMF_HD void finish(Index index, const double (&totals)[2]) const {
+    const double inverse = inverse_deviation[index];
+    offset[index] = static_cast<float>(inverse * totals[0] / layout.values);
+    tilt[index] = static_cast<float>(inverse * inverse * inverse * totals[1] / layout.values);
   }
 };
 

@@ -293,7 +293,7 @@ Reduction class_reduction(const Storage& storage, const LossWork& loss, Index ro
 
 Reduction row_reduction(Index rows, double* partials) { return {rows, 1, 1, partials}; }
 
-/// The places in the scratch memory, doubles first; with no memory just its bytes.
+/// The parts of the scratch memory, doubles first; with no memory just its bytes.
 LossScratch lay_out_scratch(const Storage& storage, const LossWork& loss, Index rows, void* scratch) {
   Index partials = row_reduction(rows, nullptr).partial_doubles(1);
   for (Index n = 1; n <= rows; ++n)  // fewer samples may take more blocks
@@ -301,8 +301,8 @@ LossScratch lay_out_scratch(const Storage& storage, const LossWork& loss, Index 
   const Index channels = rows * storage.channels(loss.channels), positions = rows * loss.positions;
   LossScratch kept;
   auto* at = static_cast<std::byte*>(scratch);
-  const auto take = [&]<class Element>(Element*& place, Index count) {
-    place = at == nullptr ? nullptr : reinterpret_cast<Element*>(at + kept.bytes);
+  const auto take = [&]<class Element>(Element*& part, Index count) {
+    part = at == nullptr ? nullptr : reinterpret_cast<Element*>(at + kept.bytes);
     kept.bytes += static_cast<std::size_t>(count) * sizeof(Element);
   };
   take(kept.sums, channels * kSums);

@@ -46,16 +46,16 @@ struct NarrowForward {
     if (threadIdx.x == 0) affine = inputs.affine();
     __syncthreads();
     for_each_tile<2>(
-        inputs.tiling, shared, narrow_halo, [&](const Place& place, uint4* memory) { inputs.copy(place, memory); },
-        [&](const Place& place, uint4* memory) {
-          inputs.normalise(place, affine, memory);
+        inputs.tiling, shared, narrow_halo, [&](const TileStart& start, uint4* memory) { inputs.copy(start, memory); },
+        [&](const TileStart& start, uint4* memory) {
+          inputs.normalise(start, affine, memory);
           __syncthreads();
-          multiply_tile(place, weights, memory);
+          multiply_tile(start, weights, memory);
         });
   }
 
   /// A warp has one j of the tile.
-  __device__ void multiply_tile(const Place& place, const Weights& weights, const uint4* shared) const {
+  __device__ void multiply_tile(const TileStart& start, const Weights& weights, const uint4* shared) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, j = static_cast<int>(threadIdx.x) / 32;
     const bool second = lane >= 16;  // names rows of the step's second tap
 #pragma unroll 1
@@ -77,7 +77,7 @@ struct NarrowForward {
 #pragma unroll
       for (int line = 0; line < 2; ++line) {
         for (int e = 0; e < 8; ++e) sums[line][e / 4][e % 4] += bias(e / 4 * 8 + lane % 4 * 2 + e % 2);
-        store_line(y, y, inputs.tiling, place, (i + line) * tile_j + j, narrow_outs, 0, sums[line][0], sums[line][1]);
+        store_line(y, y, inputs.tiling, start, (i + line) * tile_j + j, narrow_outs, 0, sums[line][0], sums[line][1]);
       }
     }
   }

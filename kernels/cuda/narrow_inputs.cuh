@@ -26,7 +26,7 @@ struct Inputs {
   }
 #ifdef __CUDACC__
   /// Begins to copy a tile's inputs.
-  __device__ void copy(const Place& p, uint4* shared) const {
+  __device__ void copy(const TileStart& p, uint4* shared) const {
     for (int number = static_cast<int>(threadIdx.x); number < narrow_halo; number += block_of) {
       const Tiling::At from = tiling.input_of(p, number);
       copy_async(shared + number, x + from.position * width<T>, from.inside);
@@ -34,7 +34,7 @@ struct Inputs {
   }
   /// Normalises what this thread copied; padding stays zero. The norm's numbers are in shared memory: registers are
   /// short.
-  __device__ void normalise(const Place& p, const Affine<width<T>>& numbers, uint4* shared) const {
+  __device__ void normalise(const TileStart& p, const Affine<width<T>>& numbers, uint4* shared) const {
     if (how == Normalise::no) return;
     const Affine<width<T>> affine = numbers;
     for (int number = static_cast<int>(threadIdx.x); number < narrow_halo; number += block_of) {

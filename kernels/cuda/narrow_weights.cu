@@ -69,7 +69,7 @@ struct NarrowWeights {
 #ifdef __CUDACC__
   using Sums = float[Rows::of_warp + 1][2][4];
 
-  __device__ void copy(const Place& p, uint4* shared) const {
+  __device__ void copy(const TileStart& p, uint4* shared) const {
     inputs.copy(p, shared);
     for (int number = static_cast<int>(threadIdx.x); number < lines * tile_k * planes; number += block_of) {
       const Tiling::At from = inputs.tiling.output_of(p, number / planes);
@@ -84,17 +84,17 @@ struct NarrowWeights {
     __syncthreads();
     Sums sums = {};
     for_each_tile<2>(
-        inputs.tiling, shared, stage, [&](const Place& place, uint4* memory) { copy(place, memory); },
-        [&](const Place& place, uint4* memory) {
-          inputs.normalise(place, affine, memory);
-          const Ones ones = ones_of(place);
+        inputs.tiling, shared, stage, [&](const TileStart& start, uint4* memory) { copy(start, memory); },
+        [&](const TileStart& start, uint4* memory) {
+          inputs.normalise(start, affine, memory);
+          const Ones ones = ones_of(start);
           __syncthreads();
 #pragma unroll 1
           for (int line = static_cast<int>(threadIdx.x) / 64; line < lines; line += warps / 2)
             if (threadIdx.x / 32 % 2 == 0)
-              multiply_line<0>(T{}, place, line, memory, ones, sums);
+              multiply_line<0>(T{}, start, line, memory, ones, sums);
             else
-              multiply_line<1>(T{}, place, line, memory, ones, sums);
+              multiply_line<1>(T{}, start, line, memory, ones, sums);
         });
     write_part<2>(sums, reinterpret_cast<float*>(shared), parts);
   }
@@ -119,7 +119,7 @@ struct NarrowWeights {
   __device__ std::uint32_t ones_word(float, int first, int word, int tap) const {
     return has_k(first + static_cast<int>(threadIdx.x) % 4 + 4 * word, tap) ? 0x3F800000U : 0U;
   }
-  __device__ Ones ones_of(const Place& p) const {
+  __device__ Ones ones_of(const TileStart& p) const {
     Ones ones;
 #pragma unroll
     for (int half = 0; half < 2; ++half)
@@ -128,14 +128,14 @@ struct NarrowWeights {
         ones.of[half][w] = tap_of_row(half) < taps ? ones_word(T{}, p.first[2], w, tap_of_row(half)) : 0U;
     return ones;
   }
-  __device__ bool has_line(const Place& p, int line, int tap) const {
+  __device__ bool has_line(const TileStart& p, int line, int tap) const {
     const int i = p.first[0] + line / tile_j + tap / 9 - inputs.tiling.pad[0];
     const int j = p.first[1] + line % tile_j + tap / 3 % 3 - inputs.tiling.pad[1];
     return i >= 0 && i < inputs.tiling.in[0] && j >= 0 && j < inputs.tiling.in[1];
   }
 
   template <int Share>
-  __device__ void multiply_line(Bf16, const Place& p, int line, const uint4* shared, const Ones& ones,
+  __device__ void multiply_line(Bf16, const TileStart& p, int line, const uint4* shared, const Ones& ones,
                                 Sums& sums) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int i = line / tile_j, j = line % tile_j;
@@ -154,7 +154,7 @@ struct NarrowWeights {
   }
 
   template <int Share>
-  __device__ void multiply_line(float, const Place& p, int line, const uint4* shared, const Ones& ones,
+  __device__ void multiply_line(float, const TileStart& p, int line, const uint4* shared, const Ones& ones,
                                 Sums& sums) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int i = line / tile_j, j = line % tile_j, channel = lane / 4 % 4;
@@ -183,7 +183,7 @@ struct NarrowWeights {
   }
 
   /// The taps' own rows: two words of the ones, from `first` on.
-  __device__ void add_ones(const Place& p, int line, const Ones& ones, int first, const std::uint32_t (&b)[4],
+  __device__ void add_ones(const TileStart& p, int line, const Ones& ones, int first, const std::uint32_t (&b)[4],
                            Sums& sums) const {
     const bool low = has_line(p, line, tap_of_row(0)), high = has_line(p, line, tap_of_row(1));
     const std::uint32_t a[4] = {low ? ones.of[0][first] : 0U, high ? ones.of[1][first] : 0U,

@@ -142,11 +142,11 @@ struct MakeLevels {
   std::uint32_t tensors;
   float most;
 
-  MRMF_HD std::uint32_t tensor_of(std::size_t place) const {
+  MRMF_HD std::uint32_t tensor_of(std::size_t index) const {
     std::uint32_t first = 0, end = tensors;
     while (end - first > 1) {
       const std::uint32_t middle = (first + end) / 2;
-      (pieces.buffers.tensors[middle].first <= place ? first : end) = middle;
+      (pieces.buffers.tensors[middle].first <= index ? first : end) = middle;
     }
     return first;
   }
@@ -209,17 +209,17 @@ struct MakeVotes {
   }
 };
 
-/// The majority of rows wins; a tie is broken by a bit that is a function of the step and the place, and stays zero
-/// where nobody votes.
+/// The majority of rows wins; a tie is broken by a bit that is a function of the step and the value's offset, and stays
+/// zero where nobody votes.
 struct AddVotes {
   Pieces pieces;
   const StepBlock* step;
-  std::uint64_t place;
+  std::uint64_t offset;
 
   MRMF_HD void operator()(std::uint32_t g) const {
     const std::size_t n = pieces.layout.piece;
     Signs signs;
-    const std::uint64_t ties = mix(mix(step->seed, step->number), place + pieces.own_first() + std::size_t{g} * 32);
+    const std::uint64_t ties = mix(mix(step->seed, step->number), offset + pieces.own_first() + std::size_t{g} * 32);
     for (std::uint32_t i = 0; i < 32; ++i) {
       std::int64_t sum = 0;
       bool voted = false, finite = true;
@@ -351,7 +351,7 @@ void add_codes(cudaStream_t stream, const CodeLayout& layout, const CodedPart& p
     case CodeFormat::levels4: return for_each(stream, words, AddLevels<4>{{layout, 32, buffers}});
     case CodeFormat::votes: break;
   }
-  for_each(stream, words, AddVotes{{layout, 32, buffers}, step, part.place});
+  for_each(stream, words, AddVotes{{layout, 32, buffers}, step, part.offset});
 }
 
 void read_sums(cudaStream_t stream, const CodeLayout& layout, const CodedPart& part, const CodeBuffers& buffers) {

@@ -30,9 +30,9 @@ std::string start_of(long pid) {
   const std::size_t name_end = text.rfind(')');  // the name may hold anything
   if (name_end == std::string::npos) return "";
   std::istringstream fields(text.substr(name_end + 1));
-  constexpr int place = 20;  // field 22 of proc(5), counted from the third
+  constexpr int field_number = 20;  // field 22 of proc(5), counted from the third
   std::string field;
-  for (int i = 0; i < place; ++i) fields >> field;
+  for (int i = 0; i < field_number; ++i) fields >> field;
   return field;
 }
 

@@ -33,7 +33,7 @@ class Windows {
   template <class Use>
   MRMF_HD void for_each_tap(std::uint32_t out_row, Use use) const {
     if constexpr (Side == 1) return use(0U, out_row);
-    const Coordinates at = place(out_row, by_out_);
+    const Coordinates at = coordinates(out_row, by_out_);
     const std::uint32_t first = input_row(at);
     std::uint32_t tap = 0;
     for (std::uint32_t i = 0; i < window(0); ++i)
@@ -44,7 +44,7 @@ class Windows {
   /// The input row of one tap of an output row's window.
   MRMF_HD std::uint32_t tap_row(std::uint32_t out_row, std::uint32_t tap) const {
     const std::uint32_t k = tap % window(2), j = tap / window(2) % window(1), i = tap / window(2) / window(1);
-    return input_row(place(out_row, by_out_)) + (i * in_[1] + j) * in_[2] + k;
+    return input_row(coordinates(out_row, by_out_)) + (i * in_[1] + j) * in_[2] + k;
   }
 
   /// Where window = stride: use(tap, input row) for the window's taps and, of the last window along an axis, for the
@@ -52,7 +52,7 @@ class Windows {
   template <class Use>
   MRMF_HD void for_each_owned(std::uint32_t out_row, Use use) const {
     if constexpr (Side == 1) return use(0U, out_row);
-    const Coordinates at = place(out_row, by_out_);
+    const Coordinates at = coordinates(out_row, by_out_);
     const std::uint32_t first = input_row(at);
     std::uint32_t end[3];
     bool whole = true;
@@ -72,7 +72,7 @@ class Windows {
   /// use(tap, output row) for every window that covers an input row.
   template <class Use>
   MRMF_HD void for_each_cover(std::uint32_t in_row, Use use) const {
-    const Coordinates at = place(in_row, by_in_);
+    const Coordinates at = coordinates(in_row, by_in_);
     std::uint32_t first[3], end[3];
     for (int a = 0; a < 3; ++a) {
       first[a] = at.axis[a] < window_[a] ? 0 : by_stride_[a].quotient(at.axis[a] - window_[a]) + 1;
@@ -95,7 +95,7 @@ class Windows {
     std::uint32_t sample, axis[3];
   };
 
-  MRMF_HD static Coordinates place(std::uint32_t row, const Divider (&by)[3]) {
+  MRMF_HD static Coordinates coordinates(std::uint32_t row, const Divider (&by)[3]) {
     Coordinates at{};
     at.axis[2] = by[2].take(row);
     at.axis[1] = by[1].take(row);
@@ -103,7 +103,7 @@ class Windows {
     at.sample = row;
     return at;
   }
-  /// The first input row of the window at a place of the output.
+  /// The first input row of the window at these coordinates of the output.
   MRMF_HD std::uint32_t input_row(const Coordinates& at) const {
     return ((at.sample * in_[0] + at.axis[0] * stride_[0]) * in_[1] + at.axis[1] * stride_[1]) * in_[2] +
            at.axis[2] * stride_[2];

@@ -89,8 +89,8 @@ class Bound {
                "a primitive made for " + std::to_string(threads_) + " threads would run with other ones");
     std::size_t i = 0;
     for (const float* address : addresses)  // the library has no const handles; inputs are only read
-      place(i++, const_cast<float*>(address));
-    place(i, context.scratch().data());
+      set_address(i++, const_cast<float*>(address));
+    set_address(i, context.scratch().data());
     dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), context.stream().get(),
                                                    static_cast<int>(arguments_.size()), arguments_.data()),
                             "oneDNN could not execute a primitive");
@@ -107,7 +107,7 @@ class Bound {
     arguments_.push_back({index, memories_.back().get()});
   }
 
-  void place(std::size_t i, float* address) {
+  void set_address(std::size_t i, float* address) {
     dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(memories_[i].get(), address),
                             "oneDNN refused a memory address");
   }

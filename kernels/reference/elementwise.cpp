@@ -52,9 +52,9 @@ void ReferenceBackend::copy_channels(ConstTensor x, Index from, Tensor y, Index 
 
 void ReferenceBackend::copy_box(ConstTensor x, Tensor y, const BoxCopy& box) {
   const auto at = [](const Shape& shape, Index row, const Extent& p, Index channel) {
-    Index place = row;
-    for (std::size_t a = 0; a < 3; ++a) place = place * shape.spatial[a] + p[a];
-    return static_cast<std::size_t>(place * shape.channels + channel);
+    Index position = row;
+    for (std::size_t a = 0; a < 3; ++a) position = position * shape.spatial[a] + p[a];
+    return static_cast<std::size_t>(position * shape.channels + channel);
   };
   for (Index n = 0; n < x.shape.n; ++n)
     for (Index i = 0; i < box.count[0]; ++i)

@@ -75,7 +75,7 @@ std::string figures(const std::vector<GradientError>& errors, const GradientChec
 
 std::vector<GradientError> gradient_errors(const Network& network, ConstSpan got, ConstSpan expected) {
   std::vector<GradientError> errors;
-  for (const Entry& entry : network.entries()) {
+  for (const LayerEntry& entry : network.entries()) {
     auto first = static_cast<std::size_t>(entry.params.first);
     Index floats = 0;
     for (const NamedTensor& part : entry.footprint.params) floats += part.count();

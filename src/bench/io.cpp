@@ -151,7 +151,7 @@ class Loader {
     const MemoryBudget memory = budget_memory(streamed, {{shape_, order_, {{step_.resolution, step_.batch}}}}, world,
                                               ranks_of_same(host_name(), world).size(), world.size() / groups);
     store_ = std::make_unique<SampleStore>(spec, shape_, visited_rows(order_), share.team, memory.stores.front());
-    store_->require(step_.resolution, step_.batch);
+    store_->make_ready(step_.resolution, step_.batch);
     batch_ = store_->sample(step_.resolution).with_rows(step_.batch);
     x_.resize(static_cast<std::size_t>(batch_.count()));
     outputs_ = store_->target(step_.resolution).per_sample();

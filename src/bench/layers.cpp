@@ -26,7 +26,7 @@ using onednn::BestTimes;
 /// oneDNN's best for layer i if that is a dense layer or a convolution other than the first (whose dx nobody needs).
 std::optional<BestTimes> best_times(const Network& network, const std::vector<LayerSpec>& specs, std::size_t i,
                                     int repeats) {
-  const Entry& entry = network.entry(i);
+  const LayerEntry& entry = network.entry(i);
   const Index rows = network.input().n;
   if (entry.kind == LayerKind::conv && i > 0)
     return onednn::best_conv_times(conv_geometry(entry.input, specs[i]), rows, repeats);
@@ -108,8 +108,8 @@ class TimedUnits {
       : backend_(backend), model_(steps.model_state().model), ids_(static_cast<std::size_t>(settings.batch())) {
     std::iota(ids_.begin(), ids_.end(), 0);
     step_ = {.training = true, .seed = 1, .ids = ids_};
-    place(model_.network().input(), false, 0);
-    for (const Unit& unit : model_.units()) place(unit.out, unit.memory.in_place, unit.reads[0]);
+    add_tensors(model_.network().input(), false, 0);
+    for (const Unit& unit : model_.units()) add_tensors(unit.out, unit.memory.in_place, unit.reads[0]);
   }
 
   Times time(std::size_t u) {
@@ -124,9 +124,9 @@ class TimedUnits {
     }
     const Tensor y = y_[u + 1];
     const ConstTensor dy = dy_[u + 1];
-    const auto forward = [&] { unit.join ? unit.join->join(x, y) : unit.run->forward(buffers, x[0], y); };
+    const auto forward = [&] { unit.join ? unit.join->join(x, y) : unit.layer->forward(buffers, x[0], y); };
     const auto backward = [&] {
-      unit.join ? unit.join->join_backward(dy, dx) : unit.run->backward(buffers, x[0], y, dy, dx[0]);
+      unit.join ? unit.join->join_backward(dy, dx) : unit.layer->backward(buffers, x[0], y, dy, dx[0]);
     };
     return {seconds(2 * u, forward), seconds(2 * u + 1, backward)};
   }
@@ -135,7 +135,7 @@ class TimedUnits {
   static constexpr int kRepeats = 20, kRounds = 5;
 
   // In place: over the output of that number.
-  void place(const Shape& shape, bool in_place, std::size_t number) {
+  void add_tensors(const Shape& shape, bool in_place, std::size_t number) {
     for (std::vector<Tensor>* tensors : {&y_, &dy_}) {
       if (!in_place) arenas_.push_back(backend_.allocate(backend_.activation_floats(shape)));
       tensors->push_back({shape, in_place ? (*tensors)[number].data : arenas_.back().span()});
@@ -225,7 +225,7 @@ namespace {
 
 // Products: encode, decode; gradient of the features, two for that of the weights, and that of the data. Layer::flop()
 // counts the first two.
-UnitWork reconstruction_work(const Entry& entry, Index count, bool inner, double element_bytes) {
+UnitWork reconstruction_work(const LayerEntry& entry, Index count, bool inner, double element_bytes) {
   const auto rows = static_cast<double>(count), all = static_cast<double>(entry.params.count);
   const double weights = entry.spec.decoder == Decoder::own ? all / 2 : all;
   const double x = rows * static_cast<double>(entry.input.per_sample());
@@ -238,7 +238,7 @@ UnitWork reconstruction_work(const Entry& entry, Index count, bool inner, double
 }  // namespace
 
 UnitWork unit_work(const Network& network, const Unit& unit, double element_bytes) {
-  const Entry& first = network.entry(unit.first);
+  const LayerEntry& first = network.entry(unit.first);
   const bool inner = unit.reads[0] != 0;  // the network's input needs no dx
   const auto rows = static_cast<double>(network.input().n);
   const double x = rows * static_cast<double>(first.input.per_sample());
@@ -264,7 +264,7 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
       break;
     case LayerKind::batch_norm:
       if (fused && network.entry(unit.first + 1).kind == LayerKind::conv) {
-        const Entry& conv = network.entry(unit.first + 1);  // of the network's input: statistics, forward, weights
+        const LayerEntry& conv = network.entry(unit.first + 1);  // of the network's input: statistics, forward, weights
         elements = x + (x + p) + (x + p);
         work.bytes = 12 * static_cast<double>(conv.params.count);
         work.flop = 2 * rows * conv.layer->flop();

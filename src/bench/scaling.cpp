@@ -201,13 +201,13 @@ void choose_grids(ScalingSettings& settings, const Config& config, const Dataset
     if (!world.root()) return;
     const CostTables tables = read_tables(settings.tables.empty() ? tables_file() : settings.tables);
     for (std::size_t i = 0; i < settings.ranks.size(); ++i) {
-      const RankLayout places{settings.ranks[i], std::min(settings.ranks[i], per_node)};
-      const SearchSettings search{.ranks = places,
+      const RankLayout rank_layout{settings.ranks[i], std::min(settings.ranks[i], per_node)};
+      const SearchSettings search{.ranks = rank_layout,
                                   .mini_batch = settings.mini_batch,
                                   .sample = data.sample,
                                   .samples = static_cast<double>(data.samples)};
       settings.grids[i] =
-          search_grids(*backend, *table_costs(tables, places), config, plan, search).front().fitting.front().grid;
+          search_grids(*backend, *table_costs(tables, rank_layout), config, plan, search).front().fitting.front().grid;
     }
   });
   for (Grid& grid : settings.grids) world.broadcast(std::span<std::int64_t>(grid.blocks), 0);

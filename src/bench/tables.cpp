@@ -265,7 +265,7 @@ Line sum_line(AllReduce& sums, Comm& world) {
     std::vector<float> values(static_cast<std::size_t>(floats));
     measured.emplace_back(kFloat * static_cast<double>(floats), collective_seconds(world, kRepeats, [&] {
                             for_each_part(floats,
-                                          [&](const ArenaSpan& place) { sums.start(span_at(Span(values), place)); });
+                                          [&](const ArenaSpan& span) { sums.start(span_at(Span(values), span)); });
                             sums.finish();
                           }));
   }
@@ -281,8 +281,8 @@ std::optional<Line> update_sum_line(AllReduce& sums, Backend& backend, Comm& wor
   std::vector<std::pair<double, double>> measured;
   for (const Index floats : kFloats)
     measured.emplace_back(kFloat * static_cast<double>(floats), collective_seconds(world, kRepeats, [&] {
-                            for_each_part(floats, [&](const ArenaSpan& place) {
-                              sums.start_update(span_at(gradients.span(), place), span_at(params.span(), place),
+                            for_each_part(floats, [&](const ArenaSpan& span) {
+                              sums.start_update(span_at(gradients.span(), span), span_at(params.span(), span),
                                                 [](Index, Index) {});
                             });
                             sums.finish();

@@ -98,9 +98,9 @@ TimedSteps::Backward TimedSteps::backward_alone(std::size_t u, int repeats) {
   std::vector<double> both, weights;
   for (int i = 0; i <= repeats; ++i) {  // the first is not timed
     Timer timer;
-    unit.run->backward(buffers, x, y, dy, dx);
+    unit.layer->backward(buffers, x, y, dy, dx);
     const double first = timer.lap();
-    unit.run->backward(buffers, x, y, dy, {in, {}});
+    unit.layer->backward(buffers, x, y, dy, {in, {}});
     if (i > 0) both.push_back(first), weights.push_back(timer.lap());
   }
   return {median(both), median(weights)};

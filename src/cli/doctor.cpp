@@ -61,7 +61,7 @@ void print_facts(const DoctorOptions& options, Comm& world) {
                                         {"gpu_error",
                                          no_gpu.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(no_gpu)},
                                         {"gpu", device_properties(*backend)},
-                                        {"mpi", MpiSession::version()},
+                                        {"mpi", MpiEnvironment::version()},
                                         {"hdf5", hdf5_version()},
                                         {"ranks", world.size()},
                                         {"threads", threads},
@@ -76,9 +76,9 @@ void print_facts(const DoctorOptions& options, Comm& world) {
             << fmt::format("memory     {:.1f} GiB\n", machine.memory_gib)
             << fmt::format("backend    {}\n", backend->description())
             << (no_gpu.empty() ? "" : fmt::format("GPU        cannot be used: {}\n", no_gpu))
-            << fmt::format("MPI        {}\n", MpiSession::version()) << fmt::format("HDF5       {}\n", hdf5_version())
-            << fmt::format("ranks      {}\n", world.size()) << fmt::format("threads    {} on rank 0\n", threads)
-            << fmt::format("plots      {}\n", kPython);
+            << fmt::format("MPI        {}\n", MpiEnvironment::version())
+            << fmt::format("HDF5       {}\n", hdf5_version()) << fmt::format("ranks      {}\n", world.size())
+            << fmt::format("threads    {} on rank 0\n", threads) << fmt::format("plots      {}\n", kPython);
 }
 
 }  // namespace

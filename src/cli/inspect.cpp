@@ -54,9 +54,7 @@ std::string from_text(const Network& network, std::size_t i) {
   return network.wiring()[i] == std::vector{i} ? "" : fmt::format("{}", fmt::join(network.entry(i).spec.from, ", "));
 }
 
-std::string place_text(const ArenaSpan& place) {
-  return fmt::format("{:.2f}", 4e-6 * static_cast<double>(place.first));
-}
+std::string offset_text(const ArenaSpan& span) { return fmt::format("{:.2f}", 4e-6 * static_cast<double>(span.first)); }
 
 /// A line of the table, and an entry of the JSON.
 struct LayerFacts {
@@ -89,13 +87,13 @@ NetworkFacts network_facts(Backend& backend, const NetworkSettings& settings, co
   facts.rows = settings.max_rows;
   for (const Unit& unit : facts.execution.units) {
     for (std::size_t i = unit.first; i < unit.last; ++i) {
-      const Entry& entry = facts.network.entry(i);
+      const LayerEntry& entry = facts.network.entry(i);
       facts.layers.push_back({entry.name, from_text(facts.network, i), entry.top, entry.output(), entry.params.count,
                               entry.layer->flop(), i + 1 == unit.last ? &unit : nullptr});
     }
     if (!unit.memory.in_place) facts.outputs += unit.out.per_sample();
   }
-  for (const Entry& entry : facts.network.entries()) facts.state += entry.state.count;
+  for (const LayerEntry& entry : facts.network.entries()) facts.state += entry.state.count;
   return facts;
 }
 
@@ -118,8 +116,8 @@ std::string layer_line(const LayerFacts& layer, const NameWidths& widths) {
                      layer.from, widths.from, layer.top ? "top" : "bottom", to_string(layer.output),
                      grouped(layer.parameters), layer.flop / kMega,
                      layer.own_memory() ? memory_text(layer.output.per_sample()) : "-",
-                     layer.last != nullptr ? place_text(layer.last->memory.output) : "-",
-                     layer.last != nullptr ? place_text(layer.last->memory.dy) : "-");
+                     layer.last != nullptr ? offset_text(layer.last->memory.output) : "-",
+                     layer.last != nullptr ? offset_text(layer.last->memory.dy) : "-");
 }
 
 // "8 per rank, in 4 micro-batches of 2"
@@ -155,7 +153,7 @@ using Json = nlohmann::ordered_json;
 
 // Memory in bytes; what the table shows as "-" is null.
 Json layer_json(const LayerFacts& layer) {
-  const auto place = [&](const ArenaSpan& at) { return Json(4 * at.first); };
+  const auto offset = [&](const ArenaSpan& at) { return Json(4 * at.first); };
   return {{"name", layer.name},
           {"from", layer.from},
           {"group", layer.top ? "top" : "bottom"},
@@ -163,8 +161,8 @@ Json layer_json(const LayerFacts& layer) {
           {"parameters", layer.parameters},
           {"forward_flop", layer.flop},
           {"activation_bytes", layer.own_memory() ? Json(4 * layer.output.per_sample()) : Json()},
-          {"at_byte", layer.last != nullptr ? place(layer.last->memory.output) : Json()},
-          {"gradient_at_byte", layer.last != nullptr ? place(layer.last->memory.dy) : Json()}};
+          {"at_byte", layer.last != nullptr ? offset(layer.last->memory.output) : Json()},
+          {"gradient_at_byte", layer.last != nullptr ? offset(layer.last->memory.dy) : Json()}};
 }
 
 Json network_json(const NetworkFacts& facts) {
@@ -251,7 +249,7 @@ double block_share(const Inspection& found) {
   double share = 0;
   for (const NetworkFacts& facts : found.networks) {
     if (facts.grid.ranks() == 1) return 1;
-    const Box box = Partition(facts.network, facts.grid).tensor(0).made.block({0, 0, 0});
+    const Box box = Partition(facts.network, facts.grid).tensor(0).stored.block({0, 0, 0});
     share = std::max(
         share, static_cast<double>(product(box.count)) / static_cast<double>(product(facts.network.input().spatial)));
   }

@@ -44,7 +44,7 @@ struct Axis {
   double low = 0, high = 1, from = 0, to = 1;
   bool logarithmic = false;
 
-  double place(double value) const {
+  double pixel(double value) const {
     const double share = logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
     return from + share * (to - from);
   }
@@ -98,7 +98,7 @@ std::string draw_axes(const std::string& x_name, const std::string& y_name, cons
   std::string out;
   double free = std::numeric_limits<double>::infinity();  // above the label before; y grows downwards
   for (const double tick : y.ticks()) {
-    const double at = y.place(tick);
+    const double at = y.pixel(tick);
     out += grid_line(x.from, at, x.to, at);
     if (at > free) continue;
     out += text(x.from - 6, at + 4, "end", fmt::format("{:.6g}", tick));
@@ -106,7 +106,7 @@ std::string draw_axes(const std::string& x_name, const std::string& y_name, cons
   }
   free = -std::numeric_limits<double>::infinity();
   for (const double tick : x.ticks()) {
-    const double at = x.place(tick);
+    const double at = x.pixel(tick);
     const std::string label = fmt::format("{:.6g}", tick);
     const double half = kLetter * static_cast<double>(label.size()) / 2;
     out += grid_line(at, y.from, at, y.to);
@@ -124,7 +124,7 @@ std::string draw(const ChartLine& line, const Axis& x, const Axis& y) {
   double last_x = 0, last_y = 0;
   for (const auto& [px, py] : line.points) {
     if (!std::isfinite(px) || !std::isfinite(py)) continue;
-    last_x = x.place(px), last_y = y.place(py);
+    last_x = x.pixel(px), last_y = y.pixel(py);
     points += fmt::format("{}{:.1f},{:.1f}", points.empty() ? "" : " ", last_x, last_y);
   }
   if (points.empty()) return "";
@@ -148,7 +148,7 @@ std::string html(const std::string& text) {
       case '"': out += "&quot;"; break;
       case '\'': out += "&#39;"; break;
       default:
-        if ((c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == 0x7F)
+        if ((static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == 0x7F)
           out += "\xEF\xBF\xBD";
         else
           out += c;
@@ -181,7 +181,7 @@ std::string svg(const LineChart& chart) {
           "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"7\" fill=\"none\" stroke=\"{}\" "
           "stroke-width=\"1.8\"><title>{}</title>"
           "</circle>\n",
-          x.place(mark.x), y.place(mark.y), mark.colour, html(mark.title));
+          x.pixel(mark.x), y.pixel(mark.y), mark.colour, html(mark.title));
   return out + "</svg>\n";
 }
 
@@ -196,11 +196,11 @@ std::string svg(const PointChart& chart) {
   out += fmt::format(
       "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"currentColor\" stroke-opacity=\"0.5\" "
       "stroke-dasharray=\"4 3\"/>\n",
-      x.place(x.low), y.place(x.low), x.place(x.high), y.place(x.high));
+      x.pixel(x.low), y.pixel(x.low), x.pixel(x.high), y.pixel(x.high));
   for (const auto& [px, py] : chart.points)
     if (std::isfinite(px) && std::isfinite(py))
       out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2\" fill=\"{}\" fill-opacity=\"0.45\"/>\n",
-                         x.place(px), y.place(py), chart_colour(1));
+                         x.pixel(px), y.pixel(py), chart_colour(1));
   return out + "</svg>\n";
 }
 
@@ -261,22 +261,22 @@ std::string svg(const BarChart& chart) {
   const Axis x{.low = 0, .high = most, .from = 4, .to = width - right};
   std::string out = begin(width, bottom + kBottom, chart.title);
   for (const double tick : x.ticks())
-    out += grid_line(x.place(tick), kTop, x.place(tick), bottom) +
-           text(x.place(tick), bottom + 18, "middle", fmt::format("{:.6g}", tick));
+    out += grid_line(x.pixel(tick), kTop, x.pixel(tick), bottom) +
+           text(x.pixel(tick), bottom + 18, "middle", fmt::format("{:.6g}", tick));
   out += text((x.from + x.to) / 2, bottom + 38, "middle", chart.x);
   double top = kTop;
   for (const Bar& bar : chart.bars) {
     out += text(x.from, top + 15, "start", bar.label);
     double sum = 0;
     for (const BarPart& part : bar.parts) {
-      const double left = x.place(sum);
+      const double left = x.pixel(sum);
       sum += std::max(0.0, part.value);
       out += fmt::format(
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\" fill-opacity=\"{}\" "
           "stroke=\"{}\" stroke-width=\"0.8\"><title>{}</title></rect>\n",
-          left, top + 20, x.place(sum) - left, thick, part.colour, part.opacity, part.colour, html(part.title));
+          left, top + 20, x.pixel(sum) - left, thick, part.colour, part.opacity, part.colour, html(part.title));
     }
-    out += text(x.place(sum) + 6, top + 36, "start", fmt::format("{:.4g} s", sum));
+    out += text(x.pixel(sum) + 6, top + 36, "start", fmt::format("{:.4g} s", sum));
     top += row;
   }
   return out + "</svg>\n";

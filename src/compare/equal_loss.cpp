@@ -153,13 +153,13 @@ std::vector<RunSet> read_baselines(const std::string& path) {
   std::string line;
   std::getline(lines, line);
   const std::vector<std::string> names = csv_cells(line);
-  const auto place = [&](const std::string& name) {
+  const auto column_of = [&](const std::string& name) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end()) throw damaged(1, "no column '" + name + "'");
     return static_cast<std::size_t>(found - names.begin());
   };
-  const std::size_t column = place("column"), method = place("method"), resolutions = place("resolutions"),
-                    seed = place("seed"), loss = place("validation_loss"), gflop = place("gflop");
+  const std::size_t column = column_of("column"), method = column_of("method"), resolutions = column_of("resolutions"),
+                    seed = column_of("seed"), loss = column_of("validation_loss"), gflop = column_of("gflop");
   std::map<std::string, RunSet> sets;
   for (int number = 2; std::getline(lines, line); ++number) {
     const std::vector<std::string> cells = csv_cells(line);

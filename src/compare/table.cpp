@@ -142,9 +142,9 @@ class Headings {
     if (value.size() <= kLongest) return value;
     const std::string text = key + " = " + value;
     const auto found = std::ranges::find(long_, text);
-    const auto place = static_cast<std::size_t>(found - long_.begin());
+    const auto index = static_cast<std::size_t>(found - long_.begin());
     if (found == long_.end()) long_.push_back(text);
-    return "(" + letter(place) + ")";
+    return "(" + letter(index) + ")";
   }
 
   std::set<std::string> keys_;

@@ -14,7 +14,7 @@
 namespace mrmf {
 namespace {
 
-// Reports a key by the place where it was set.
+// Reports a key by the location where it was set.
 class Checker {
  public:
   Checker(const KeyLocations& locations, const std::string& origin) : keys_{locations, origin} {}
@@ -23,7 +23,7 @@ class Checker {
 
   /// The first key below `section` that was set, but for some.
   std::string first_given(const std::string& section, const std::vector<std::string>& but) const {
-    for (const auto& [path, place] : keys_.locations)
+    for (const auto& [path, location] : keys_.locations)
       if (path.starts_with(section) && std::ranges::find(but, path) == but.end()) return path;
     return section;
   }
@@ -333,9 +333,9 @@ bool waits_for_nothing(const RoleSettings& role, const RoleSettings& stage = {})
 
 void check_stops(const MethodConfig& method, const KeyLocations& locations, const std::string& origin) {
   const Checker checker(locations, origin);
-  const auto fail = [&](const std::string& place, const std::string& key) {
-    checker.fail(place, key + "patience counts epochs in which the training loss falls by less than " + key +
-                            "threshold, which is not set; set it too, or remove the patience");
+  const auto fail = [&](const std::string& path, const std::string& key) {
+    checker.fail(path, key + "patience counts epochs in which the training loss falls by less than " + key +
+                           "threshold, which is not set; set it too, or remove the patience");
   };
   const auto check = [&](const std::string& name, const RoleSettings& role, auto stage_role) {
     const std::string key = "method.stop." + name + ".";

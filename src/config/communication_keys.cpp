@@ -46,7 +46,7 @@ std::vector<Way> ways_of(const Config& config) {
   return ways;
 }
 
-/// Refuses keys with the place where they were set.
+/// Refuses keys with the location where they were set.
 class Checks {
  public:
   Checks(const Config& config, const KeyLocations& locations, const std::string& origin)

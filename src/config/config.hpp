@@ -81,8 +81,8 @@ struct SumSettings {
   bool adds_plainly() const { return communication == Communication::fp32 && !adds_directions(); }
   bool operator==(const SumSettings&) const = default;
 };
-/// The same in another way: momenta become each rank's own where the way needs it, and shared where only the former way
-/// did. Errors are fed back no more where it leaves none out.
+/// These settings with another scheme of communication. Momenta become each rank's own where the new scheme needs that,
+/// and shared where only the old one did. Errors are no longer fed back where the new scheme leaves nothing out.
 SumSettings in_another_way(const SumSettings& sums, Communication scheme);
 
 /// Lion's beta2 where a configuration gives none: its momentum is ten times as short-lived as Adam's mean square.
@@ -125,9 +125,9 @@ struct StopSettings {
   EarlyStopping early_stopping;  ///< by `monitor`
   Monitor monitor = Monitor::loss;  ///< also tells which epoch was the best
   int probe_epochs = 0;             ///< epochs from one probe to the next (plan/stop_rule.hpp); 0: no probes
-  /// It may end before its epochs are done.
+  /// Whether the phase may end before its epochs are done.
   bool early() const { return ends_by_loss() || probe_epochs > 0; }
-  /// The same, by what its own epochs end with.
+  /// Whether a loss or a metric of its own epochs may end it early; probes are no epochs of its own.
   bool ends_by_loss() const { return threshold || target || metric_target || early_stopping.patience > 0; }
 };
 
@@ -369,7 +369,7 @@ struct RunConfig {
   std::vector<Extent> grid{{1, 1, 1}};
   CheckpointConfig checkpoint;
   double check_ranks = 1;      ///< minutes between two comparisons of the ranks' parameters; 0: not by time
-  bool deterministic = false;  ///< the same bits in every run; sums over ranks in any order
+  bool deterministic = false;  ///< the same bits in every run: no sum depends on the order in which ranks add
   bool tensorboard = false;    ///< TensorBoard's event file beside epochs.jsonl
   double timeout = 300;        ///< seconds that a sum over ranks may take
   std::string plans;           ///< file of a GPU's plans, or of the CPU's kernels; empty: in the user's cache folder

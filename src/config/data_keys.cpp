@@ -350,13 +350,13 @@ void add_reading(Keys<DataConfig>& keys) {
 }
 
 // Chooses whole files at random: as many as the shares say, at least one for each part.
-void split_files(DataConfig& data, const KeyOrigin& place) {
+void split_files(DataConfig& data, const KeyOrigin& keys) {
   const std::vector<std::string> all = data.train.files;
   if (all.size() == 1 && is_pattern(all.front())) return;  // reported when files are opened
   const std::size_t parts = data.split.test > 0 ? 3 : 2;
-  place.require(all.size() >= parts, "data.split.by",
-                fmt::format("data.split.by = \"files\" needs at least {} files, and data.files names {}; use \"rows\"",
-                            parts == 3 ? "three" : "two", all.size() == 1 ? "one" : std::to_string(all.size())));
+  keys.require(all.size() >= parts, "data.split.by",
+               fmt::format("data.split.by = \"files\" needs at least {} files, and data.files names {}; use \"rows\"",
+                           parts == 3 ? "three" : "two", all.size() == 1 ? "one" : std::to_string(all.size())));
   const auto count = static_cast<double>(all.size());
   const auto share = [&](double of, double most) {
     return static_cast<std::size_t>(std::clamp(std::round(of * count), 1.0, most));
@@ -383,62 +383,62 @@ void require_file_name(const std::string& name, const std::string& where) {
 }
 
 // What goes with which way of splitting.
-void check_split(const SplitSettings& split, const KeyOrigin& place) {
+void check_split(const SplitSettings& split, const KeyOrigin& keys) {
   const bool grouped = split.by == SplitBy::groups || split.by == SplitBy::folds;
-  place.require(split.column.empty() || split.by == SplitBy::column || grouped, "data.split.column",
-                "data.split.column goes with data.split.by = \"column\", \"groups\" or \"folds\"");
-  place.require(!split.column.empty() || split.by != SplitBy::column, "data.split.by",
-                "data.split.by = \"column\" needs data.split.column, the data set with a number per row");
-  place.require(!split.column.empty() || split.by != SplitBy::groups, "data.split.by",
-                "data.split.by = \"groups\" needs data.split.column, the data set that says what each row belongs to");
-  place.require(!split.column.empty() || split.by != SplitBy::folds || split.folds > 0, "data.split.by",
-                "data.split.by = \"folds\" needs data.split.folds, how many, or data.split.column, each row's fold");
+  keys.require(split.column.empty() || split.by == SplitBy::column || grouped, "data.split.column",
+               "data.split.column goes with data.split.by = \"column\", \"groups\" or \"folds\"");
+  keys.require(!split.column.empty() || split.by != SplitBy::column, "data.split.by",
+               "data.split.by = \"column\" needs data.split.column, the data set with a number per row");
+  keys.require(!split.column.empty() || split.by != SplitBy::groups, "data.split.by",
+               "data.split.by = \"groups\" needs data.split.column, the data set that says what each row belongs to");
+  keys.require(!split.column.empty() || split.by != SplitBy::folds || split.folds > 0, "data.split.by",
+               "data.split.by = \"folds\" needs data.split.folds, how many, or data.split.column, each row's fold");
   for (const auto& [key, roles] :
        {std::pair("data.split.validation", &split.validation_roles), std::pair("data.split.train", &split.train_roles)})
-    place.require(roles->empty() || split.by == SplitBy::column, key,
-                  fmt::format("{} names values of data.split.column, {}", key,
-                              split.column.empty() ? "which is not set; name the data set there"
-                                                   : "and data.split.by is not \"column\"; give a share"));
+    keys.require(roles->empty() || split.by == SplitBy::column, key,
+                 fmt::format("{} names values of data.split.column, {}", key,
+                             split.column.empty() ? "which is not set; name the data set there"
+                                                  : "and data.split.by is not \"column\"; give a share"));
   const bool fold_column = split.by == SplitBy::folds && split.folds == 0;
-  place.require(split.test_roles.empty() || split.by == SplitBy::column || fold_column, "data.split.test",
-                "data.split.test names values of a column of roles or folds, and there is none; give a share");
-  place.require(split.test == 0 || (split.by != SplitBy::column && split.by != SplitBy::given && !fold_column),
-                "data.split.test",
-                split.by == SplitBy::given
-                    ? "data.split.test is a share, and data.split.by is not set; set it, or name data.test.samples"
-                    : "data.split.test is a share, and data.split.column says what rows are for; name its values");
-  place.require(split.validation + split.test < 1 ||
-                    (split.by != SplitBy::rows && split.by != SplitBy::files && split.by != SplitBy::groups),
-                "data.split.test",
-                fmt::format("data.split.validation = {:g} and data.split.test = {:g} leave no row for training; take "
-                            "less",
-                            split.validation, split.test));
-  place.require(split.train_roles.empty() || !split.validation_roles.empty(), "data.split.train",
-                "data.split.train is set, and data.split.validation is not; name the values whose rows validate, too");
-  place.require(split.folds == 0 || split.by == SplitBy::folds, "data.split.folds",
-                "data.split.folds goes with data.split.by = \"folds\"");
-  place.require(split.fold == 0 || split.by == SplitBy::folds, "data.split.fold",
-                "data.split.fold goes with data.split.by = \"folds\"");
-  place.require(split.folds == 0 || split.fold < split.folds, "data.split.fold",
-                fmt::format("data.split.fold = {}, and there are {} folds, counted from 0", split.fold, split.folds));
-  place.require(!split.stratify.value_or(false) || split.by == SplitBy::rows || grouped, "data.split.stratify",
-                "data.split.stratify goes with data.split.by = \"rows\", \"groups\" or \"folds\"");
+  keys.require(split.test_roles.empty() || split.by == SplitBy::column || fold_column, "data.split.test",
+               "data.split.test names values of a column of roles or folds, and there is none; give a share");
+  keys.require(split.test == 0 || (split.by != SplitBy::column && split.by != SplitBy::given && !fold_column),
+               "data.split.test",
+               split.by == SplitBy::given
+                   ? "data.split.test is a share, and data.split.by is not set; set it, or name data.test.samples"
+                   : "data.split.test is a share, and data.split.column says what rows are for; name its values");
+  keys.require(split.validation + split.test < 1 ||
+                   (split.by != SplitBy::rows && split.by != SplitBy::files && split.by != SplitBy::groups),
+               "data.split.test",
+               fmt::format("data.split.validation = {:g} and data.split.test = {:g} leave no row for training; take "
+                           "less",
+                           split.validation, split.test));
+  keys.require(split.train_roles.empty() || !split.validation_roles.empty(), "data.split.train",
+               "data.split.train is set, and data.split.validation is not; name the values whose rows validate, too");
+  keys.require(split.folds == 0 || split.by == SplitBy::folds, "data.split.folds",
+               "data.split.folds goes with data.split.by = \"folds\"");
+  keys.require(split.fold == 0 || split.by == SplitBy::folds, "data.split.fold",
+               "data.split.fold goes with data.split.by = \"folds\"");
+  keys.require(split.folds == 0 || split.fold < split.folds, "data.split.fold",
+               fmt::format("data.split.fold = {}, and there are {} folds, counted from 0", split.fold, split.folds));
+  keys.require(!split.stratify.value_or(false) || split.by == SplitBy::rows || grouped, "data.split.stratify",
+               "data.split.stratify goes with data.split.by = \"rows\", \"groups\" or \"folds\"");
 }
 
 // The names of a part that the split makes are those of the training data.
-void share_names(DatasetSpec& part, const DatasetSpec& train, const std::string& key, const KeyOrigin& place) {
+void share_names(DatasetSpec& part, const DatasetSpec& train, const std::string& key, const KeyOrigin& keys) {
   const auto share = [&](std::string& name, const std::string& of_training, const std::string& which) {
-    place.require(name.empty() || name == of_training, which,
-                  which + " names data of its own, and data.split.by takes " + key.substr(5) +
-                      " samples from data.train; remove one");
+    keys.require(name.empty() || name == of_training, which,
+                 which + " names data of its own, and data.split.by takes " + key.substr(5) +
+                     " samples from data.train; remove one");
     name = of_training;
   };
-  place.require(part.more_samples.empty() || part.more_samples == train.more_samples, key + ".samples",
-                key + ".samples and data.split.by are both given; remove one");
+  keys.require(part.more_samples.empty() || part.more_samples == train.more_samples, key + ".samples",
+               key + ".samples and data.split.by are both given; remove one");
   share(part.samples, train.samples, key + ".samples");
   part.more_samples = train.more_samples;
-  place.require(part.more_labels.empty() || part.more_labels == train.more_labels, key + ".labels",
-                key + ".labels and data.split.by are both given; remove one");
+  keys.require(part.more_labels.empty() || part.more_labels == train.more_labels, key + ".labels",
+               key + ".labels and data.split.by are both given; remove one");
   share(part.labels, train.labels, key + ".labels");
   part.more_labels = train.more_labels;
 }
@@ -453,34 +453,34 @@ RowChoice row_choice(const SplitSettings& split) {
   return choice;
 }
 
-void complete_split(DataConfig& data, const KeyOrigin& place) {
+void complete_split(DataConfig& data, const KeyOrigin& keys) {
   SplitSettings& split = data.split;
-  if (!place.given("data.split.by")) {
+  if (!keys.given("data.split.by")) {
     if (split.folds > 0) split.by = SplitBy::folds;
     if (split.folds == 0 && !split.column.empty()) split.by = SplitBy::column;
   }
-  check_split(split, place);
+  check_split(split, keys);
   if (split.by == SplitBy::given) return;
   const bool by_words = split.by == SplitBy::column || (split.by == SplitBy::folds && split.folds == 0);
   const bool tests = split.test > 0 || by_words || !split.test_roles.empty();
-  share_names(data.validation, data.train, "data.validation", place);
-  if (tests) share_names(data.test, data.train, "data.test", place);
-  place.require(tests || data.test.samples.empty(), "data.test.samples",
-                "data.test.samples names data of its own, and data.split.by takes samples from data.train; set "
-                "data.split.test in its place");
-  place.require(split.by != SplitBy::files || split.test == 0 || data.validation.files.empty(), "data.split.test",
-                "data.split.test shares out files, and data.validation.files are given; remove one of the two, or name "
-                "data.test.files");
-  if (split.by == SplitBy::files && data.validation.files.empty()) split_files(data, place);
+  share_names(data.validation, data.train, "data.validation", keys);
+  if (tests) share_names(data.test, data.train, "data.test", keys);
+  keys.require(tests || data.test.samples.empty(), "data.test.samples",
+               "data.test.samples names data of its own, and data.split.by takes samples from data.train; set "
+               "data.split.test in its place");
+  keys.require(split.by != SplitBy::files || split.test == 0 || data.validation.files.empty(), "data.split.test",
+               "data.split.test shares out files, and data.validation.files are given; remove one of the two, or name "
+               "data.test.files");
+  if (split.by == SplitBy::files && data.validation.files.empty()) split_files(data, keys);
   if (split.by == SplitBy::files) return;
-  place.require(data.validation.groups.empty() || data.validation.groups == data.train.groups, "data.validation.groups",
-                "data.validation.groups are groups of their own, and data.split.by takes validation samples from "
-                "data.groups; remove one");
+  keys.require(data.validation.groups.empty() || data.validation.groups == data.train.groups, "data.validation.groups",
+               "data.validation.groups are groups of their own, and data.split.by takes validation samples from "
+               "data.groups; remove one");
   for (const auto& [part, name] : {std::pair(&data.validation, "validation"), std::pair(&data.test, "test")})
-    place.require(part->files.empty() || part->files == data.train.files, fmt::format("data.{}.files", name),
-                  fmt::format("data.{0}.files are files of their own, and data.split.by takes {0} samples from "
-                              "data.files; remove one",
-                              name));
+    keys.require(part->files.empty() || part->files == data.train.files, fmt::format("data.{}.files", name),
+                 fmt::format("data.{0}.files are files of their own, and data.split.by takes {0} samples from "
+                             "data.files; remove one",
+                             name));
   data.train.choice = data.validation.choice = data.test.choice = row_choice(split);
   data.validation.choice.part = RowPart::validation;
   data.test.choice.part = RowPart::test;
@@ -499,14 +499,14 @@ void share_layout(DatasetSpec& part, const DatasetSpec& train) {
   part.mask = train.mask;
 }
 
-void check_normalisation(const Normalisation& units, const std::string& of, const KeyOrigin& place) {
+void check_normalisation(const Normalisation& units, const std::string& of, const KeyOrigin& keys) {
   const std::string key = "data.normalise." + of;
   const bool given = !units.mean.empty() || !units.std.empty();
-  place.require(!given || units.mean_std, key + "_mean",
-                fmt::format("{0}_mean and {0}_std go with {0}s = \"mean_std\"", key));
-  place.require(units.mean.size() == units.std.size(), key + (units.mean.empty() ? "_std" : "_mean"),
-                fmt::format("{0}_mean has {1} and {0}_std {2} entries; give both, one number each or one per channel",
-                            key, units.mean.size(), units.std.size()));
+  keys.require(!given || units.mean_std, key + "_mean",
+               fmt::format("{0}_mean and {0}_std go with {0}s = \"mean_std\"", key));
+  keys.require(units.mean.size() == units.std.size(), key + (units.mean.empty() ? "_std" : "_mean"),
+               fmt::format("{0}_mean has {1} and {0}_std {2} entries; give both, one number each or one per channel",
+                           key, units.mean.size(), units.std.size()));
 }
 
 }  // namespace
@@ -542,69 +542,69 @@ namespace {
 
 const char* const kNameHint = "name the data set inside the files";
 
-void require_key(const KeyOrigin& place, const std::string& key, bool present, const std::string& hint) {
-  place.require(present, key, key + " is missing; " + hint);
+void require_key(const KeyOrigin& keys, const std::string& key, bool present, const std::string& hint) {
+  keys.require(present, key, key + " is missing; " + hint);
 }
 
 // The names of files, with patterns expanded.
-void complete_files(DataConfig& data, const KeyOrigin& place) {
-  require_key(place, "data.files", !data.train.files.empty(),
+void complete_files(DataConfig& data, const KeyOrigin& keys) {
+  require_key(keys, "data.files", !data.train.files.empty(),
               "name the HDF5 files to read, such as files = [\"neuron.h5\"]");
   for (const auto& [key, files] :
        {std::pair("data.files", &data.train.files), std::pair("data.validation.files", &data.validation.files),
         std::pair("data.test.files", &data.test.files)}) {
-    for (const std::string& file : *files) require_file_name(file, place.of(key));
+    for (const std::string& file : *files) require_file_name(file, keys.of(key));
     *files = expand_patterns(*files);
   }
 }
 
 // The names of data sets, and what validates and tests where they do not say it.
-void complete_names(DataConfig& data, const KeyOrigin& place) {
-  require_key(place, "data.train.samples", !data.train.samples.empty(), kNameHint);
-  require_key(place, "data.train.labels", !data.train.labels.empty(), kNameHint);
+void complete_names(DataConfig& data, const KeyOrigin& keys) {
+  require_key(keys, "data.train.samples", !data.train.samples.empty(), kNameHint);
+  require_key(keys, "data.train.labels", !data.train.labels.empty(), kNameHint);
   for (const auto& [key, more] : {std::pair("data.train.samples", &data.train.more_samples),
                                   std::pair("data.train.labels", &data.train.more_labels)})
-    place.require(std::ranges::none_of(*more, &std::string::empty), key,
-                  std::string(key) + " has an empty name; name a data set, or leave it out");
-  complete_split(data, place);
+    keys.require(std::ranges::none_of(*more, &std::string::empty), key,
+                 std::string(key) + " has an empty name; name a data set, or leave it out");
+  complete_split(data, keys);
   RowPiece& piece = data.train.piece;
   piece.seed = data.split.seed;
-  place.require(piece.number < piece.of, "data.part.number",
-                fmt::format("data.part.number is {} of {} parts, which count from 0", piece.number, piece.of));
+  keys.require(piece.number < piece.of, "data.part.number",
+               fmt::format("data.part.number is {} of {} parts, which count from 0", piece.number, piece.of));
   const std::string split = std::string(kNameHint) + ", or let data.split.by choose some of the training rows";
-  require_key(place, "data.validation.samples", !data.validation.samples.empty(), split);
-  require_key(place, "data.validation.labels", !data.validation.labels.empty(), split);
+  require_key(keys, "data.validation.samples", !data.validation.samples.empty(), split);
+  require_key(keys, "data.validation.labels", !data.validation.labels.empty(), split);
   if (data.validation.files.empty()) data.validation.files = data.train.files;
-  require_key(place, "data.test.labels", data.test.samples.empty() || !data.test.labels.empty(), kNameHint);
-  place.require(
+  require_key(keys, "data.test.labels", data.test.samples.empty() || !data.test.labels.empty(), kNameHint);
+  keys.require(
       !data.test.samples.empty() || (data.test.files.empty() && data.test.labels.empty() && data.test.groups.empty()),
       "data.test.samples", std::string("data.test.samples is missing; ") + kNameHint);
   if (!data.test.samples.empty() && data.test.files.empty()) data.test.files = data.train.files;
 }
 
 // How rows and samples lie in the files.
-void complete_layout(DataConfig& data, const KeyOrigin& place) {
+void complete_layout(DataConfig& data, const KeyOrigin& keys) {
   if (data.train.rows != RowForm::axis) data.train.axes = axes_with_rows(data.train.axes);
   AxisOrder order;
   try {
     order = parse_axes(data.train.axes);
   } catch (const ConfigError& error) {
-    throw ConfigError(place.of("data.axes") + ": " + error.what());
+    throw ConfigError(keys.of("data.axes") + ": " + error.what());
   }
-  place.require(!order.given() || data.train.layout == SampleLayout::transpose, "data.axes",
-                "data.axes and data.layout = \"reinterpret\" both say how a sample is seen; keep one");
-  place.require(!data.augment.any() || data.train.layout == SampleLayout::transpose, "data.layout",
-                "data.layout = \"reinterpret\" leaves no axes that data.augment could change; remove one of them");
-  place.require(!data.patch.any() || data.train.layout == SampleLayout::transpose, "data.layout",
-                "data.layout = \"reinterpret\" leaves no positions that data.patch could cut; remove one of them");
-  place.require(data.patch.any() || data.patch == PatchSettings{}, "data.patch",
-                "data.patch_foreground and data.patch_overlap are of boxes; set their size, data.patch = [64, 64, 64]");
+  keys.require(!order.given() || data.train.layout == SampleLayout::transpose, "data.axes",
+               "data.axes and data.layout = \"reinterpret\" both say how a sample is seen; keep one");
+  keys.require(!data.augment.any() || data.train.layout == SampleLayout::transpose, "data.layout",
+               "data.layout = \"reinterpret\" leaves no axes that data.augment could change; remove one of them");
+  keys.require(!data.patch.any() || data.train.layout == SampleLayout::transpose, "data.layout",
+               "data.layout = \"reinterpret\" leaves no positions that data.patch could cut; remove one of them");
+  keys.require(data.patch.any() || data.patch == PatchSettings{}, "data.patch",
+               "data.patch_foreground and data.patch_overlap are of boxes; set their size, data.patch = [64, 64, 64]");
   const bool names_groups = !data.train.groups.empty() || !data.validation.groups.empty() || !data.test.groups.empty();
-  place.require(data.train.rows == RowForm::groups || !names_groups,
-                place.given("data.groups")              ? "data.groups"
-                : place.given("data.validation.groups") ? "data.validation.groups"
-                                                        : "data.test.groups",
-                "data.groups says which groups are samples, which goes with data.rows = \"groups\"");
+  keys.require(data.train.rows == RowForm::groups || !names_groups,
+               keys.given("data.groups")              ? "data.groups"
+               : keys.given("data.validation.groups") ? "data.validation.groups"
+                                                      : "data.test.groups",
+               "data.groups says which groups are samples, which goes with data.rows = \"groups\"");
   share_layout(data.validation, data.train);
   if (!data.test.samples.empty()) share_layout(data.test, data.train);
 }
@@ -612,17 +612,17 @@ void complete_layout(DataConfig& data, const KeyOrigin& place) {
 }  // namespace
 
 void complete_data(DataConfig& data, const KeyLocations& locations, const std::string& origin) {
-  const KeyOrigin place{locations, origin};
-  complete_files(data, place);
-  complete_names(data, place);
-  complete_layout(data, place);
+  const KeyOrigin keys{locations, origin};
+  complete_files(data, keys);
+  complete_names(data, keys);
+  complete_layout(data, keys);
   const bool fill = data.train.not_finite == NotFiniteRule::fill;
-  place.require(fill || data.fill.empty(), "data.fill", "data.fill goes with data.not_finite = \"fill\"");
-  place.require(fill || !data.train.mask, "data.mask", "data.mask goes with data.not_finite = \"fill\"");
-  place.require(!data.train.mask || data.train.layout == SampleLayout::transpose, "data.mask",
-                "data.layout = \"reinterpret\" leaves no place for the channel of data.mask; remove one of them");
-  check_normalisation(data.normalise_samples, "sample", place);
-  check_normalisation(data.normalise_labels, "label", place);
+  keys.require(fill || data.fill.empty(), "data.fill", "data.fill goes with data.not_finite = \"fill\"");
+  keys.require(fill || !data.train.mask, "data.mask", "data.mask goes with data.not_finite = \"fill\"");
+  keys.require(!data.train.mask || data.train.layout == SampleLayout::transpose, "data.mask",
+               "data.layout = \"reinterpret\" leaves no place for the channel of data.mask; remove one of them");
+  check_normalisation(data.normalise_samples, "sample", keys);
+  check_normalisation(data.normalise_labels, "label", keys);
 }
 
 }  // namespace mrmf

@@ -1,4 +1,4 @@
-// Errors about a configuration's keys, at the place where a key was set.
+// Errors about a configuration's keys, at the location where a key was set.
 #pragma once
 
 #include <string>

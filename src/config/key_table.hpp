@@ -218,7 +218,7 @@ struct KeyDescription {
 /// In the order of writing and describing: first those of no list.
 std::vector<KeyDescription> key_list();
 
-/// The same as one JSON object: {"keys": [...]}.
+/// key_list() as one JSON object: {"keys": [...]}.
 std::string keys_json();
 
 }  // namespace mrmf

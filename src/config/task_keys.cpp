@@ -53,7 +53,7 @@ void set_strata(Config& config, Task task) {
     if (!part->samples.empty()) part->choice.strata = data.train.labels;
 }
 
-// Refuses keys that do not go with the loss, at the place where they are given.
+// Refuses keys that do not go with the loss, at the location where they are given.
 struct TaskKeys : KeyOrigin {
   Task task;
 

@@ -51,9 +51,9 @@ Value convert(const toml::node& node, const std::string& origin, toml::source_in
   return value;
 }
 
-void place(Value& value, const std::string& where) {
+void set_where(Value& value, const std::string& where) {
   value.where = where;
-  for (Value& item : value.items) place(item, where);
+  for (Value& item : value.items) set_where(item, where);
 }
 
 Value override_value(const std::string& typed) {
@@ -146,7 +146,7 @@ void apply_override(Value& root, const std::string& setting) {
   const std::string key = target->key;
   *target = override_value(setting.substr(equals + 1));
   target->key = key;
-  place(*target, where);
+  set_where(*target, where);
 }
 
 std::optional<std::string> unset_key(const std::string& setting) {

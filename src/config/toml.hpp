@@ -1,4 +1,4 @@
-// Tree of values of a TOML document, each with the place where it was written.
+// Tree of values of a TOML document, each with the location where it was written.
 #pragma once
 
 #include <cstdint>

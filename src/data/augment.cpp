@@ -38,8 +38,8 @@ Matrix plane_turn(std::size_t a, std::size_t b, double angle) {
   return turn;
 }
 
-// The place of a data axis among the three of an Extent: unused ones come first.
-std::size_t place_of(int axis, const Shape& shape) { return static_cast<std::size_t>(3 - shape.axes + axis); }
+// The number of a data axis among the three of an Extent: unused ones come first.
+std::size_t extent_axis(int axis, const Shape& shape) { return static_cast<std::size_t>(3 - shape.axes + axis); }
 
 }  // namespace
 
@@ -83,15 +83,15 @@ struct Augmenter::Change {
 
 namespace {
 
-/// The two positions beside a place along an axis, and how much of the second is taken. Beyond the ends the last one
-/// goes on.
+/// The two whole positions beside a position along an axis, and how much of the second is taken. Beyond the ends the
+/// last one goes on.
 struct Between {
   Index low = 0, high = 0;
   float share = 0;
 };
 
-Between between_of(double place, Index size, bool between) {
-  const double inside = std::clamp(place, 0.0, static_cast<double>(size - 1));
+Between between_of(double position, Index size, bool between) {
+  const double inside = std::clamp(position, 0.0, static_cast<double>(size - 1));
   if (!between) {
     const auto nearest = static_cast<Index>(std::lround(inside));
     return {nearest, nearest, 0};
@@ -117,9 +117,9 @@ void Augmenter::Change::resample(const Shape& shape, bool between, Span values, 
       for (p[2] = 0; p[2] < size[2]; ++p[2], to += channels) {
         std::array<Between, 3> at{};
         for (std::size_t a = 0; a < 3; ++a) {
-          double place = middle[a];
-          for (std::size_t b = 0; b < 3; ++b) place += zoom * turn[a][b] * (static_cast<double>(p[b]) - middle[b]);
-          at[a] = between_of(place, size[a], between);
+          double position = middle[a];
+          for (std::size_t b = 0; b < 3; ++b) position += zoom * turn[a][b] * (static_cast<double>(p[b]) - middle[b]);
+          at[a] = between_of(position, size[a], between);
         }
         std::fill_n(to, channels, 0.0F);
         for (int corner = 0; corner < 8; ++corner) {
@@ -194,7 +194,7 @@ void require_augmentable_at(const Augmentation& settings, const Shape& sample, c
       if (std::ranges::count(*axes, axis) > 1) refuse(key, fmt::format("axis {} is named twice", axis));
     }
   for (const int axis : settings.turn)
-    if (sample.spatial[place_of(axis, sample)] != sample.spatial[place_of(settings.turn.front(), sample)])
+    if (sample.spatial[extent_axis(axis, sample)] != sample.spatial[extent_axis(settings.turn.front(), sample)])
       refuse("turn",
              fmt::format("axes of samples of {} have different sizes, and cannot change places", to_string(sample)));
   if (!settings.shift.empty() && std::ssize(settings.shift) != sample.axes)
@@ -231,8 +231,8 @@ Augmenter::Augmenter(const Augmentation& settings, const Shape& sample, const Sh
                      NumberKinds kinds)
     : settings_(settings), sample_(sample), target_(target), kinds_(std::move(kinds)) {
   for (std::size_t axis = 0; axis < settings.shift.size(); ++axis) {
-    const std::size_t place = place_of(static_cast<int>(axis), sample);
-    most_[place] = std::min(settings.shift[axis] / resolution[place], sample.spatial[place] - 1);
+    const std::size_t a = extent_axis(static_cast<int>(axis), sample);
+    most_[a] = std::min(settings.shift[axis] / resolution[a], sample.spatial[a] - 1);
   }
 }
 
@@ -242,10 +242,10 @@ Augmenter::Change Augmenter::draw(std::uint64_t key) const {
   std::vector<int> left = settings_.turn;
   for (const int axis : settings_.turn) {
     const auto chosen = left.begin() + static_cast<std::ptrdiff_t>(random.below(left.size()));
-    change.from[place_of(axis, sample_)] = place_of(*chosen, sample_);
+    change.from[extent_axis(axis, sample_)] = extent_axis(*chosen, sample_);
     left.erase(chosen);
   }
-  for (const int axis : settings_.flip) change.mirror[place_of(axis, sample_)] = random.below(2) == 1;
+  for (const int axis : settings_.flip) change.mirror[extent_axis(axis, sample_)] = random.below(2) == 1;
   for (std::size_t axis = 0; axis < 3; ++axis)
     if (most_[axis] > 0)
       change.shift[axis] =

@@ -149,11 +149,11 @@ void Data::load(const DataShare& share) {
   (first ? load_seconds_ : later_seconds_) += timer.seconds();
 }
 
-double Data::require(const Extent& resolution) {
+double Data::make_ready(const Extent& resolution) {
   const Timer timer;
   for (Split* split : splits()) {
     const auto rows = split->batch_rows.find(resolution);
-    split->store->require(resolution, rows == split->batch_rows.end() ? 1 : rows->second);
+    split->store->make_ready(resolution, rows == split->batch_rows.end() ? 1 : rows->second);
   }
   return timer.seconds() + std::exchange(later_seconds_, 0.0);
 }

@@ -94,7 +94,7 @@ class Data {
   bool streams() const { return train_.store->streams(); }
 
   /// Makes both splits ready at this resolution unless they are; returns the seconds it took. Requires loaded().
-  double require(const Extent& resolution);
+  double make_ready(const Extent& resolution);
   void release(const Extent& resolution);
   /// Labels of each class in the training data, as far as the team's ranks have them; empty where labels are no
   /// classes. Collective over `team`. Requires loaded().

@@ -195,16 +195,17 @@ void check(const DatasetSpec& spec, const DatasetShape& shape, NumbersOf of, Ran
 
 }  // namespace
 
-void refuse_logarithm(const LogarithmLocation& place) {
-  const RowRun found = StoredRows(place.shape).at(place.sample);
-  const bool labels = place.of == NumbersOf::labels;
+void refuse_logarithm(const LogarithmLocation& location) {
+  const RowRun found = StoredRows(location.shape).at(location.sample);
+  const bool labels = location.of == NumbersOf::labels;
   const std::string one = labels ? "label" : "sample";
-  const auto open = RowSources(place.spec, place.shape, labels ? place.spec.label_names() : place.spec.sample_names())
-                        .open(found.file);
+  const auto open =
+      RowSources(location.spec, location.shape, labels ? location.spec.label_names() : location.spec.sample_names())
+          .open(found.file);
   throw DataError(fmt::format(
       "{} holds a number that is not above -1, and data.normalise.{}s takes the logarithm of 1 + x; remove or repair "
       "that {}",
-      open->front()->place(found.rows.first), one, one));
+      open->front()->row_text(found.rows.first), one, one));
 }
 
 void require_logarithms(const DataConfig& data, const DatasetSpec& spec, const DatasetShape& shape, Comm& comm) {

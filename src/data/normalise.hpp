@@ -44,7 +44,7 @@ struct LogarithmLocation {
 };
 
 /// DataError: file, data set and row of this sample, and what data.normalise takes of it.
-[[noreturn]] void refuse_logarithm(const LogarithmLocation& place);
+[[noreturn]] void refuse_logarithm(const LogarithmLocation& location);
 
 /// Checks every sample and label, at full resolution, of which data.normalise takes log(1 + x); reads nothing else.
 /// DataError, the same on all ranks, for the first number of a rank that is not above -1. Collective.

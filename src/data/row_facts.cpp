@@ -29,10 +29,10 @@ std::string parts_text(Index train, Index validation, const RowsOfPart& a, const
 }
 
 // "row 50 of chunk.h5"
-std::string place_text(const RowsOfPart& part, Index sample) {
+std::string row_text(const RowsOfPart& part, Index sample) {
   const RowRun at = StoredRows(part.shape).at(sample);
   if (part.spec.rows == RowForm::axis) return fmt::format("row {} of {}", at.rows.first, part.spec.files[at.file]);
-  return RowSources(part.spec, part.shape, {part.spec.samples}).open(at.file)->front()->place(at.rows.first);
+  return RowSources(part.spec, part.shape, {part.spec.samples}).open(at.file)->front()->row_text(at.rows.first);
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ std::vector<std::string> row_advice(const RowsOfPart& train, const RowsOfPart& v
         "{} of '{}' hold one number throughout{}, such as {}: were they allocated and never filled? leave them out",
         parts_text(train.rows.constant(), validation.rows.constant(), train, validation), train.spec.samples,
         zeros == 0 ? "" : fmt::format(", which is 0 in {} of them", zeros),
-        place_text(part, part.rows.first_constant())));
+        row_text(part, part.rows.first_constant())));
   }
   const Index twice = train.rows.repeated(), again = validation.rows.repeated();
   if (twice + again > 0)

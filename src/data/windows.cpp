@@ -37,11 +37,11 @@ void require_patch(const Config& config, const Shape& sample, const Shape& label
     throw ConfigError("data.patch_foreground goes with labels that are classes, or yes or no; remove it");
   const Reach reach = reach_of(config.model.layers);
   for (int axis = 0; axis < sample.axes; ++axis) {
-    const auto place = static_cast<std::size_t>(3 - sample.axes + axis);
-    const Index own = size[static_cast<std::size_t>(axis)], step = reach.step[place];
-    if (own > sample.spatial[place])
+    const auto a = static_cast<std::size_t>(3 - sample.axes + axis);
+    const Index own = size[static_cast<std::size_t>(axis)], step = reach.step[a];
+    if (own > sample.spatial[a])
       throw ConfigError(fmt::format("{} is larger than samples of {} along axis {}; use at most {} there", key,
-                                    to_string(sample), axis, sample.spatial[place] / step * step));
+                                    to_string(sample), axis, sample.spatial[a] / step * step));
     if (own % step != 0)
       throw ConfigError(
           fmt::format("{}: the network halves positions down to one of {} along axis {}, and {} is no "
@@ -92,20 +92,20 @@ Index Windows::count() const {
   return std::ssize(axes_[0].first) * std::ssize(axes_[1].first) * std::ssize(axes_[2].first);
 }
 
-Extent Windows::place(Index number) const {
+Extent Windows::grid_index(Index number) const {
   const Index last = std::ssize(axes_[2].first), middle = std::ssize(axes_[1].first);
   return {number / last / middle, number / last % middle, number % last};
 }
 
 Box Windows::box(Index number) const {
-  const Extent at = place(number);
+  const Extent at = grid_index(number);
   Box box{.first = {0, 0, 0}, .count = patch_};
   for (std::size_t a = 0; a < 3; ++a) box.first[a] = axes_[a].first[static_cast<std::size_t>(at[a])];
   return box;
 }
 
 void Windows::add(Index number, ConstSpan y, Index channels, Span whole, const std::optional<Box>& part) const {
-  const Extent at = place(number);
+  const Extent at = grid_index(number);
   const Box own = part.value_or(Box{.first = {0, 0, 0}, .count = patch_});
   const Extent &first = own.first, &count = own.count, window = box(number).first;
   MRMF_CHECK(contains({.count = patch_}, own) && std::ssize(y) == product(count) * channels &&

@@ -40,7 +40,7 @@ class Windows {
     std::vector<std::vector<float>> weights;  // of the positions of each
   };
   Axis make_axis(const PatchSettings& settings, const Reach& reach, std::size_t axis);
-  Extent place(Index number) const;  // number of the window along each axis
+  Extent grid_index(Index number) const;  // number of the window along each axis
 
   Extent size_, patch_;
   bool exact_ = true;

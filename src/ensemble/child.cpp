@@ -47,11 +47,11 @@ FileDescriptor write_rules(const ChildCall& call) {
   FileDescriptor rules(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0)));
   if (!rules) return {};
   const auto allow = [&](const std::string& path, std::uint64_t access) {
-    const FileDescriptor place(::open(path.c_str(), O_PATH | O_CLOEXEC));
+    const FileDescriptor opened(::open(path.c_str(), O_PATH | O_CLOEXEC));
     landlock_path_beneath_attr rule{};
     rule.allowed_access = access & handled.handled_access_fs;
-    rule.parent_fd = place.number();
-    if (place) ::syscall(SYS_landlock_add_rule, rules.number(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+    rule.parent_fd = opened.number();
+    if (opened) ::syscall(SYS_landlock_add_rule, rules.number(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
   };
   allow(call.folder, ~0ULL);
   for (const std::string& folder : call.writable) allow(folder, ~0ULL);

@@ -118,7 +118,7 @@ class Copier {
   bool read_row(Index row, std::span<std::byte> to) const {
     const Index member = rows_.members[static_cast<std::size_t>(row)];
     const MemberState& state = members_.states[static_cast<std::size_t>(member)];
-    const auto& file = files_[state.place];
+    const auto& file = files_[state.folder_index];
     return file && file->read(static_cast<std::uint64_t>(member), to) && row_checksum(to) == state.row;
   }
 
@@ -256,7 +256,7 @@ std::string members_csv(const EnsembleSpec& spec, const std::vector<Point>& poin
     for (std::size_t k = 0; k < points[m].size(); ++k) text += "," + csv_cell(spec.design.axes[k].text(points[m][k]));
     if (spec.train) {
       std::array<double, std::size(kTrainingResults)> row{};
-      const std::string path = members.folders[state.place] + kRowsName;
+      const std::string path = members.folders[state.folder_index] + kRowsName;
       const bool read = state.done && RowFile(path, sizeof row).read(m, std::as_writable_bytes(std::span(row)));
       for (const double number : row) text += read ? fmt::format(",{}", number) : ",";
     }

@@ -19,7 +19,7 @@
 namespace mrmf {
 namespace {
 
-constexpr std::uint64_t kShiftStream = 0x736F626F6C, kStratumStream = 0x6C68, kPlaceStream = 0x6C6870;
+constexpr std::uint64_t kShiftStream = 0x736F626F6C, kStratumStream = 0x6C68, kWithinStream = 0x6C6870;
 constexpr std::size_t kMostWords = 1000;  // of a list's column
 constexpr int kBits = 32;
 
@@ -229,10 +229,10 @@ std::vector<Point> latin_hypercube(std::size_t axes, Index count, std::uint64_t 
   std::vector<Index> strata(points.size());
   for (std::size_t k = 0; k < axes; ++k) {
     std::iota(strata.begin(), strata.end(), Index{0});
-    Rng order(mix(seed, k, kStratumStream)), place(mix(seed, k, kPlaceStream));
+    Rng order(mix(seed, k, kStratumStream)), within(mix(seed, k, kWithinStream));
     for (std::size_t i = strata.size(); i > 1; --i) std::swap(strata[i - 1], strata[order.below(i)]);
     for (std::size_t i = 0; i < strata.size(); ++i)
-      points[i][k] = (static_cast<double>(strata[i]) + place.uniform()) / static_cast<double>(count);
+      points[i][k] = (static_cast<double>(strata[i]) + within.uniform()) / static_cast<double>(count);
   }
   return points;
 }
@@ -240,8 +240,8 @@ std::vector<Point> latin_hypercube(std::size_t axes, Index count, std::uint64_t 
 double coordinate(const Axis& axis, double share) {
   if (!axis.values.empty()) {
     const auto values = static_cast<double>(axis.values.size());
-    const auto place = static_cast<std::size_t>(std::clamp(std::floor(share * values), 0.0, values - 1));
-    return axis.words ? static_cast<double>(place) : number_in_text(axis.values[place]).value();
+    const auto index = static_cast<std::size_t>(std::clamp(std::floor(share * values), 0.0, values - 1));
+    return axis.words ? static_cast<double>(index) : number_in_text(axis.values[index]).value();
   }
   if (axis.whole && axis.count == 0) {  // every number has a stratum of its own
     const double end = axis.to + 1;

@@ -152,7 +152,7 @@ std::vector<std::string> foreign_names(const std::string& folder) {
   return foreign;
 }
 
-void read_into(Members& members, const std::string& folder, std::size_t place,
+void read_into(Members& members, const std::string& folder, std::size_t folder_index,
                std::unordered_set<std::uint64_t>& seen) {
   for (const std::string& file : journals_in(folder)) {
     const JournalText text = read_journal(file);
@@ -164,7 +164,7 @@ void read_into(Members& members, const std::string& folder, std::size_t place,
       if (state.done) continue;
       ++state.attempts;
       state.done = attempt.done, state.seconds = attempt.seconds, state.row = attempt.row;
-      state.place = place, state.reason = attempt.reason;
+      state.folder_index = folder_index, state.reason = attempt.reason;
     }
   }
 }
@@ -277,8 +277,8 @@ Members read_members(const EnsembleSpec& spec, Index count) {
   members.states.resize(static_cast<std::size_t>(count));
   members.folders = all_folders(spec);
   std::unordered_set<std::uint64_t> seen;
-  for (std::size_t place = 0; place < members.folders.size(); ++place)
-    read_into(members, members.folders[place], place, seen);
+  for (std::size_t folder_index = 0; folder_index < members.folders.size(); ++folder_index)
+    read_into(members, members.folders[folder_index], folder_index, seen);
   return members;
 }
 

@@ -52,11 +52,11 @@ bool somebody_works(const std::string& folder);
 /// What became of a member, over all tries.
 struct MemberState {
   bool done = false;
-  int attempts = 0;       ///< failed ones and the last
-  double seconds = 0;     ///< of the last
-  std::uint64_t row = 0;  ///< the checksum of its row
-  std::size_t place = 0;  ///< the folder that has its row, among Members::folders
-  std::string reason{};   ///< why it failed
+  int attempts = 0;              ///< failed ones and the last
+  double seconds = 0;            ///< of the last
+  std::uint64_t row = 0;         ///< the checksum of its row
+  std::size_t folder_index = 0;  ///< the folder that has its row, among Members::folders
+  std::string reason{};          ///< why it failed
 };
 
 /// All members of an ensemble, as its journals say.
@@ -64,7 +64,7 @@ struct Members {
   std::vector<MemberState> states;
   std::vector<std::string> folders;  ///< the ensemble's own, then those of parts
   Index twice = 0;                   ///< members that journals call done more than once
-  std::vector<std::string> damaged;  ///< journals' lines that are, as "file:line"
+  std::vector<std::string> damaged;  ///< lines of journals that cannot be read, as "file:line"
 
   Index done() const;
   Index failed(int retries) const;  ///< for good

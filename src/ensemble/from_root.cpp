@@ -10,7 +10,7 @@ using Json = nlohmann::ordered_json;
 Json packed(const Members& members) {
   Json states = Json::array();
   for (const MemberState& state : members.states)
-    states.push_back({state.done, state.attempts, state.seconds, state.row, state.place, state.reason});
+    states.push_back({state.done, state.attempts, state.seconds, state.row, state.folder_index, state.reason});
   return {std::move(states), members.folders, members.twice, members.damaged};
 }
 

@@ -40,8 +40,8 @@ class Makers {
   Makers(const Ensemble& ensemble, Comm& world, int threads)
       : ensemble_(ensemble),
         threads_(ensemble.spec.side_by_side > 0 ? ensemble.spec.side_by_side : threads),
-        place_{ensemble.folder, stop_, std::max(1, threads / threads_)},
-        members_(make_members(ensemble.spec, place_)),
+        workplace_{ensemble.folder, stop_, std::max(1, threads / threads_)},
+        members_(make_members(ensemble.spec, workplace_)),
         row_bytes_(static_cast<std::size_t>(bytes_of(members_->parts()))),
         at_once_(static_cast<std::size_t>(std::clamp<Index>(
             static_cast<Index>(ensemble.pending.size()) / (threads_ * world.size()), 1, members_->at_once()))),
@@ -206,7 +206,7 @@ class Makers {
   const Ensemble& ensemble_;
   int threads_;
   std::atomic<bool> stop_{false};
-  Workplace place_;
+  Workplace workplace_;
   std::unique_ptr<MemberSimulator> members_;
   std::size_t row_bytes_, at_once_;
   RowFile rows_;

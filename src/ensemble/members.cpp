@@ -35,7 +35,7 @@ std::string end_text(const ChildEnd& end, const std::string& log) {
 /// Calls of the user's program, each in an empty folder of its own that is gone at its end.
 class CommandMembers final : public MemberSimulator {
  public:
-  CommandMembers(const EnsembleSpec& spec, const Workplace& place) : spec_(spec), place_(place) {}
+  CommandMembers(const EnsembleSpec& spec, const Workplace& workplace) : spec_(spec), workplace_(workplace) {}
 
   std::vector<MemberArray> parts() const override { return spec_.command->collect; }
 
@@ -45,18 +45,18 @@ class CommandMembers final : public MemberSimulator {
 
  private:
   void make_one(MemberTask& member) const {
-    const WorkFolder folder(fmt::format("{}/work/{}", place_.folder, member.number));
+    const WorkFolder folder(fmt::format("{}/work/{}", workplace_.folder, member.number));
     const std::string own = fs::absolute(folder.path()).string(), log = own + "/log.txt", scratch = own + "/tmp";
     make_folders(scratch);
     ChildCall call;
     call.words = {"/bin/sh", "-c",
                   command_line(spec_, member.number, Point(member.values.begin(), member.values.end()))};
     call.folder = own, call.log = log;
-    call.environment = {{"TMPDIR", scratch}, {"OMP_NUM_THREADS", std::to_string(place_.threads)}};
+    call.environment = {{"TMPDIR", scratch}, {"OMP_NUM_THREADS", std::to_string(workplace_.threads)}};
     call.confined = true;
     for (const std::string& path : spec_.command->writable) call.writable.push_back(fs::absolute(path).string());
-    const ChildEnd end = run_child(call, place_.stop);
-    if (end.stopped || (end.code == Stopped::exit_code && place_.stop)) {
+    const ChildEnd end = run_child(call, workplace_.stop);
+    if (end.stopped || (end.code == Stopped::exit_code && workplace_.stop)) {
       member.error = kToldToStop;
       return;
     }
@@ -95,13 +95,13 @@ class CommandMembers final : public MemberSimulator {
   }
 
   const EnsembleSpec& spec_;
-  const Workplace& place_;
+  const Workplace& workplace_;
 };
 
 /// `mrmf train`, in run folders that stay.
 class TrainingMembers final : public MemberSimulator {
  public:
-  TrainingMembers(const EnsembleSpec& spec, const Workplace& place) : spec_(spec), place_(place) {}
+  TrainingMembers(const EnsembleSpec& spec, const Workplace& workplace) : spec_(spec), workplace_(workplace) {}
 
   std::vector<MemberArray> parts() const override {
     return {{"results", {static_cast<Index>(std::size(kTrainingResults))}, ElementType::float64}};
@@ -114,15 +114,15 @@ class TrainingMembers final : public MemberSimulator {
  private:
   void make_one(MemberTask& member) const {
     const TrainingCall training =
-        training_call(spec_, place_.folder, member.number, Point(member.values.begin(), member.values.end()));
+        training_call(spec_, workplace_.folder, member.number, Point(member.values.begin(), member.values.end()));
     if (!training.done) {
       make_folders(fs::path(training.run).parent_path().string());
       ChildCall call;
       call.words = {fs::read_symlink("/proc/self/exe").string(), "train", spec_.train->config};
       for (const std::string& setting : training.settings) call.words.insert(call.words.end(), {"--set", setting});
       call.log = training.run + ".txt";
-      call.environment = {{"OMP_NUM_THREADS", std::to_string(place_.threads)}};
-      const ChildEnd end = run_child(call, place_.stop);
+      call.environment = {{"OMP_NUM_THREADS", std::to_string(workplace_.threads)}};
+      const ChildEnd end = run_child(call, workplace_.stop);
       if (end.code != 0) {
         member.error = end.stopped ? kToldToStop : end_text(end, call.log);
         return;
@@ -136,21 +136,21 @@ class TrainingMembers final : public MemberSimulator {
   }
 
   const EnsembleSpec& spec_;
-  const Workplace& place_;
+  const Workplace& workplace_;
 };
 
 }  // namespace
 
-std::unique_ptr<MemberSimulator> make_members(const EnsembleSpec& spec, const Workplace& place) {
+std::unique_ptr<MemberSimulator> make_members(const EnsembleSpec& spec, const Workplace& workplace) {
   if (spec.simulate) return make_member_simulator(spec.simulate->simulator, spec.simulate->values);
-  if (spec.train) return std::make_unique<TrainingMembers>(spec, place);
-  return std::make_unique<CommandMembers>(spec, place);
+  if (spec.train) return std::make_unique<TrainingMembers>(spec, workplace);
+  return std::make_unique<CommandMembers>(spec, workplace);
 }
 
 std::vector<double> values_of(const EnsembleSpec& spec, const Point& point) {
   if (!spec.simulate) return point;
   std::vector<double> values = spec.simulate->values;
-  for (std::size_t k = 0; k < point.size(); ++k) values[spec.simulate->places[k]] = point[k];
+  for (std::size_t k = 0; k < point.size(); ++k) values[spec.simulate->key_indices[k]] = point[k];
   return values;
 }
 

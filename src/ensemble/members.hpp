@@ -22,8 +22,8 @@ struct Workplace {
 /// A member's error when it did not fail but was told to stop: it is as if it had never begun.
 inline constexpr const char* kToldToStop = "told to stop";
 
-/// Members of a spec. Those that are child processes work in folders below `place`, which must outlive this.
-std::unique_ptr<MemberSimulator> make_members(const EnsembleSpec& spec, const Workplace& place);
+/// Members of a spec. Those that are child processes work below the folder of `workplace`, which must outlive this.
+std::unique_ptr<MemberSimulator> make_members(const EnsembleSpec& spec, const Workplace& workplace);
 
 /// The parts of every member's row.
 std::vector<MemberArray> parts_of(const EnsembleSpec& spec);

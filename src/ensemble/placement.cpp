@@ -39,7 +39,7 @@ void place_simulator_axes(SimulateSpec& simulate, std::vector<Axis>& axes) {
   std::vector<std::string> names;
   for (const SimulatorKey& key : simulate.keys)
     if (!key.fixed) names.push_back(key.name);
-  simulate.places.clear();
+  simulate.key_indices.clear();
   for (Axis& axis : axes) {
     const auto key = std::ranges::find(simulate.keys, axis.key, &SimulatorKey::name);
     if (key == simulate.keys.end()) unknown_axis(axis, "the simulator " + simulate.simulator, names);
@@ -54,7 +54,7 @@ void place_simulator_axes(SimulateSpec& simulate, std::vector<Axis>& axes) {
     if (axis.from < key->least || axis.to > key->most)
       throw ConfigError(fmt::format("{}: '{}' is from {} to {}; the simulator {} takes {} to {}", axis.where, axis.key,
                                     axis.from, axis.to, simulate.simulator, key->least, key->most));
-    simulate.places.push_back(static_cast<std::size_t>(key - simulate.keys.begin()));
+    simulate.key_indices.push_back(static_cast<std::size_t>(key - simulate.keys.begin()));
   }
 }
 

@@ -14,7 +14,7 @@ namespace mrmf {
 struct ListColumn {
   std::string key;
   std::vector<std::string> values;  ///< as they are written
-  std::size_t not_a_number = 0;     ///< the first value that is none: its place; as many as there are if all are
+  std::size_t not_a_number = 0;     ///< the first value that is none: its index; as many as there are if all are
   std::string where;                ///< of that value, or of the column
 };
 

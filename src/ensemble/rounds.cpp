@@ -36,7 +36,7 @@ std::string program() { return fs::read_symlink("/proc/self/exe").string(); }
 std::string array_text(const std::string& file) { return "data.files=[" + mrmf::quoted(file) + "]"; }
 
 // Trains model `number` of a round, unless an earlier start has. Returns why it failed; "" if it did not.
-std::string train_model(const EnsembleSpec& spec, const std::string& folder, int number, const Workplace& place) {
+std::string train_model(const EnsembleSpec& spec, const std::string& folder, int number, const Workplace& workplace) {
   const std::string run = fmt::format("{}/model-{}", folder, number);
   std::error_code none;
   if (fs::exists(run + "/result.json", none)) return "";
@@ -48,13 +48,13 @@ std::string train_model(const EnsembleSpec& spec, const std::string& folder, int
   settings.push_back("run.folder=" + mrmf::quoted(run));
   for (const std::string& setting : settings) call.words.insert(call.words.end(), {"--set", setting});
   call.log = run + ".txt";
-  call.environment = {{"OMP_NUM_THREADS", std::to_string(place.threads)}};
-  const ChildEnd end = run_child(call, place.stop);
+  call.environment = {{"OMP_NUM_THREADS", std::to_string(workplace.threads)}};
+  const ChildEnd end = run_child(call, workplace.stop);
   if (end.stopped || end.code == Stopped::exit_code) return kToldToStop;
   return end.code == 0 ? "" : fmt::format("{} (exit code {})", last_line(call.log), end.code);
 }
 
-void train_models(const EnsembleSpec& spec, const std::string& folder, const Workplace& place, int side_by_side) {
+void train_models(const EnsembleSpec& spec, const std::string& folder, const Workplace& workplace, int side_by_side) {
   std::atomic<int> next{1};
   std::mutex mutex;
   std::string failed;
@@ -65,7 +65,7 @@ void train_models(const EnsembleSpec& spec, const std::string& folder, const Wor
         for (int number = next++; number <= spec.rounds.models; number = next++) {
           std::string error;
           try {
-            error = train_model(spec, folder, number, place);
+            error = train_model(spec, folder, number, workplace);
           } catch (const std::exception& thrown) {
             error = thrown.what();
           }
@@ -98,7 +98,7 @@ void write_candidates(const EnsembleSpec& spec, const std::vector<Point>& candid
 }
 
 // Of each candidate how far the models' predictions are from each other, in units of how far each output spreads.
-std::vector<double> disagreement_of(const EnsembleSpec& spec, const std::string& folder, const Workplace& place) {
+std::vector<double> disagreement_of(const EnsembleSpec& spec, const std::string& folder, const Workplace& workplace) {
   const std::string predictions = folder + "/predictions.h5";
   ChildCall call;
   call.words = {program(), "predict"};
@@ -106,7 +106,7 @@ std::vector<double> disagreement_of(const EnsembleSpec& spec, const std::string&
     call.words.push_back(fmt::format("{}/model-{}", folder, number));
   call.words.insert(call.words.end(), {"--files", folder + "/candidates.h5", "-o", predictions, "--overwrite"});
   call.log = folder + "/predict.txt";
-  const ChildEnd end = run_child(call, place.stop);
+  const ChildEnd end = run_child(call, workplace.stop);
   if (end.stopped) throw Stopped{SIGTERM};
   if (end.code != 0)
     throw FaultError(fmt::format("{}: the candidates were not predicted: {}", folder, last_line(call.log)));
@@ -172,11 +172,12 @@ std::vector<std::size_t> choose_candidates(const std::vector<Point>& candidates,
   return chosen;
 }
 
-std::string add_round(const EnsembleSpec& spec, const std::vector<Point>& points, int round, const Workplace& place) {
+std::string add_round(const EnsembleSpec& spec, const std::vector<Point>& points, int round,
+                      const Workplace& workplace) {
   const std::string folder = fmt::format("{}/rounds/{}", spec.folder, round);
   make_folders(folder);
-  const int cores = place.threads, side_by_side = std::min(spec.rounds.models, cores);
-  const Workplace each{place.folder, place.stop, std::max(1, cores / side_by_side)};
+  const int cores = workplace.threads, side_by_side = std::min(spec.rounds.models, cores);
+  const Workplace each{workplace.folder, workplace.stop, std::max(1, cores / side_by_side)};
   train_models(spec, folder, each, side_by_side);
   const std::vector<Point> candidates =
       sobol_points(spec.design.axes.size(), 0, spec.rounds.candidates,

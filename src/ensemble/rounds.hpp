@@ -27,7 +27,8 @@ std::vector<std::size_t> choose_candidates(const std::vector<Point>& candidates,
 
 /// One round: trains the models on the ensemble's data set, several at once, lets them predict candidates, and records
 /// the points that it adds. On the root, from a data set that holds all members so far. Returns a line for people.
-/// FaultError where a training fails; throws Stopped when `place` says so. A round that was interrupted continues.
-std::string add_round(const EnsembleSpec& spec, const std::vector<Point>& points, int round, const Workplace& place);
+/// FaultError where a training fails; throws Stopped when `workplace` says so. A round that was interrupted continues.
+std::string add_round(const EnsembleSpec& spec, const std::vector<Point>& points, int round,
+                      const Workplace& workplace);
 
 }  // namespace mrmf

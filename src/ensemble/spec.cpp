@@ -284,8 +284,8 @@ EnsembleSpec read_ensemble(const std::string& path, const std::vector<std::strin
   spec.origin = path;
   Value root = parse_toml(read_file(path, kMostBytes), path);
   for (const std::string& setting : settings) apply_override(root, setting);
-  KeyLocations places;
-  read_table(root, "", "", ensemble_keys(), written, places);
+  KeyLocations locations;
+  read_table(root, "", "", ensemble_keys(), written, locations);
   if (spec.folder.empty())
     throw ConfigError(path + ": ensemble.folder is missing; name the folder that keeps the ensemble");
   read_members(written, root);

@@ -27,7 +27,7 @@ struct Axis {
   bool logarithmic = false;         ///< even steps of the logarithm
   bool whole = false;               ///< whole numbers
   int count = 0;                    ///< values of a grid, from `from` to `to`
-  std::vector<std::string> values;  ///< listed ones; a coordinate is the number, or of words the place in this list
+  std::vector<std::string> values;  ///< listed ones; a coordinate is the number, or of words the index in this list
   bool words = false;               ///< `values` are words
 
   /// The coordinate as --set, a command line and the table have it.
@@ -46,9 +46,9 @@ struct DesignSpec {
 struct SimulateSpec {
   std::string simulator;
   std::vector<SimulatorKey> keys;
-  std::vector<double> values;       ///< one per key; an axis replaces its own
-  std::vector<std::string> given;   ///< keys that the file sets; an axis is none of them
-  std::vector<std::size_t> places;  ///< the place of each axis among the keys
+  std::vector<double> values;            ///< one per key; an axis replaces its own
+  std::vector<std::string> given;        ///< keys that the file sets; an axis is none of them
+  std::vector<std::size_t> key_indices;  ///< the index of each axis among the keys
 };
 
 /// Members are trainings: a configuration, of which each member sets some keys.
@@ -91,7 +91,7 @@ struct EnsembleSpec {
   RoundsSpec rounds;
 };
 
-/// Reads and checks a file of at most 1 MiB; `settings` are "key=value", as of --set. ConfigError names the place:
+/// Reads and checks a file of at most 1 MiB; `settings` are "key=value", as of --set. ConfigError names the location:
 /// unknown keys, with the nearest there is, keys that do not go together, and designs over keys that members do not
 /// have.
 EnsembleSpec read_ensemble(const std::string& path, const std::vector<std::string>& settings);

@@ -22,10 +22,10 @@ ExportedModel exported(Backend& backend, const Model& model) {
   return made;
 }
 
-std::vector<LayerTensor> tensors_of(const ExportedModel& model, const Entry& entry) {
+std::vector<LayerTensor> tensors_of(const ExportedModel& model, const LayerEntry& entry) {
   std::vector<LayerTensor> parts;
-  const auto add = [&](const std::vector<NamedTensor>& all, const ArenaSpan& place, const std::vector<float>& arena) {
-    Index first = place.first;
+  const auto add = [&](const std::vector<NamedTensor>& all, const ArenaSpan& span, const std::vector<float>& arena) {
+    Index first = span.first;
     for (const NamedTensor& part : all) {
       parts.push_back(
           {part.name, part.shape,
@@ -42,13 +42,13 @@ void require_sayable(const Network& network) {
   using enum LayerKind;
   constexpr std::array of_positions{conv,    conv_transpose,      max_pool,           average_pool,
                                     l2_pool, global_average_pool, local_contrast_norm};
-  for (const Entry& entry : network.entries())
+  for (const LayerEntry& entry : network.entries())
     if (is_source(entry.kind))
       throw ConfigError(
           fmt::format("{}: the network's output depends on {}, which other programs cannot give it; end the "
                       "list with a layer that does not",
                       entry.name, to_string(entry.kind)));
-  for (const Entry& entry : network.entries())
+  for (const LayerEntry& entry : network.entries())
     if (entry.input.axes == 0 && std::ranges::find(of_positions, entry.kind) != of_positions.end())
       throw ConfigError(fmt::format("{}: its input {} has no positions, and other programs have no {} of such; {}",
                                     entry.name, to_string(entry.input), to_string(entry.kind),
@@ -69,7 +69,7 @@ Json window_of(const ConvGeometry& g, const Shape& in, bool transposed) {
 }
 
 // Its settings, with every size in numbers.
-Json settings_of(const Entry& entry) {
+Json settings_of(const LayerEntry& entry) {
   const Shape& in = entry.input;
   const LayerSpec& spec = entry.spec;
   switch (entry.kind) {
@@ -120,7 +120,7 @@ Json network_of(const ExportedModel& model) {
   const Network& network = model.network;
   Json layers = Json::array();
   for (std::size_t i = 0; i < network.size(); ++i) {
-    const Entry& entry = network.entry(i);
+    const LayerEntry& entry = network.entry(i);
     Json layer{{"name", entry.name}, {"type", to_string(entry.kind)}, {"reads", network.wiring()[i]}};
     layer.update(settings_of(entry));
     layers.push_back(std::move(layer));
@@ -135,15 +135,15 @@ Json network_of(const ExportedModel& model) {
           {"layers", layers}};
 }
 
-std::string tensor_name(const TensorSpan& place) {
-  const std::size_t cut = place.name.rfind('/');
-  return place.name.substr(0, cut) + "." + place.name.substr(cut + 1);
+std::string tensor_name(const TensorSpan& tensor) {
+  const std::size_t cut = tensor.name.rfind('/');
+  return tensor.name.substr(0, cut) + "." + tensor.name.substr(cut + 1);
 }
 
-std::vector<TensorSpan> all_places(const Network& network) {
-  std::vector<TensorSpan> places = parameter_spans(network);
-  std::ranges::copy(state_spans(network), std::back_inserter(places));
-  return places;
+std::vector<TensorSpan> all_tensors(const Network& network) {
+  std::vector<TensorSpan> tensors = parameter_spans(network);
+  std::ranges::copy(state_spans(network), std::back_inserter(tensors));
+  return tensors;
 }
 
 // The first few names of a list.
@@ -155,27 +155,27 @@ std::string some(const std::vector<std::string>& names) {
                      names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
 }
 
-void require_same_tensors(const SafetensorsFile& file, const std::vector<TensorSpan>& places) {
+void require_same_tensors(const SafetensorsFile& file, const std::vector<TensorSpan>& tensors) {
   std::vector<std::string> missing, unknown;
   std::map<std::string, bool> wanted;
-  for (const TensorSpan& place : places) {
-    wanted[tensor_name(place)] = true;
-    if (!file.tensors().contains(tensor_name(place))) missing.push_back(tensor_name(place));
+  for (const TensorSpan& tensor : tensors) {
+    wanted[tensor_name(tensor)] = true;
+    if (!file.tensors().contains(tensor_name(tensor))) missing.push_back(tensor_name(tensor));
   }
-  for (const auto& [name, place] : file.tensors())
+  for (const auto& [name, entry] : file.tensors())
     if (!wanted.contains(name)) unknown.push_back(shown(name));
   const std::string without = missing.empty() ? "" : "lacks " + some(missing);
   const std::string beside = unknown.empty() ? "" : "has " + some(unknown) + " of no layer";
   if (!missing.empty() || !unknown.empty())
     throw DataError(fmt::format("{}: {}{}{}; is the configuration that of its network?", file.path(), without,
                                 without.empty() || beside.empty() ? "" : ", and ", beside));
-  for (const TensorSpan& place : places) {
-    const std::vector<Index>& shape = file.tensors().at(tensor_name(place)).shape;
-    if (shape != place.shape)
+  for (const TensorSpan& tensor : tensors) {
+    const std::vector<Index>& shape = file.tensors().at(tensor_name(tensor)).shape;
+    if (shape != tensor.shape)
       throw DataError(
           fmt::format("{}: tensor {} has the shape {}, and the configuration's network needs {} (channels "
                       "last)",
-                      file.path(), tensor_name(place), shape_text(shape), shape_text(place.shape)));
+                      file.path(), tensor_name(tensor), shape_text(shape), shape_text(tensor.shape)));
   }
 }
 
@@ -184,24 +184,24 @@ void require_same_tensors(const SafetensorsFile& file, const std::vector<TensorS
 std::string safetensors_bytes(const ExportedModel& model) {
   require_sayable(model.network);
   std::vector<SafetensorsTensor> parts;
-  for (const TensorSpan& place : parameter_spans(model.network))
-    parts.push_back({tensor_name(place), place.shape, model.parameter(place)});
-  for (const TensorSpan& place : state_spans(model.network))
-    parts.push_back({tensor_name(place), place.shape, model.statistic(place)});
+  for (const TensorSpan& tensor : parameter_spans(model.network))
+    parts.push_back({tensor_name(tensor), tensor.shape, model.parameter(tensor)});
+  for (const TensorSpan& tensor : state_spans(model.network))
+    parts.push_back({tensor_name(tensor), tensor.shape, model.statistic(tensor)});
   std::map<std::string, std::string> metadata = model.facts;
   metadata["network"] = network_of(model).dump();
   return safetensors_bytes(parts, metadata);
 }
 
 void read_parameters(Backend& backend, const SafetensorsFile& file, Model& model) {
-  require_same_tensors(file, all_places(model.network()));
-  const auto read = [&](const std::vector<TensorSpan>& places, Span arena) {
-    for (const TensorSpan& place : places) {
-      std::vector<float> values(place.count);
-      file.read(tensor_name(place), values);
-      if (place.name.ends_with("/running_variance") && std::ranges::any_of(values, [](float v) { return v < 0; }))
-        throw DataError(file.path() + ": tensor " + tensor_name(place) + ": a variance below 0");
-      backend.write(values, place.in(arena));
+  require_same_tensors(file, all_tensors(model.network()));
+  const auto read = [&](const std::vector<TensorSpan>& tensors, Span arena) {
+    for (const TensorSpan& tensor : tensors) {
+      std::vector<float> values(tensor.count);
+      file.read(tensor_name(tensor), values);
+      if (tensor.name.ends_with("/running_variance") && std::ranges::any_of(values, [](float v) { return v < 0; }))
+        throw DataError(file.path() + ": tensor " + tensor_name(tensor) + ": a variance below 0");
+      backend.write(values, tensor.in(arena));
     }
   };
   read(parameter_spans(model.network()), model.params());

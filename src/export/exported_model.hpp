@@ -25,20 +25,20 @@ struct ExportedModel {
   ChannelMap labels;   ///< done to labels before training, so undone in outputs; empty, or of the output's channels
   std::map<std::string, std::string> facts{};  ///< for people and programs: "program", "run", "resolution", ...
 
-  ConstSpan parameter(const TensorSpan& place) const { return place.in(ConstSpan(params)); }
-  ConstSpan statistic(const TensorSpan& place) const { return place.in(ConstSpan(state)); }
+  ConstSpan parameter(const TensorSpan& tensor) const { return tensor.in(ConstSpan(params)); }
+  ConstSpan statistic(const TensorSpan& tensor) const { return tensor.in(ConstSpan(state)); }
 };
 
 /// Copies the model's numbers. The rest stays empty.
 ExportedModel exported(Backend& backend, const Model& model);
 
-/// The parts of a layer with their places in both arenas: "weight", "bias", "running_mean", ...
+/// The parts of a layer with their values in both arenas: "weight", "bias", "running_mean", ...
 struct LayerTensor {
   std::string name;
   std::vector<Index> shape;
   ConstSpan values;
 };
-std::vector<LayerTensor> tensors_of(const ExportedModel& model, const Entry& entry);
+std::vector<LayerTensor> tensors_of(const ExportedModel& model, const LayerEntry& entry);
 
 /// ConfigError, with the layer, where formats that tell positions from flat features cannot say what a network does.
 void require_sayable(const Network& network);

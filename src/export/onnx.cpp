@@ -24,7 +24,7 @@ std::vector<Index> joined(std::vector<Index> first, const std::vector<Index>& se
 struct Making {
   OnnxGraph& graph;
   const ExportedModel& model;
-  const Entry& entry;
+  const LayerEntry& entry;
   const std::vector<Value>& inputs;
 
   int axes() const { return entry.input.axes; }
@@ -153,7 +153,8 @@ Value add_sum(const Making& m) {
 
 }  // namespace
 
-Value add_layer(OnnxGraph& graph, const ExportedModel& model, const Entry& entry, const std::vector<Value>& inputs) {
+Value add_layer(OnnxGraph& graph, const ExportedModel& model, const LayerEntry& entry,
+                const std::vector<Value>& inputs) {
   const Making m{graph, model, entry, inputs};
   switch (entry.kind) {
     case LayerKind::conv: return add_conv(m);

@@ -13,7 +13,7 @@ namespace mrmf {
 
 /// What the graph has for a tensor of the network: (rows, channels, positions...), or (rows, features) if it is flat.
 /// Adds the layer's nodes; `inputs` are what it reads, in the order of the wiring.
-OnnxGraph::Value add_layer(OnnxGraph& graph, const ExportedModel& model, const Entry& entry,
+OnnxGraph::Value add_layer(OnnxGraph& graph, const ExportedModel& model, const LayerEntry& entry,
                            const std::vector<OnnxGraph::Value>& inputs);
 
 /// (rows, channels, positions...) with its channels last, and back. `axes` of positions.

@@ -75,51 +75,51 @@ std::vector<std::uint64_t> numbers(const SortedJson& entry, const std::string& k
   return found->get<std::vector<std::uint64_t>>();
 }
 
-SafetensorsEntry read_place(const SortedJson& entry, const std::string& path, const std::string& name) {
+SafetensorsEntry read_entry(const SortedJson& entry, const std::string& path, const std::string& name) {
   if (!entry.is_object()) refuse(path, name, "its entry in the header is no JSON object");
   const auto type = entry.find("dtype");
   if (type == entry.end() || !type->is_string()) refuse(path, name, "it has no dtype");
   if (*type != "F32")
     refuse(path, name,
            "its numbers are " + shown(type->get<std::string>()) + ", and F32 are read; convert them to float32");
-  SafetensorsEntry place;
+  SafetensorsEntry tensor;
   Index count = 1;
   const std::vector<std::uint64_t> sizes = numbers(entry, "shape", path, name);
   if (sizes.size() > kMostAxes)
     refuse(path, name, fmt::format("it has {} axes, and at most {} are read", sizes.size(), kMostAxes));
   for (const std::uint64_t size : sizes) {
-    place.shape.push_back(static_cast<Index>(std::min<std::uint64_t>(size, kMostElements + 1)));
-    count = saturated_product(count, place.shape.back());
+    tensor.shape.push_back(static_cast<Index>(std::min<std::uint64_t>(size, kMostElements + 1)));
+    count = saturated_product(count, tensor.shape.back());
   }
   if (count > kMostElements) refuse(path, name, "its shape is larger than any file");
   const std::vector<std::uint64_t> offsets = numbers(entry, "data_offsets", path, name);
   if (offsets.size() != 2 || offsets[0] > offsets[1])
     refuse(path, name, "data_offsets are not a first and a last byte");
-  place.first = offsets[0], place.last = offsets[1];
-  if (place.last - place.first != sizeof(float) * static_cast<std::uint64_t>(count))
+  tensor.first = offsets[0], tensor.last = offsets[1];
+  if (tensor.last - tensor.first != sizeof(float) * static_cast<std::uint64_t>(count))
     refuse(path, name,
-           fmt::format("its shape {} takes {} bytes, and data_offsets give it {}", shape_text(place.shape),
-                       sizeof(float) * static_cast<std::uint64_t>(count), place.last - place.first));
-  return place;
+           fmt::format("its shape {} takes {} bytes, and data_offsets give it {}", shape_text(tensor.shape),
+                       sizeof(float) * static_cast<std::uint64_t>(count), tensor.last - tensor.first));
+  return tensor;
 }
 
 // The tensors fill the rest of the file, each byte once.
 void require_filled(const std::string& path, const std::map<std::string, SafetensorsEntry>& tensors,
                     std::uint64_t size) {
   std::vector<std::pair<SafetensorsEntry, std::string>> ordered;
-  for (const auto& [name, place] : tensors) {
-    if (place.last > size)
+  for (const auto& [name, entry] : tensors) {
+    if (entry.last > size)
       refuse(path, name,
-             fmt::format("its bytes end at {}, and the file has {} behind its header; is it cut short?", place.last,
+             fmt::format("its bytes end at {}, and the file has {} behind its header; is it cut short?", entry.last,
                          size));
-    ordered.emplace_back(place, name);
+    ordered.emplace_back(entry, name);
   }
   std::ranges::sort(ordered, {}, [](const auto& one) { return std::pair(one.first.first, one.first.last); });
   std::uint64_t end = 0;
-  for (const auto& [place, name] : ordered) {
-    if (place.first < end) refuse(path, name, "its bytes overlap those of another tensor");
-    if (place.first > end) refuse(path, name, fmt::format("there is a hole of {} bytes before it", place.first - end));
-    end = place.last;
+  for (const auto& [entry, name] : ordered) {
+    if (entry.first < end) refuse(path, name, "its bytes overlap those of another tensor");
+    if (entry.first > end) refuse(path, name, fmt::format("there is a hole of {} bytes before it", entry.first - end));
+    end = entry.last;
   }
   if (end != size) throw DataError(fmt::format("{}: {} bytes at its end belong to no tensor", path, size - end));
 }
@@ -148,7 +148,7 @@ void SafetensorsFile::read_header(const std::string& header) {
   const SortedJson parsed = parse_header(path_, header);
   for (const auto& [name, entry] : parsed.items()) {
     if (name != kMetadata) {
-      tensors_.emplace(name, read_place(entry, path_, name));
+      tensors_.emplace(name, read_entry(entry, path_, name));
       continue;
     }
     const bool texts =
@@ -164,9 +164,9 @@ std::string SafetensorsFile::metadata(const std::string& name) const {
 }
 
 void SafetensorsFile::read(const std::string& name, Span values) const {
-  const SafetensorsEntry& place = tensors_.at(name);
-  MRMF_CHECK(place.last - place.first == values.size_bytes(), "a tensor of another size than asked for");
-  read_at(file_, path_, data_ + place.first, reinterpret_cast<char*>(values.data()), values.size_bytes());
+  const SafetensorsEntry& entry = tensors_.at(name);
+  MRMF_CHECK(entry.last - entry.first == values.size_bytes(), "a tensor of another size than asked for");
+  read_at(file_, path_, data_ + entry.first, reinterpret_cast<char*>(values.data()), values.size_bytes());
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
     refuse(path_, name, "it holds NaN or an infinity, so no network can compute with it");
 }

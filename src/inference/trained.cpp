@@ -134,7 +134,7 @@ void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& wo
   settings.samples = samples;
   if (labels == LabelUse::needed) settings.labels = label_map(t.config, t.shape.label);
   t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, settings);
-  t.store->require(t.resolution, batch);
+  t.store->make_ready(t.resolution, batch);
 }
 
 // The units of labels that are not read are those of the network's outputs.
@@ -226,7 +226,7 @@ void require_finite(const Trained& t, const BatchResult& batch) {
   const auto open = RowSources(t.spec, t.shape, {t.spec.samples}).open(at.file);
   throw FaultError(
       fmt::format("{}: the model's output for {} is {}; its samples are too large for it, or it was not trained well",
-                  batch.by.name, open->front()->place(at.rows.first), std::isnan(*bad) ? "NaN" : "infinite"));
+                  batch.by.name, open->front()->row_text(at.rows.first), std::isnan(*bad) ? "NaN" : "infinite"));
 }
 
 // All stored numbers are finite, so that those which are not come from a logarithm.

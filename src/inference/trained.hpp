@@ -29,11 +29,11 @@ struct ModelOptions {
   std::vector<std::string> files;   ///< replace the run's own data
   SplitName split = SplitName::validation;
   std::vector<std::string> samples;         ///< data set names if not the run's
-  std::vector<std::string> labels;          ///< the same; predict needs none
+  std::vector<std::string> labels;          ///< data set names if not the run's; predict needs none
   std::string groups;                       ///< the groups that are samples; empty: those of the split
   std::optional<MissingRule> missing;       ///< if other than the run's data.missing
-  std::optional<NotFiniteRule> not_finite;  ///< the same of data.not_finite
-  std::optional<PackingRule> packing;       ///< the same of data.packing
+  std::optional<NotFiniteRule> not_finite;  ///< if other than the run's data.not_finite
+  std::optional<PackingRule> packing;       ///< if other than the run's data.packing
   std::string output;                       ///< HDF5 file that will be written; empty: none
   std::vector<std::string> append{};        ///< data sets of the sample files to copy into it
   Replace replace = Replace::nothing;

@@ -119,7 +119,7 @@ std::string pattern_of(const std::vector<std::string>& groups);
 
 /// For people: groups of a file that hold an array of this name and are none of these; "" where there is none.
 std::string unused_groups(const FileNames& names, const std::string& samples, const std::set<std::string>& used);
-/// The same of the first file of which a configuration leaves out some, with its path. Opens the files.
+/// unused_groups() of the first file of which a configuration leaves out some, with the file's path. Opens the files.
 std::string unused_groups(const FoundDataset& train, const FoundDataset& validation);
 
 // What names of arrays say of them: words such as "train", "val" or "label".

@@ -39,9 +39,9 @@ std::string within(const std::string& group, const std::string& name) {
   return group.empty() ? name : group + "/" + name;
 }
 
-/// The arrays of a place, single numbers too, and its own attributes.
-std::vector<FileArray> arrays_at(const Location& place, const std::vector<std::string>& names, PackingRule packing) {
-  const Hdf5File file = Hdf5File::open(place.path, Comm::self(), packing);
+/// The arrays at a location, single numbers too, and its own attributes.
+std::vector<FileArray> arrays_at(const Location& location, const std::vector<std::string>& names, PackingRule packing) {
+  const Hdf5File file = Hdf5File::open(location.path, Comm::self(), packing);
   std::vector<FileArray> arrays;
   const auto add = [&](const std::string& name, const DatasetInfo& info) {
     if (info.scale) return;
@@ -49,8 +49,8 @@ std::vector<FileArray> arrays_at(const Location& place, const std::vector<std::s
                       false, info.unclear});
   };
   for (const std::string& name : names)
-    if (file.has(within(place.group, name))) add(name, file.info(within(place.group, name)));
-  for (const auto& [name, info] : attributes_of(place.path, place.group)) add("@" + name, info);
+    if (file.has(within(location.group, name))) add(name, file.info(within(location.group, name)));
+  for (const auto& [name, info] : attributes_of(location.path, location.group)) add("@" + name, info);
   return arrays;
 }
 
@@ -63,28 +63,28 @@ bool same_kind(const FileArray& one, const FileArray& other, Types types) {
   return one.name == other.name && one.shape == other.shape && alike;
 }
 
-const std::string& text_of(const Location& place) { return place.group.empty() ? place.path : place.group; }
+const std::string& text_of(const Location& location) { return location.group.empty() ? location.path : location.group; }
 
-std::string kind_text(const Location& place, const FileArray& array) {
-  return fmt::format("'{}' of {} is ({}) of {}", array.name, text_of(place), fmt::join(array.shape, ", "),
+std::string kind_text(const Location& location, const FileArray& array) {
+  return fmt::format("'{}' of {} is ({}) of {}", array.name, text_of(location), fmt::join(array.shape, ", "),
                      array.type_name);
 }
 
-/// Places of one sample each, evenly chosen of all: whether they are alike, and what varies.
+/// Locations of one sample each, evenly chosen of all: whether they are alike, and what varies.
 class Compared {
  public:
-  Compared(std::vector<Location> places, const std::vector<std::string>& names, Types types, PackingRule packing)
-      : places_(std::move(places)), packing_(packing) {
-    arrays_ = arrays_at(places_.front(), names, packing);
-    for (const Location& place : places_) compare(place, arrays_at(place, names, packing), types);
+  Compared(std::vector<Location> locations, const std::vector<std::string>& names, Types types, PackingRule packing)
+      : locations_(std::move(locations)), packing_(packing) {
+    arrays_ = arrays_at(locations_.front(), names, packing);
+    for (const Location& location : locations_) compare(location, arrays_at(location, names, packing), types);
     std::erase_if(arrays_, [&](const FileArray& array) { return dropped_.contains(array.name); });
   }
 
   bool alike() const { return unlike_.empty(); }
-  /// The first array that differs in shape or type, or is not in all of the places; "": none is.
+  /// The first array that differs in shape or type, or is not at all of the locations; "": none is.
   const std::string& unlike() const { return unlike_; }
   const std::vector<FileArray>& arrays() const { return arrays_; }
-  /// Names of arrays whose few numbers are the same in all of the places: coordinates, and hardly labels.
+  /// Names of arrays whose few numbers are the same at all of the locations: coordinates, and hardly labels.
   std::vector<std::string> constants() const {
     std::vector<std::string> names;
     for (const FileArray& array : arrays_)
@@ -92,30 +92,30 @@ class Compared {
         names.push_back(array.name);
     return names;
   }
-  /// Attributes that some places lack, or have otherwise, with one that does: no labels, and nothing else is known.
+  /// Attributes that some locations lack, or have otherwise, with one that does: no labels, and nothing else is known.
   std::vector<std::string> dropped() const {
     std::vector<std::string> lines;
     for (const auto& [name, why] : dropped_) lines.push_back(fmt::format("'{}' is not used: {}", name, why));
     return lines;
   }
 
-  /// Whether its numbers are not the same in all of the places.
+  /// Whether its numbers are not the same at all of the locations.
   bool varies(const FileArray& array) const {
     if (elements(array) > kSmall) return true;
-    const std::vector<std::byte> first = numbers(array, places_.front());
-    return std::ranges::any_of(places_, [&](const Location& place) { return numbers(array, place) != first; });
+    const std::vector<std::byte> first = numbers(array, locations_.front());
+    return std::ranges::any_of(locations_, [&](const Location& location) { return numbers(array, location) != first; });
   }
-  /// Whether its word is not the same in all of the places, and that of some others in one: names of things and dates
-  /// do not repeat.
+  /// Whether its word is not the same at all of the locations, and that of some others at one: names of things and
+  /// dates do not repeat.
   bool names_classes(const FileArray& array) const {
     std::set<std::string> words;
-    for (const Location& place : places_) words.insert(rows_of(array, place)->front()->words(0, 1).front());
-    return words.size() > 1 && words.size() < places_.size();
+    for (const Location& location : locations_) words.insert(rows_of(array, location)->front()->words(0, 1).front());
+    return words.size() > 1 && words.size() < locations_.size();
   }
 
  private:
-  // An attribute may be for people; a data set that one place lacks says that the places are not alike.
-  void compare(const Location& place, const std::vector<FileArray>& here, Types types) {
+  // An attribute may be for people; a data set that one location lacks says that the locations are not alike.
+  void compare(const Location& location, const std::vector<FileArray>& here, Types types) {
     const auto differs = [&](const FileArray& array, const std::string& how) {
       if (array.name.starts_with('@')) {
         dropped_.try_emplace(array.name, how);
@@ -127,32 +127,32 @@ class Compared {
     for (FileArray& array : arrays_) {
       const auto same_name = std::ranges::find(here, array.name, &FileArray::name);
       if (same_name == here.end())
-        differs(array,
-                fmt::format("{} has no '{}', and {} has one", text_of(place), array.name, text_of(places_.front())));
+        differs(array, fmt::format("{} has no '{}', and {} has one", text_of(location), array.name,
+                                   text_of(locations_.front())));
       else if (!same_kind(*same_name, array, types))
-        differs(array, kind_text(place, *same_name) + ", and " + kind_text(places_.front(), array));
+        differs(array, kind_text(location, *same_name) + ", and " + kind_text(locations_.front(), array));
       else
         array.unclear |= same_name->unclear;
     }
   }
 
-  std::shared_ptr<const OpenRows> rows_of(const FileArray& array, const Location& place) const {
+  std::shared_ptr<const OpenRows> rows_of(const FileArray& array, const Location& location) const {
     DatasetSpec spec;
-    spec.files = {place.path};
+    spec.files = {location.path};
     spec.packing = array.unclear ? PackingRule::ignore : packing_;
     spec.rows = RowForm::files;
     const bool attribute = array.name.starts_with('@');
-    const std::string name = attribute ? place.group + array.name : within(place.group, array.name);
+    const std::string name = attribute ? location.group + array.name : within(location.group, array.name);
     return RowSources(spec, nullptr, {name}, {.words = array.words}).open(0);
   }
-  std::vector<std::byte> numbers(const FileArray& array, const Location& place) const {
-    const auto open = rows_of(array, place);
+  std::vector<std::byte> numbers(const FileArray& array, const Location& location) const {
+    const auto open = rows_of(array, location);
     std::vector<std::byte> values(static_cast<std::size_t>(open->front()->row_bytes()));
     open->front()->read(0, 1, values.data());
     return values;
   }
 
-  std::vector<Location> places_;
+  std::vector<Location> locations_;
   PackingRule packing_;
   std::vector<FileArray> arrays_;
   std::string unlike_;
@@ -161,12 +161,12 @@ class Compared {
 };
 
 template <class All>
-std::vector<Location> some_of(const All& all, const auto& place_of) {
+std::vector<Location> some_of(const All& all, const auto& location_of) {
   const Index count = std::ssize(all), some = std::min(count, kCompared);
-  std::vector<Location> places;
+  std::vector<Location> locations;
   for (Index i = 0; i < some; ++i)
-    places.push_back(place_of(all[static_cast<std::size_t>(some == 1 ? 0 : i * (count - 1) / (some - 1))]));
-  return places;
+    locations.push_back(location_of(all[static_cast<std::size_t>(some == 1 ? 0 : i * (count - 1) / (some - 1))]));
+  return locations;
 }
 
 /// The array with the most numbers: rather one that is not named like labels.
@@ -194,8 +194,8 @@ std::vector<const FileArray*> labels_beside(const FileArray& samples, const Comp
   return found;
 }
 
-/// What the places are that may be samples.
-enum class RowPlaces { files, groups, counted_groups };
+/// What the locations are that may be samples.
+enum class LocationKind { files, groups, counted_groups };
 
 /// Whether an array has the samples' positions, as a mask has those of its image.
 bool has_positions_of(const FileArray& samples, const FileArray& array) {
@@ -206,11 +206,11 @@ bool has_positions_of(const FileArray& samples, const FileArray& array) {
 /// Whether one of them has a row for each step along the samples' first axis, so that this counts samples. Another that
 /// is named like labels, and has none, speaks against it. The mask of an image in a counted group ("case_7"), or of one
 /// without channels in a file, has positions and no rows.
-bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& labels, RowPlaces places) {
+bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& labels, LocationKind kind) {
   const auto along = [&](const FileArray* array) {
     const bool mask = has_positions_of(samples, *array) &&
-                      (places == RowPlaces::counted_groups ||
-                       (places == RowPlaces::files && samples.shape.size() == 2 && array->shape.size() == 2));
+                      (kind == LocationKind::counted_groups ||
+                       (kind == LocationKind::files && samples.shape.size() == 2 && array->shape.size() == 2));
     return !mask && !array->name.starts_with('@') && samples.shape.front() > 1 && !array->shape.empty() &&
            array->shape.front() == samples.shape.front();
   };
@@ -223,13 +223,13 @@ bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& l
   return rows && (named_rows || !named_others);
 }
 
-/// The arrays as those of all samples, if each place is a sample; none if not.
-std::vector<FileArray> of_all(const Compared& compared, Index samples, const GivenNames& given, RowPlaces places) {
+/// The arrays as those of all samples, if each location is a sample; none if not.
+std::vector<FileArray> of_all(const Compared& compared, Index samples, const GivenNames& given, LocationKind kind) {
   if (!compared.alike()) return {};
   const FileArray* const largest_one = largest(compared.arrays(), given.samples);
   if (largest_one == nullptr) return {};
   const auto labels = labels_beside(*largest_one, compared, given.labels);
-  if (labels.empty() || count_rows(*largest_one, labels, places)) return {};
+  if (labels.empty() || count_rows(*largest_one, labels, kind)) return {};
   std::vector<FileArray> arrays{*largest_one};
   for (const FileArray* array : labels) arrays.push_back(*array);
   for (FileArray& array : arrays) array.shape.insert(array.shape.begin(), samples);
@@ -305,8 +305,9 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
     for (const std::string& name : compared.constants())
       for (const std::string& group : family.groups) layout.constants.insert(within(group, name));
   }
-  std::vector<FileArray> arrays = of_all(compared, std::ssize(family.groups), given,
-                                         are_counted(family.groups) ? RowPlaces::counted_groups : RowPlaces::groups);
+  std::vector<FileArray> arrays =
+      of_all(compared, std::ssize(family.groups), given,
+             are_counted(family.groups) ? LocationKind::counted_groups : LocationKind::groups);
   if (arrays.empty() || is_outweighed(family, arrays.front(), all)) return false;
   const GroupParts parts = parts_of(family.groups);
   const std::string groups = pattern_of(parts.train), validation = pattern_of(parts.validation);
@@ -348,7 +349,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
     layout.why_not = "nor is each file a sample, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants()) layout.constants.insert(name);
   }
-  std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given, RowPlaces::files);
+  std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given, LocationKind::files);
   if (arrays.empty()) return false;
   layout.rows = RowForm::files;
   layout.arrays = std::move(arrays);

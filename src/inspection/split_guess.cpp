@@ -172,7 +172,7 @@ void LabelValues::add(float value) {
 
 void LabelValues::add_label(ConstSpan label) {
   if (!std::ranges::all_of(label, [](float value) { return std::isfinite(value); })) return;
-  if (!one_hot_place(label)) {
+  if (!one_hot_index(label)) {
     one_hot = false;
     if (++not_one_hot == 1) first_not_one_hot = labels;
   }

@@ -86,7 +86,7 @@ class TwoTeams {
   TrainedAtOnce run(double elapsed) {
     Trained mine = train(elapsed);
     std::array<float, 1> stops{mine.stopped ? 1.0F : 0.0F};
-    const double waited = rendezvous_.wait(stops, team_);
+    const double waited = rendezvous_.sum_when_all_arrive(stops, team_);
     if (stops[0] > 0) throw Stopped{};  // a signal has stopped one of the teams, which has saved
     elapsed = ctx_.team.max(mine.elapsed);
     const Timer after;

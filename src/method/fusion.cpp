@@ -43,34 +43,34 @@ std::vector<float> resample_axis(const std::vector<float>& x, Index outer, Index
   return y;
 }
 
-// The input of the flatten whose vector layer i reads, through layers that keep its places; none where there is no such
+// The input of the flatten whose vector layer i reads, through layers that keep its order; none where there is no such
 // flatten, or several outputs come together on the way.
 std::optional<Shape> flattened(const Network& network, std::size_t i) {
   for (;;) {
     const std::vector<std::size_t>& reads = network.wiring()[i];
     if (reads.size() != 1 || reads[0] == 0) return std::nullopt;
     i = reads[0] - 1;
-    const Entry& entry = network.entry(i);
+    const LayerEntry& entry = network.entry(i);
     if (entry.kind == LayerKind::flatten) return entry.input;
     if (entry.kind == LayerKind::dense) return std::nullopt;
   }
 }
 
-Span slice(Span arena, const ArenaSpan& place, Index offset, Index count) {
-  return arena.subspan(static_cast<std::size_t>(place.first + offset), static_cast<std::size_t>(count));
+Span slice(Span arena, const ArenaSpan& span, Index offset, Index count) {
+  return arena.subspan(static_cast<std::size_t>(span.first + offset), static_cast<std::size_t>(count));
 }
-ConstSpan slice(ConstSpan arena, const ArenaSpan& place, Index offset, Index count) {
-  return arena.subspan(static_cast<std::size_t>(place.first + offset), static_cast<std::size_t>(count));
+ConstSpan slice(ConstSpan arena, const ArenaSpan& span, Index offset, Index count) {
+  return arena.subspan(static_cast<std::size_t>(span.first + offset), static_cast<std::size_t>(count));
 }
 
-const ArenaSpan& place_of(const Entry& entry, Content content) {
+const ArenaSpan& span_of(const LayerEntry& entry, Content content) {
   return content == Content::state ? entry.state : entry.params;
 }
 
 // Whether layer i is a dense layer or batch norm over the flattened vector, whose length depends on the resolution.
 bool sized_by_positions(const TopTransfer& networks, std::size_t i) {
-  const Entry& from = networks.coarse.entry(i);
-  const Entry& to = networks.dense.entry(i);
+  const LayerEntry& from = networks.coarse.entry(i);
+  const LayerEntry& to = networks.dense.entry(i);
   const std::optional<Shape> flat_from = flattened(networks.coarse, i), flat_to = flattened(networks.dense, i);
   return flat_from && flat_to && from.input.per_sample() == flat_from->per_sample() &&
          to.input.per_sample() == flat_to->per_sample() && flat_from->channels == flat_to->channels &&
@@ -83,13 +83,13 @@ bool equal(const TopTransfer& networks, std::size_t i) {
   return networks.coarse.entry(i).layer->signature() == networks.dense.entry(i).layer->signature();
 }
 
-const std::vector<NamedTensor>& parts_of(const Entry& entry, Content content) {
+const std::vector<NamedTensor>& parts_of(const LayerEntry& entry, Content content) {
   return content == Content::state ? entry.footprint.state : entry.footprint.params;
 }
 
 void interpolate_layer(const TopTransfer& networks, std::size_t i, Content content, ConstSpan coarse, Span dense) {
-  const Entry& from = networks.coarse.entry(i);
-  const Entry& to = networks.dense.entry(i);
+  const LayerEntry& from = networks.coarse.entry(i);
+  const LayerEntry& to = networks.dense.entry(i);
   const Shape flat_from = flattened(networks.coarse, i).value(), flat_to = flattened(networks.dense, i).value();
   const float shrink = static_cast<float>(flat_from.per_sample()) / static_cast<float>(flat_to.per_sample());
   const std::vector<NamedTensor>& parts_from = parts_of(from, content);
@@ -97,8 +97,8 @@ void interpolate_layer(const TopTransfer& networks, std::size_t i, Content conte
   Index at_from = 0, at_to = 0;
   for (std::size_t p = 0; p < parts_from.size(); ++p) {
     const Index count = parts_from[p].count();
-    const ConstSpan x = slice(coarse, place_of(from, content), at_from, count);
-    const Span y = slice(dense, place_of(to, content), at_to, parts_to[p].count());
+    const ConstSpan x = slice(coarse, span_of(from, content), at_from, count);
+    const Span y = slice(dense, span_of(to, content), at_to, parts_to[p].count());
     const float scale = from.kind == LayerKind::dense && content == Content::params ? shrink : 1.0F;
     if (parts_from[p].shape != parts_to[p].shape)  // the bias has the same shape in both
       resample({count / flat_from.per_sample(), flat_from.channels, flat_from.spatial, flat_to.spatial, scale}, x, y);
@@ -109,8 +109,8 @@ void interpolate_layer(const TopTransfer& networks, std::size_t i, Content conte
   }
 }
 
-// The places of parameters of a model in another arena of the same layout.
-Span same_place(Model& model, Span params, Span arena) {
+// The span of parameters of a model in another arena of the same layout.
+Span same_span(Model& model, Span params, Span arena) {
   return arena.subspan(static_cast<std::size_t>(params.data() - model.params().data()), params.size());
 }
 
@@ -135,7 +135,7 @@ WholeWeights whole_weights(Backend& backend, ModelState& model_state) {
 void swap_whole_bottoms(const WholeWeights& coarse, Span from, const WholeWeights& dense, Span to) {
   std::vector<float> a = coarse.read(from), b = dense.read(to);
   for (std::size_t i = 0; i < coarse.network.size(); ++i)
-    if (const Entry& entry = coarse.network.entry(i); !entry.top)
+    if (const LayerEntry& entry = coarse.network.entry(i); !entry.top)
       std::ranges::swap_ranges(span_at(a, entry.params), span_at(b, dense.network.entry(i).params));
   coarse.write(a, from);
   dense.write(b, to);
@@ -159,8 +159,8 @@ void swap_bottoms(Backend& backend, ModelState& coarse, ModelState& dense, bool 
     backend.swap(from[g].params, to[g].params);
     backend.swap(from[g].state, to[g].state);
     for (std::size_t i = 0; moments && i < coarse_moments.size(); ++i)
-      backend.swap(same_place(coarse.model, from[g].params, coarse_moments[i]),
-                   same_place(dense.model, to[g].params, dense_moments[i]));
+      backend.swap(same_span(coarse.model, from[g].params, coarse_moments[i]),
+                   same_span(dense.model, to[g].params, dense_moments[i]));
   }
 }
 
@@ -193,13 +193,13 @@ void require_transferable(const TopTransfer& networks) {
 void transfer_top(const TopTransfer& networks, Content content, ConstSpan coarse, Span dense) {
   if (!networks.only_matching) require_transferable(networks);
   for (std::size_t i = 0; i < networks.coarse.size(); ++i) {
-    const Entry& coarse_entry = networks.coarse.entry(i);
+    const LayerEntry& coarse_entry = networks.coarse.entry(i);
     if (!coarse_entry.top) continue;
-    const Entry& dense_entry = networks.dense.entry(i);
+    const LayerEntry& dense_entry = networks.dense.entry(i);
     if (equal(networks, i)) {
-      const ArenaSpan& place = place_of(coarse_entry, content);
-      std::ranges::copy(slice(coarse, place, 0, place.count),
-                        slice(dense, place_of(dense_entry, content), 0, place.count).begin());
+      const ArenaSpan& span = span_of(coarse_entry, content);
+      std::ranges::copy(slice(coarse, span, 0, span.count),
+                        slice(dense, span_of(dense_entry, content), 0, span.count).begin());
     } else if (!networks.only_matching) {
       interpolate_layer(networks, i, content, coarse, dense);
     }
@@ -219,16 +219,16 @@ void require_no_positions(const Network& finer) {
 
 void require_fusible(const Network& coarse, const Network& dense, const Fusion& fusion) {
   if (fusion.top == TopRule::stem) return require_no_positions(dense);
-  MRMF_CHECK(std::ranges::equal(coarse.entries(), dense.entries(), {}, &Entry::top, &Entry::top),
+  MRMF_CHECK(std::ranges::equal(coarse.entries(), dense.entries(), {}, &LayerEntry::top, &LayerEntry::top),
              "models of different lists");
-  const auto transferred = [](const Entry& e) { return !e.top && e.params.count + e.state.count > 0; };
+  const auto transferred = [](const LayerEntry& e) { return !e.top && e.params.count + e.state.count > 0; };
   if (!fusion.matching && fusion.top != TopRule::interpolated && std::ranges::none_of(coarse.entries(), transferred))
     throw ConfigError(
         "no layer of the bottom has parameters, so a fusion transfers nothing; name layers that have in model.bottom, "
         "set model.cut to a later layer that divides no branch, or use method.name = \"baseline\" or "
         "\"progressive\"");
   for (std::size_t i = 0; i < coarse.size(); ++i) {
-    const Entry& from = coarse.entry(i);
+    const LayerEntry& from = coarse.entry(i);
     if (from.top) continue;
     const std::string a = from.layer->signature(), b = dense.entry(i).layer->signature();
     if (a != b)

@@ -26,7 +26,7 @@ enum class Content { params, state, moments };
 /// coarse / dense length, so that its sums keep their size (gradients, and so moments, keep theirs unscaled). A layer
 /// that fits neither way is a ConfigError of require_transferable(), before anything is copied. With only_matching,
 /// layers that are not equal are left unchanged instead.
-/// The spans are in the host's memory and have the networks' own places: weights are whole.
+/// The arenas are in the host's memory, and laid out as the networks' own: weights are whole.
 struct TopTransfer {
   const Network& coarse;
   const Network& dense;

@@ -55,7 +55,7 @@ ProbeResult CoarseProbe::run(ModelState& coarse) {
   Trainer trainer(ctx_, config_.training);
   ProbeResult probe = trainer.probe(dense, plan_.last, config_.method.probe);
   begun_.emplace(std::move(dense), probe.state);
-  ctx_.require_data(stage.fuse.from);
+  ctx_.make_data_ready(stage.fuse.from);
   ctx_.backend.drop_records();  // a step of the probe may be recorded under a key of the coarse phase
   return probe;
 }

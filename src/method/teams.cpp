@@ -50,13 +50,13 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
   const Timer timer;
   ctx.data.load(ctx.team);
   const auto seconds_of = [&](const Phase& phase) {
-    const auto [place, unknown] = measured.seconds.try_emplace({phase.stage, phase.role}, 0);
-    if (!unknown) return place->second;
+    const auto [entry, unknown] = measured.seconds.try_emplace({phase.stage, phase.role}, 0);
+    if (!unknown) return entry->second;
     ctx.log.line(
         fmt::format("stage {}: measuring an epoch of the {} model on all ranks", phase.stage, to_string(phase.role)));
-    place->second = epoch_seconds(config, plan, phase, ctx);
+    entry->second = epoch_seconds(config, plan, phase, ctx);
     keep();
-    return place->second;
+    return entry->second;
   };
   const double dense = seconds_of(*stage.dense), coarse = seconds_of(stage.coarse);
   const int dense_epochs = stage.dense->stop.epochs, coarse_epochs = stage.coarse.stop.epochs;

@@ -273,7 +273,7 @@ RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const
   const Plan trained = with_communication(run, checkpoints, backend->synchronous(), world, log);
   no_training_yet.reset();
   const StopSignals signals(launched.root());
-  SaveTimes times(config.run, signals);
+  SavePolicy times(config.run, signals);
   Saving saving{checkpoints, times};
   RunContext ctx{*backend,
                  world,

@@ -23,7 +23,7 @@ struct TrainRun {
   bool terminal = false;         ///< `out` is a terminal: show a live progress line
   std::string config_file{};     ///< the file that the configuration was read from; "" when there is none
   bool continued = false;        ///< config is of the run in its folder; its last phase may have more epochs
-  bool more_epochs = false;      ///< it has
+  bool more_epochs = false;      ///< its last phase does have more epochs than before
   bool changed_data = false;     ///< it may continue although the numbers in its data files have changed
   Meetings* meetings = nullptr;  ///< of a trainer in a tournament; null: there is none. Must outlive the call
   Comm* launched = nullptr;      ///< all ranks that share the nodes' cores and GPUs; null: those that train
@@ -34,7 +34,7 @@ struct TrainRun {
 ///
 /// While it trains it handles stop signals (src/run/signals.hpp). It throws Stopped when one came and the run is saved:
 /// the same call then continues. Throws ConfigError, DataError and FaultError (kernels/check.hpp). An error that one of
-/// several ranks sees alone is thrown there alone; MpiSession::abort() then ends the others.
+/// several ranks sees alone is thrown there alone; MpiEnvironment::abort() then ends the others.
 RunResult train_run(Config asked, const TrainRun& train, Comm& world);
 
 /// What an answer of train_run() begins with: before any file is opened. ConfigError as check_launch(). Collective.

@@ -90,7 +90,7 @@ struct TrialRunner {
   Comm self;
   std::unique_ptr<Backend> backend;  // with this rank's threads
   StopSignals signals;
-  SaveTimes stops;
+  SavePolicy stops;
   int ranks_on_host;
   Data::Known known;  // the same for all trials
 

@@ -89,7 +89,8 @@ NetworkSettings network_settings(const Config& config, const Plan& plan, const S
 
 /// Operations of one sample's forward, or of all its boxes, for each of the plan's phases. ConfigError as above.
 std::vector<double> phase_flop(const Config& config, const Plan& plan, const Shape& sample);
-/// The same of the configured network at the last resolution, which is no phase's with method.top = "stem".
+/// Operations of one sample's forward in the configured network at the last resolution, which no phase trains with
+/// method.top = "stem".
 double full_flop(const Config& config, const Plan& plan, const Shape& sample);
 /// Arithmetic of the plan's training on such samples, in epochs of the configured network at the last resolution.
 /// Batch norms' recalibration and probes come on top (src/run/run_cost.hpp). ConfigError as above.
@@ -103,7 +104,7 @@ std::string to_json(const Plan& plan);
 
 /// A resolution as the configuration, the plan and the records write it: one factor per axis of the data.
 std::vector<Index> factors(const Extent& resolution, int axes);
-/// The same as text: "[4]", "[1,2,1]".
+/// A resolution as text: "[4]", "[1,2,1]".
 std::string resolution_text(const Extent& resolution, int axes);
 /// "stage 1 (coarse, resolution [4])".
 std::string phase_text(const Phase& phase);

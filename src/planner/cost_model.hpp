@@ -89,8 +89,8 @@ class CostModel {
   virtual double messages(const std::vector<double>& bytes, const RankLayout& group) const = 0;
   /// The sum of gradients over ranks, as far as it is waited for; backward takes so long.
   virtual double gradient_sum(double bytes, double backward, const RankLayout& ranks) const = 0;
-  /// The same where ranks update the parameters in pieces beside it (src/training/data_parallel.hpp), without the
-  /// update.
+  /// The wait for the sum where each rank updates the piece of the parameters that it adds
+  /// (src/training/data_parallel.hpp); the update itself is not in it.
   virtual double update_sum(double bytes, double backward, const RankLayout& ranks) const {
     return gradient_sum(bytes, backward, ranks);
   }

@@ -21,7 +21,7 @@ bool is_norm(LayerKind kind) {
 
 // The settings that time depends on, but a dense layer's sizes. Padding is left out: blocks of one layer
 // differ in it.
-std::string key_of(const Entry& entry) {
+std::string key_of(const LayerEntry& entry) {
   std::string key = to_string(entry.kind);
   const LayerSpec& spec = entry.spec;
   if (spec.output == RicaOutput::features) key += " features";
@@ -44,7 +44,7 @@ class Follower {
       : network_(network), execution_(execution), settings_(settings) {
     if (settings.grid.ranks() == 1) return;
     partition_.emplace(network, settings.grid);
-    place_ = settings.grid.coordinates(settings.block);
+    coordinates_ = settings.grid.coordinates(settings.block);
   }
 
   Operation of(const Unit& unit) {
@@ -68,7 +68,7 @@ class Follower {
   // The share of a layer's output that this block makes.
   double made(std::size_t layer) const {
     if (!partition_) return 1;
-    return static_cast<double>(product(partition_->tensor(layer + 1).made.block(place_).count)) /
+    return static_cast<double>(product(partition_->tensor(layer + 1).stored.block(coordinates_).count)) /
            static_cast<double>(product(network_.entry(layer).output().spatial));
   }
 
@@ -77,9 +77,9 @@ class Follower {
     operation.layer = network_.entry(unit.first).name;
     operation.last = network_.entry(unit.last - 1).name;
     operation.whole = network_.entry(unit.last - 1).output();
-    operation.gives_no_work = unit.run->footprint().identity;
+    operation.gives_no_work = unit.layer->footprint().identity;
     for (std::size_t i = unit.first; i < unit.last; ++i) {
-      const Entry& entry = network_.entry(i);
+      const LayerEntry& entry = network_.entry(i);
       operation.key += (i > unit.first ? "+" : "") + key_of(entry);
       operation.flop += entry.layer->flop() * made(i);
       operation.parameters += execution_.params.params_of(i).count;
@@ -116,7 +116,7 @@ class Follower {
     const Placement& from = partition_->tensor(tensor);
     const BlockPositions& to = needed(unit, tensor);
     const Shape shape = tensor == 0 ? network_.input() : network_.entry(tensor - 1).output();
-    const Box owned = from.owned.block(place_);
+    const Box owned = from.owned.block(coordinates_);
     for (int rank = 0; rank < settings_.grid.ranks(); ++rank) {
       if (rank == settings_.block) continue;
       const Index positions = product(intersection(owned, to.block(settings_.grid.coordinates(rank))).count);
@@ -134,7 +134,7 @@ class Follower {
     const std::vector<std::size_t>& reads = network_.wiring()[unit.first];
     for (std::size_t k = 0; k < reads.size(); ++k) {
       const BlockPositions& needs = partition_->layer(unit.first).needs[k];
-      if (reads[k] == tensor && needs.block(place_).count == unit.out.spatial) return needs;
+      if (reads[k] == tensor && needs.block(coordinates_).count == unit.out.spatial) return needs;
     }
     MRMF_CHECK(false, "a halo exchange is for the layer behind it");
     return partition_->layer(unit.first).needs[0];
@@ -144,7 +144,7 @@ class Follower {
   const Execution& execution_;
   const ModelSettings& settings_;
   std::optional<Partition> partition_;
-  Extent place_{};
+  Extent coordinates_{};
 };
 
 }  // namespace
@@ -159,13 +159,13 @@ BlockWork block_work(const Network& network, const Execution& execution, const M
 std::vector<int> different_blocks(const Partition& partition, const Network& network) {
   std::map<std::vector<Index>, int> first;
   for (int block = 0; block < partition.grid().ranks(); ++block) {
-    const Extent place = partition.grid().coordinates(block);
+    const Extent coordinates = partition.grid().coordinates(block);
     std::vector<Index> sizes;
     const auto add = [&](const Box& box) { sizes.insert(sizes.end(), box.count.begin(), box.count.end()); };
     for (std::size_t i = 0; i < network.size(); ++i) {
-      for (const BlockPositions& needs : partition.layer(i).needs) add(needs.block(place));
-      add(partition.layer(i).output.made.block(place));
-      add(partition.layer(i).output.owned.block(place));
+      for (const BlockPositions& needs : partition.layer(i).needs) add(needs.block(coordinates));
+      add(partition.layer(i).output.stored.block(coordinates));
+      add(partition.layer(i).output.owned.block(coordinates));
     }
     first.emplace(std::move(sizes), block);
   }

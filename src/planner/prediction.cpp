@@ -187,7 +187,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
                     .step = {},
                     .number = number,
                     .params = execution.params.size()};
-    for (const ArenaSpan& place : execution.params.partitioned()) block.cut += place.count;
+    for (const ArenaSpan& span : execution.params.partitioned()) block.cut += span.count;
     block.updated = updated_by_rank(block, costs, work);
     block.averaged = averaged_count(work.training.sums.momenta, network);
     block.step = step_of(block.work, costs, work, train.rows / micro_batches);

@@ -112,7 +112,7 @@ void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sam
   for (Array& array : arrays) {
     if (array.cut != nullptr) {
       MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
-      std::vector<float> own(array.place.size());
+      std::vector<float> own(array.memory.size());
       array.read(backend, own);
       array.make_room();
       gather(*array.cut, own, *sample_group, array.values);
@@ -140,7 +140,7 @@ void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
     array.make_room();
     team.broadcast(array.values, 0);
     if (array.cut != nullptr) {
-      std::vector<float> own(array.place.size());
+      std::vector<float> own(array.memory.size());
       array.cut->take(array.values, own);
       array.write(backend, own);
     } else {

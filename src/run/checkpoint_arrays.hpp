@@ -15,25 +15,25 @@ namespace mrmf::checkpoint {
 struct Array {
   std::string name;
   std::vector<Index> shape;
-  Span place;                               // in the backend's memory, or
-  bool on_host = false;                     // in the host's
-  const PartitionedWeights* cut = nullptr;  // the place has this rank's part
+  Span memory;                              // the backend's, or
+  bool on_host = false;                     // the host's
+  const PartitionedWeights* cut = nullptr;  // the memory has this rank's part
   std::size_t rows = 1;                     // one per rank if ranks differ, or per worker
   bool pieces = false;                      // each rank has some of the values, and zeros for the others
-  std::vector<Span> workers{};              // places of this rank's workers; the rows of the first rank's come first
+  std::vector<Span> workers{};              // of this rank's workers; the rows of the first rank's come first
   std::vector<float> values{};              // whole, on the host, while they are needed
 
   std::size_t count() const {
     if (!workers.empty()) return workers.front().size();
-    return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : place.size();
+    return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : memory.size();
   }
   std::size_t bytes() const { return rows * count() * sizeof(float); }
   void make_room() { values.resize(rows * count()); }
   void read(Backend& backend, std::span<float> to) const {
-    on_host ? (void)std::ranges::copy(place, to.begin()) : backend.read(place, to);
+    on_host ? (void)std::ranges::copy(memory, to.begin()) : backend.read(memory, to);
   }
   void write(Backend& backend, std::span<const float> from) const {
-    on_host ? (void)std::ranges::copy(from, place.begin()) : backend.write(from, place);
+    on_host ? (void)std::ranges::copy(from, memory.begin()) : backend.write(from, memory);
   }
   void give_back() { values = std::vector<float>(); }  // assigning {} would keep the memory
   std::span<float> row(int rank) {

@@ -81,12 +81,12 @@ void require_block(const std::string& checkpoint, const Blocks& blocks, std::siz
 
 void write_block(Backend& backend, const std::string& path, std::vector<Array>& arrays) {
   std::size_t size = 1 << 16;
-  for (const Array& array : arrays) size += 4096 + array.place.size() * sizeof(float);
+  for (const Array& array : arrays) size += 4096 + array.memory.size() * sizeof(float);
   Hdf5Image file(path, size);
   file.write_attribute("format", kBlockFormat);
   for (Array& array : arrays) {
     const Index values = array.cut->whole.channels;
-    array.values.resize(array.place.size());
+    array.values.resize(array.memory.size());
     array.read(backend, array.values);
     file.add(array.name, {static_cast<Index>(array.values.size()) / values, values}, array.values);
     array.give_back();

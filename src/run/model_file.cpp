@@ -22,15 +22,15 @@ namespace mrmf {
 namespace {
 
 // `cut`: the first parts; empty: none is.
-void add(std::vector<TensorSpan>& places, const Network& network, std::size_t layer,
+void add(std::vector<TensorSpan>& tensors, const Network& network, std::size_t layer,
          const std::vector<NamedTensor>& parts, Index first,
          const std::vector<ParameterLayout::PartitionedTensor>& cut = {}) {
   const Index begin = first;
   for (std::size_t k = 0; k < parts.size(); ++k) {
     const PartitionedWeights* const own = k < cut.size() ? cut[k].cut : nullptr;
     const Index count = own != nullptr ? cut[k].own.count : parts[k].count();
-    places.push_back({layer, network.entry(layer).name + "/" + parts[k].name, parts[k].shape,
-                      static_cast<std::size_t>(first), static_cast<std::size_t>(count), own});
+    tensors.push_back({layer, network.entry(layer).name + "/" + parts[k].name, parts[k].shape,
+                       static_cast<std::size_t>(first), static_cast<std::size_t>(count), own});
     first += count;
     if (k + 1 == cut.size()) first = begin + aligned(first - begin);
   }
@@ -38,7 +38,7 @@ void add(std::vector<TensorSpan>& places, const Network& network, std::size_t la
 
 constexpr const char* kModelFormat = "mrmf model 1";
 
-// Calls visit(data set name, its place, its span) for every part of every layer.
+// Calls visit(data set name, the tensor, its values) for every tensor of every layer.
 template <typename AnyModel, typename Visit>
 void for_each_tensor(AnyModel& model, const Visit& visit) {
   for (const TensorSpan& part : parameter_spans(model.network(), model.layout()))
@@ -113,19 +113,19 @@ void require_nothing_else(const std::string& path, const Network& network) {
 
 std::size_t TensorSpan::whole() const { return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : count; }
 
-void TensorSpan::write(Backend& backend, ConstSpan all, Span place) const {
-  if (cut == nullptr) return backend.write(all, place);
+void TensorSpan::write(Backend& backend, ConstSpan all, Span to) const {
+  if (cut == nullptr) return backend.write(all, to);
   std::vector<float> own(count);
   cut->take(all, own);
-  backend.write(own, place);
+  backend.write(own, to);
 }
 
 std::vector<TensorSpan> parameter_spans(const Network& network, const ParameterLayout& layout) {
-  std::vector<TensorSpan> places;
+  std::vector<TensorSpan> tensors;
   for (std::size_t i = 0; i < network.size(); ++i)
-    add(places, network, i, network.entry(i).footprint.params, layout.params_of(i).first,
+    add(tensors, network, i, network.entry(i).footprint.params, layout.params_of(i).first,
         layout.partitioned_tensors(i));
-  return places;
+  return tensors;
 }
 
 std::vector<TensorSpan> parameter_spans(const Network& network) {
@@ -133,10 +133,10 @@ std::vector<TensorSpan> parameter_spans(const Network& network) {
 }
 
 std::vector<TensorSpan> state_spans(const Network& network) {
-  std::vector<TensorSpan> places;
+  std::vector<TensorSpan> tensors;
   for (std::size_t i = 0; i < network.size(); ++i)
-    add(places, network, i, network.entry(i).footprint.state, network.entry(i).state.first);
-  return places;
+    add(tensors, network, i, network.entry(i).footprint.state, network.entry(i).state.first);
+  return tensors;
 }
 
 double parameter_count(const Network& network) {
@@ -265,8 +265,8 @@ void WholeWeights::write(ConstSpan all, Span arena) const {
   if (layout.partitioned().empty()) return backend.write(all, arena);
   std::vector<float> own(arena.size());
   for (std::size_t i = 0; i < network.size(); ++i) {
-    const ArenaSpan& place = network.entry(i).params;
-    layout.take(i, all.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)),
+    const ArenaSpan& span = network.entry(i).params;
+    layout.take(i, all.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count)),
                 span_at(own, layout.params_of(i)));
   }
   backend.write(own, arena);

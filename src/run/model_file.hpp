@@ -29,19 +29,19 @@ struct TensorSpan {
   std::string name;          ///< "conv1/weight"
   std::vector<Index> shape;  ///< channels-last
   std::size_t first = 0, count = 0;
-  const PartitionedWeights* cut = nullptr;  ///< the place has this rank's columns of such a part; null: all of it
+  const PartitionedWeights* cut = nullptr;  ///< the span has this rank's columns of such a part; null: all of it
 
   template <typename Floats>
   Floats in(Floats arena) const {
     return arena.subspan(first, count);
   }
   std::size_t whole() const;  ///< floats of the part on all ranks
-  /// Gives the place its own of the part's whole values.
-  void write(Backend& backend, ConstSpan all, Span place) const;
+  /// Writes this rank's own of the tensor's whole values to `to`, its span in an arena.
+  void write(Backend& backend, ConstSpan all, Span to) const;
 };
 
-/// In arena order. An optimizer's moments have the places of the parameters. The layout is that of a rank's arenas,
-/// which its weights' places refer to; without one, whole parameters are meant.
+/// In arena order. An optimizer's moments have the spans of the parameters. The layout is that of a rank's arenas,
+/// which its weights' spans refer to; without one, whole parameters are meant.
 std::vector<TensorSpan> parameter_spans(const Network& network, const ParameterLayout& layout);
 std::vector<TensorSpan> parameter_spans(const Network& network);
 std::vector<TensorSpan> state_spans(const Network& network);
@@ -104,7 +104,7 @@ struct WholeWeights {
   const ParameterLayout& layout;
   Comm* sample_group = nullptr;
 
-  /// The whole of an arena of parameters, gradients or moments, in the host's memory and the network's own places.
+  /// The whole of an arena of parameters, gradients or moments, in the host's memory, laid out as the network's own.
   /// Collective over the group.
   std::vector<float> read(ConstSpan arena) const;
   /// Gives the arena its own of such values.

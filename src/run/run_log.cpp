@@ -246,13 +246,13 @@ void RunLog::progress(const Progress& now) {
   const double left =
       elapsed / static_cast<double>(now.step - s.first_step) * static_cast<double>(now.steps - now.step);
   const double speed = elapsed > 0 ? static_cast<double>(s.rows) / elapsed : 0;
-  const RunPosition place{
+  const RunPosition position{
       .stage = now.training->stage,
       .role = now.training->role,
       .epochs = now.epoch + static_cast<double>(now.step) / static_cast<double>(now.steps),
       .ranks = now.ranks,
       .epoch_seconds = elapsed / static_cast<double>(now.step - s.first_step) * static_cast<double>(now.steps)};
-  const std::string line = progress_line(now, speed, left, s.estimate.left(s.phases, place));
+  const std::string line = progress_line(now, speed, left, s.estimate.left(s.phases, position));
   *s.out << "\r\033[K" << cut_to_terminal(line) << std::flush;
   s.live = true;
   s.shown = Clock::now();
@@ -262,9 +262,9 @@ void RunLog::epoch(const EpochRecord& record, bool ends) {
   if (!state_) return;
   State& s = *state_;
   s.add(record);
-  RunPosition place{.stage = record.stage, .role = record.role, .epochs = 1.0 * record.epoch, .ranks = record.ranks};
-  if (ends) place.epochs = std::numeric_limits<double>::infinity();
-  const std::optional<TimeLeft> left = s.estimate.left(s.phases, place);
+  RunPosition position{.stage = record.stage, .role = record.role, .epochs = 1.0 * record.epoch, .ranks = record.ranks};
+  if (ends) position.epochs = std::numeric_limits<double>::infinity();
+  const std::optional<TimeLeft> left = s.estimate.left(s.phases, position);
   const bool done = left && left->last_phase && ends;
   s.say(epoch_line(record) + (left && !done ? "  left: " + time_left_text(*left) : ""));
 }

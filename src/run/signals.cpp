@@ -110,7 +110,7 @@ SignalsBeforeTraining::~SignalsBeforeTraining() { set(SIG_DFL); }
 std::string signal_name(int number) { return std::string(name_of(number)); }
 
 // One maximum carries everything: a signal's number and, in quarters below it, what the root's clock says.
-SaveTimes::SaveDecision SaveTimes::ask(Comm& team) const {
+SavePolicy::SaveDecision SavePolicy::ask(Comm& team) const {
   constexpr double save = 0.5, compare = 0.25;
   const auto due = [](double minutes, const Timer& since) { return minutes > 0 && since.seconds() >= 60 * minutes; };
   double decision = signals_->received();

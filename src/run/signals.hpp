@@ -57,10 +57,10 @@ struct Stopped : std::exception {
 };
 
 /// Decides when a run under way is saved, when its ranks are compared, and whether it stops.
-class SaveTimes {
+class SavePolicy {
  public:
   /// Keeps a reference to `signals`.
-  SaveTimes(const RunConfig& run, const StopSignals& signals)
+  SavePolicy(const RunConfig& run, const StopSignals& signals)
       : checkpoint_(run.checkpoint), check_ranks_(run.check_ranks), signals_(&signals) {}
 
   struct SaveDecision {

@@ -49,16 +49,17 @@ struct StoredTensor {
   std::string name;          ///< "parameters/conv1/weight"
   std::string part;          ///< "weight"
   std::vector<Index> shape;  ///< in memory, of the whole
-  TensorSpan place;          ///< in the arena of its kind
+  TensorSpan span;           ///< in the arena of its kind
   bool state = false;
 };
 
 std::vector<StoredTensor> tensors_of(const Network& network, const ParameterLayout& layout, std::size_t layer) {
   std::vector<StoredTensor> parts;
-  const auto add = [&](const std::string& group, const std::vector<TensorSpan>& places, bool state) {
-    for (const TensorSpan& place : places)
-      if (place.layer == layer)
-        parts.push_back({group + place.name, place.name.substr(place.name.rfind('/') + 1), place.shape, place, state});
+  const auto add = [&](const std::string& group, const std::vector<TensorSpan>& tensors, bool state) {
+    for (const TensorSpan& tensor : tensors)
+      if (tensor.layer == layer)
+        parts.push_back(
+            {group + tensor.name, tensor.name.substr(tensor.name.rfind('/') + 1), tensor.shape, tensor, state});
   };
   add("parameters/", parameter_spans(network, layout), false);
   add("state/", state_spans(network), true);
@@ -104,7 +105,7 @@ std::vector<std::string> unused(const std::string& path, const Network& network)
   for (const std::string& name : all_datasets(path))
     if (const std::string group = "parameters/"; name.starts_with(group))
       names.insert(name.substr(group.size(), name.find('/', group.size()) - group.size()));
-  for (const Entry& entry : network.entries()) names.erase(entry.name);
+  for (const LayerEntry& entry : network.entries()) names.erase(entry.name);
   return {names.begin(), names.end()};
 }
 
@@ -133,7 +134,7 @@ StartLayers match_start_layers(const Config& config, const Network& network, Com
   const ParameterLayout whole(network);
   std::vector<std::string> taken, fresh;
   for (std::size_t i = 0; i < network.size(); ++i) {
-    const Entry& entry = network.entry(i);
+    const LayerEntry& entry = network.entry(i);
     const std::vector<StoredTensor> parts = tensors_of(network, whole, i);
     if (parts.empty()) continue;
     if (const std::string why = misfit(file, parts); !why.empty()) {
@@ -163,12 +164,12 @@ void take_start(Backend& backend, const StartLayers& start, Model& model, Comm& 
   const Hdf5File file = open_model(start.file, comm, checksum);
   for (const std::size_t i : start.taken)
     for (const StoredTensor& part : tensors_of(model.network(), model.layout(), i)) {
-      std::vector<float> values(part.place.whole());
+      std::vector<float> values(part.span.whole());
       collective_try(comm, [&] {
         if (comm.root()) read_part(file, part, values);
       });
       comm.broadcast(values, 0);
-      part.place.write(backend, values, part.place.in(part.state ? model.state() : model.params()));
+      part.span.write(backend, values, part.span.in(part.state ? model.state() : model.params()));
     }
 }
 

@@ -26,7 +26,7 @@ namespace mrmf {
 namespace {
 
 // The host, and the cores there that the scheduler, a cpuset or a binding leaves to this rank.
-std::string place() {
+std::string host_and_cores() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof(cores), &cores);  // stays empty on a host of more than 1024: then all ranks share
@@ -34,7 +34,7 @@ std::string place() {
 }
 
 // Ranks that share this rank's cores: all of the host if unbound, none if each is bound to its own.
-int ranks_on_these_cores(Comm& world) { return ranks_of_same(place(), world).size(); }
+int ranks_on_these_cores(Comm& world) { return ranks_of_same(host_and_cores(), world).size(); }
 
 // The number from OMP_NUM_THREADS, else this rank's share of its cores.
 int default_threads(Comm& world) {
@@ -161,10 +161,10 @@ std::string module_path() {
   if (const char* path = std::getenv("MRMF_CUDA_MODULE")) return path;
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  std::vector<fs::path> places{folder, folder / ".."};
-  for (fs::path& place : library_folders()) places.push_back(std::move(place));
-  for (const fs::path& place : places)
-    if (fs::exists(place / kModule, error)) return (place / kModule).string();
+  std::vector<fs::path> candidates{folder, folder / ".."};
+  for (fs::path& candidate : library_folders()) candidates.push_back(std::move(candidate));
+  for (const fs::path& candidate : candidates)
+    if (fs::exists(candidate / kModule, error)) return (candidate / kModule).string();
   return (folder / kModule).string();
 }
 

@@ -115,7 +115,7 @@ Machine this_machine() {
 }
 
 Versions these_versions(const std::string& backend) {
-  return {kVersion, kGitHash, std::string("g++ ") + __VERSION__, backend, hdf5_version(), MpiSession::version()};
+  return {kVersion, kGitHash, std::string("g++ ") + __VERSION__, backend, hdf5_version(), MpiEnvironment::version()};
 }
 
 }  // namespace mrmf

@@ -16,7 +16,7 @@ constexpr std::size_t kPiece = std::size_t{1} << 18;  // floats: a megabyte
 // A layer with another's weights travels with that one: its own would be written over.
 void require_owner(const std::string& name, const LayerSpec& layer, const Network& network) {
   if (layer.weights_of.empty()) return;
-  for (const Entry& entry : network.entries())
+  for (const LayerEntry& entry : network.entries())
     if (entry.spec.name == layer.weights_of && names_layer(name, entry.spec)) return;
   throw ConfigError(
       fmt::format("tournament.exchange names \"{}\", and {} has the weights of {}; name that layer: who has its "
@@ -64,7 +64,8 @@ void for_each_part(const std::vector<Span>& spans, std::size_t first, std::size_
 
 void require_layers(const std::vector<std::string>& names, const Network& network) { layers_of(names, network); }
 
-Travelling::Travelling(ModelState& model_state, const std::vector<std::string>& names) : model_state_(model_state) {
+ExchangedTensors::ExchangedTensors(ModelState& model_state, const std::vector<std::string>& names)
+    : model_state_(model_state) {
   Model& model = model_state.model;
   const Network& network = model.network();
   const std::vector<bool> travels = layers_of(names, network);
@@ -86,21 +87,21 @@ Travelling::Travelling(ModelState& model_state, const std::vector<std::string>& 
   }
 }
 
-std::vector<Span> Travelling::model() const {
+std::vector<Span> ExchangedTensors::model() const {
   std::vector<Span> spans;
-  for (const ArenaSpan& place : params_) spans.push_back(span_at(model_state_.model.params(), place));
-  for (const ArenaSpan& place : state_) spans.push_back(span_at(model_state_.model.state(), place));
+  for (const ArenaSpan& span : params_) spans.push_back(span_at(model_state_.model.params(), span));
+  for (const ArenaSpan& span : state_) spans.push_back(span_at(model_state_.model.state(), span));
   return spans;
 }
 
-std::vector<Span> Travelling::moments() const {
+std::vector<Span> ExchangedTensors::moments() const {
   std::vector<Span> spans;
   for (const Span all : model_state_.optimizer.moments())
-    for (const ArenaSpan& place : params_) spans.push_back(span_at(all, place));
+    for (const ArenaSpan& span : params_) spans.push_back(span_at(all, span));
   return spans;
 }
 
-MomentAges Travelling::ages(const MomentAges& own, const MomentAges& visitor) const {
+MomentAges ExchangedTensors::ages(const MomentAges& own, const MomentAges& visitor) const {
   return {bottom_ ? visitor.bottom : own.bottom, top_ ? visitor.top : own.top};
 }
 
@@ -147,11 +148,11 @@ void swap_with(Backend& backend, const std::vector<Span>& spans, std::vector<flo
   std::size_t at = 0;
   for (const Span span : spans)
     for_each_chunk(span, kPiece, [&](Span part) {
-      const Span place = Span(values).subspan(at, part.size());
+      const Span stored = Span(values).subspan(at, part.size());
       own.resize(part.size());
       backend.read(part, own);
-      backend.write(place, part);
-      std::ranges::copy(own, place.begin());
+      backend.write(stored, part);
+      std::ranges::copy(own, stored.begin());
       at += part.size();
     });
 }

@@ -1,5 +1,5 @@
 // How models travel between trainers: parameters, running statistics, moments and the optimizer's step numbers, from
-// each place to the same place of the other's model.
+// each number to the same offset of the other's model.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@
 namespace mrmf {
 
 /// The parts of a model that travel: all of it, or the layers that names stand for.
-class Travelling {
+class ExchangedTensors {
  public:
   /// Names as BottomSettings::layers has them; none: the whole model. Keeps references. ConfigError for a name that
   /// stands for no layer.
-  Travelling(ModelState& model_state, const std::vector<std::string>& names);
+  ExchangedTensors(ModelState& model_state, const std::vector<std::string>& names);
 
   std::vector<Span> model() const;    ///< parameters and running statistics
   std::vector<Span> moments() const;  ///< of those parameters
@@ -44,9 +44,9 @@ class Route {
   Route(Comm ranks, std::vector<int> roots, int mine)
       : ranks_(std::move(ranks)), roots_(std::move(roots)), mine_(mine) {}
 
-  /// Calls `arrived` on every rank for each piece that another sender than its own gives, with its place behind the
-  /// first float of the spans. A piece is read everywhere before any of its place is written. `gives`: which senders
-  /// give anything. Collective.
+  /// Calls `arrived` on every rank for each piece that another sender than its own gives, with its offset from the
+  /// first float of the spans. A piece is read everywhere before any float at its offset is written. `gives`: which
+  /// senders give anything. Collective.
   using Arrived = std::function<void(std::size_t first, ConstSpan values)>;
   void send(Backend& backend, const std::vector<Span>& from, const std::vector<bool>& gives, const Arrived& arrived);
   /// Numbers of every sender, on every rank. Collective.

@@ -23,7 +23,7 @@ struct TravelSize {
 TravelSize size_of(const TournamentConfig& tournament, const Network& network) {
   require_layers(tournament.exchange, network);
   TravelSize all;
-  for (const Entry& entry : network.entries()) {
+  for (const LayerEntry& entry : network.entries()) {
     bool travels = tournament.exchange.empty();
     for (const std::string& name : tournament.exchange) travels = travels || names_layer(name, entry.spec);
     if (travels) all.params += entry.params.count, all.state += entry.state.count;

@@ -70,8 +70,8 @@ std::vector<int> truncation_sources(const std::vector<RankedScore>& scores, int 
     const bool finite = std::isfinite(of(a).value), other = std::isfinite(of(b).value);
     return finite != other ? finite : finite && of(a).value < of(b).value;
   });
-  for (std::size_t place = static_cast<std::size_t>(best); place < ranking.size(); ++place) {
-    const int loser = ranking[place], winner = ranking[place % static_cast<std::size_t>(best)];
+  for (std::size_t index = static_cast<std::size_t>(best); index < ranking.size(); ++index) {
+    const int loser = ranking[index], winner = ranking[index % static_cast<std::size_t>(best)];
     if (!std::isfinite(of(winner).value)) continue;
     const double difference = of(loser).value - of(winner).value, error = std::hypot(of(loser).error, of(winner).error);
     if (std::isfinite(of(loser).value) && !(difference > 0 && difference > error)) continue;

@@ -59,7 +59,7 @@ struct Tournament::Visit {
   PhaseRun& run;
   TrainState& state;
   GroupScores& scores;
-  Travelling travelling;
+  ExchangedTensors travelling;
   TournamentRecord record{};
 
   Backend& backend() { return run.backend(); }
@@ -93,7 +93,7 @@ Tournament::Attendance Tournament::arrive(Status status, int round) {
     float* const mine = said.data() + numbers * at(trainer_);
     mine[0] = static_cast<float>(status), mine[1] = saved_ ? 1 : 0, mine[2] = static_cast<float>(round);
   }
-  rendezvous_.wait(said, team_);
+  rendezvous_.sum_when_all_arrive(said, team_);
   Attendance here;
   for (int t = 0; t < trainers; ++t) {
     const float* const one = said.data() + numbers * at(t);
@@ -156,7 +156,7 @@ void Tournament::meet(PhaseRun& run, TrainState& state, const std::function<void
   saved_ = false;
   run.complete_moments();
   in_round_ = true;
-  Visit visit{run, state, GroupScores::of(run), Travelling(run.model_state, settings_.config.exchange)};
+  Visit visit{run, state, GroupScores::of(run), ExchangedTensors(run.model_state, settings_.config.exchange)};
   visit.record = {.round = round + 1,
                   .trainer = trainer_,
                   .steps = *next(state),
@@ -184,7 +184,7 @@ void Tournament::play(Visit* visit, const Attendance& here) {
 // Evaluations may take longer than a limit on waiting allows.
 void Tournament::wait_for_scores() {
   std::vector<float> nothing(1);
-  rendezvous_.wait(nothing, team_);
+  rendezvous_.sum_when_all_arrive(nothing, team_);
 }
 
 // Equal teams: each rank meets the ranks of the same number. Others: all ranks of those that meet hear the first of

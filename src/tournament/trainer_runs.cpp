@@ -43,7 +43,7 @@ std::string travelling_text(const TournamentConfig& tournament, const ResolvedRu
   std::string text = fmt::format("{} moments", moment_count(run.config.training.optimizer.name));
   if (const Grid grid{run.plan.last.grid}; grid.ranks() > 1)
     text += fmt::format(", {} of {}", grid.text(), team.size());
-  for (const Entry& entry : network.entries()) {
+  for (const LayerEntry& entry : network.entries()) {
     const auto names = [&](const std::string& name) { return names_layer(name, entry.spec); };
     if (!tournament.exchange.empty() && std::ranges::none_of(tournament.exchange, names)) continue;
     text += fmt::format("; {} {}", entry.name, entry.layer ? entry.layer->signature() : "");

@@ -132,8 +132,8 @@ std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& micro_bat
   // The first part of a step begins its sums, and the last one ends the step.
   for (std::size_t i = 0; micro_batches_ > 1 && i < keys.size(); ++i) {
     const std::size_t part = i % static_cast<std::size_t>(micro_batches_);
-    const std::uint64_t place = part == 0 ? 1 : part + 1 == static_cast<std::size_t>(micro_batches_) ? 2 : 3;
-    keys[i] |= place << 60;  // the sums of hashes are smaller
+    const std::uint64_t position = part == 0 ? 1 : part + 1 == static_cast<std::size_t>(micro_batches_) ? 2 : 3;
+    keys[i] |= position << 60;  // the sums of hashes are smaller
   }
   return keys;
 }

@@ -78,7 +78,7 @@ void broadcast_bytes(Comm& team, std::span<std::byte> bytes) {
 
 Peers peers_of(Comm& team) {
   Peers peers{team.rank(), team.size(), {}, [&team](std::span<std::byte> bytes) { broadcast_bytes(team, bytes); }};
-  for (const double rank : team.all_gather(MpiSession::rank())) peers.ranks.push_back(static_cast<int>(rank));
+  for (const double rank : team.all_gather(MpiEnvironment::rank())) peers.ranks.push_back(static_cast<int>(rank));
   return peers;
 }
 
@@ -110,7 +110,7 @@ double differing_part(const std::vector<std::uint64_t>& hashes, const std::vecto
 // ranks.
 std::string differing_text(std::uint64_t hash, int part, Comm& team) {
   const std::vector<std::uint64_t> hashes = gather(hash, team);
-  const std::vector<double> in_world = team.all_gather(MpiSession::rank()), parts = team.all_gather(part);
+  const std::vector<double> in_world = team.all_gather(MpiEnvironment::rank()), parts = team.all_gather(part);
   const double differing = differing_part(hashes, parts);
   std::map<std::uint64_t, std::size_t> count;
   for (std::size_t i = 0; i < hashes.size(); ++i)

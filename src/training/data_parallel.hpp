@@ -16,7 +16,8 @@ namespace mrmf {
 /// reference to `team`.
 std::unique_ptr<AllReduce> make_all_reduce(Backend& backend, Comm& team);
 
-/// The same of messages between the ranks of a group.
+/// Messages between the ranks of a group: the backend's own if it has them (NCCL), else MPI's in host memory.
+/// Collective; keeps a reference to `sample_group`.
 std::unique_ptr<Messages> make_messages(Backend& backend, Comm& sample_group);
 
 /// Whether each rank updates the piece of the parameters whose gradients it adds (ShardedUpdate): the one rule,

@@ -117,8 +117,8 @@ using cpu::KernelChoices;
 
 /// Builds the model's layers, which asks the backend for their kernels.
 void ask(Backend& backend, const ModelSettings& model) {
-  const std::unique_ptr<Backend> layout = model.grid.ranks() > 1 ? make_reference_backend() : nullptr;
-  const Network network(layout ? *layout : backend, model.network);
+  const std::unique_ptr<Backend> reference_backend = model.grid.ranks() > 1 ? make_reference_backend() : nullptr;
+  const Network network(reference_backend ? *reference_backend : backend, model.network);
   build_execution(backend, network, model);
 }
 
@@ -142,7 +142,7 @@ std::set<std::string> open_of_all(const KernelChoices& choices, Comm& ranks) {
   return all;
 }
 
-constexpr double kMostSeconds = 3;  // most seconds of trials before a run, on a busy machine
+constexpr double kMostSeconds = 3;  // of trials before a run, on a busy machine
 
 /// Chooses for these problems; returns what there is to say.
 std::string choose(Backend& backend, KernelChoices& choices, const std::set<std::string>& open) {

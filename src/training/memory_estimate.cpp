@@ -64,7 +64,8 @@ Index memory_of_sums(const SumSettings& sums, Index floats, int ranks, int worke
 
 /// A model's operations, without its arenas.
 struct MemoryCount::Built {
-  std::unique_ptr<Backend> layout;  // makes the whole network on a grid, and computes nothing (as Model has it)
+  std::unique_ptr<Backend>
+      reference_backend;  // makes the whole network on a grid, and computes nothing (as Model has it)
   Network network;
   Execution execution;
   Index workspace = 0;  // bytes that making it took
@@ -73,10 +74,10 @@ struct MemoryCount::Built {
 
  private:
   Built(Backend& backend, const ModelSettings& settings, Index before)
-      : layout(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
-        network(layout ? *layout : backend, settings.network),
+      : reference_backend(settings.grid.ranks() > 1 ? make_reference_backend() : nullptr),
+        network(reference_backend ? *reference_backend : backend, settings.network),
         execution(build_execution(backend, network, settings)) {
-    for (const Unit& unit : execution.units) unit.run->prepare(settings.network.max_rows);
+    for (const Unit& unit : execution.units) unit.layer->prepare(settings.network.max_rows);
     workspace = std::max<Index>(resident_bytes() - before, 0);
   }
 };

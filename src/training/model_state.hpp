@@ -18,7 +18,7 @@ namespace mrmf {
 
 struct ModelState {
   Extent resolution{1, 1, 1};
-  NetworkSettings network;
+  NetworkSettings network_settings;
   Model model;
   Optimizer optimizer;
   WorkerArrays workers{};
@@ -28,16 +28,16 @@ struct ModelState {
   ModelState(Backend& backend, const ModelSettings& settings, const OptimizerSettings& optimizer_settings,
              const Extent& at, Comm* its_sample_group = nullptr)
       : resolution(at),
-        network(settings.network),
+        network_settings(settings.network),
         model(backend, settings),
-        optimizer(backend, optimizer_settings, std::ssize(model.params()), first_params(model), settings.in_place),
+        optimizer(backend, optimizer_settings, std::ssize(model.params()), bottom_params(model), settings.in_place),
         sample_group(its_sample_group) {
     if (const std::vector<Span> moments = optimizer.moments(); settings.in_place && !moments.empty())
       model.use_velocity(moments.front());
   }
 
   /// Floats of the parameters before the top: their moments have an age of their own.
-  static Index first_params(Model& model) {
+  static Index bottom_params(Model& model) {
     const std::vector<LayerGroup> bottom = model.bottom();
     const bool first = !bottom.empty() && bottom.front().params.data() == model.params().data();
     return first ? std::ssize(bottom.front().params) : 0;
@@ -88,7 +88,7 @@ inline ModelState make_model_state(const Plan& plan, const Config& config, const
   if (ctx.shard_replicas) settings.network.max_rows = 1;  // the replicas have the room for batches
   settings.seed = seed;
   // The ranks that train the model in the end may be others than those that make it (method.teams): any number.
-  const bool some_add_by_pieces = MpiSession::ranks() > 1 && !config.run.deterministic && !ctx.shard_replicas;
+  const bool some_add_by_pieces = MpiEnvironment::ranks() > 1 && !config.run.deterministic && !ctx.shard_replicas;
   settings.shared = std::ranges::any_of(plan.phases(), [&](const Phase& phase) {
     return updates_in_pieces(config.training, phase.sums, some_add_by_pieces);
   });

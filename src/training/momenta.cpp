@@ -78,19 +78,19 @@ bool averages(const MomentaSettings& settings, const std::string& tensor) {
 
 }  // namespace
 
-std::vector<ArenaSpan> averaged_places(const MomentaSettings& settings, const std::vector<TensorSpan>& tensors,
-                                       Index floats) {
+std::vector<ArenaSpan> averaged_spans(const MomentaSettings& settings, const std::vector<TensorSpan>& tensors,
+                                      Index floats) {
   if (settings.tensors.empty()) return {{0, floats}};
-  std::vector<ArenaSpan> places;
+  std::vector<ArenaSpan> spans;
   bool before = false;
   for (const TensorSpan& tensor : tensors) {
     const bool now = averages(settings, tensor.name);
     const auto first = static_cast<Index>(tensor.first), count = static_cast<Index>(tensor.count);
-    if (now && before) places.back().count = first + count - places.back().first;
-    if (now && !before) places.push_back({first, count});
+    if (now && before) spans.back().count = first + count - spans.back().first;
+    if (now && !before) spans.push_back({first, count});
     before = now;
   }
-  return places;
+  return spans;
 }
 
 double averaged_count(const MomentaSettings& settings, const Network& network) {

@@ -24,8 +24,8 @@ double averages_share(const MomentaSettings& settings, double steps);
 bool matches(std::string_view pattern, std::string_view name);
 /// What is averaged of momenta with so many floats, whose tensors these are: all, or those that settings.tensors name.
 /// Neighbours together.
-std::vector<ArenaSpan> averaged_places(const MomentaSettings& settings, const std::vector<TensorSpan>& tensors,
-                                       Index floats);
+std::vector<ArenaSpan> averaged_spans(const MomentaSettings& settings, const std::vector<TensorSpan>& tensors,
+                                      Index floats);
 /// How many values that are, of a whole network's; 0 where none is ever averaged.
 double averaged_count(const MomentaSettings& settings, const Network& network);
 /// ConfigError for a name in settings.tensors that no parameter of the network has.

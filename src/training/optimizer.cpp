@@ -52,34 +52,34 @@ void Optimizer::advance(double learning_rate, StepContext& step) {
 }
 
 void Optimizer::update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate,
-                             StepContext step, Span w, ConstSpan dw, const ArenaSpan& place) {
+                             StepContext step, Span w, ConstSpan dw, const ArenaSpan& span) {
   MRMF_CHECK(moment_count(settings.name) <= moments_, "moments that there is no memory for");
   write_numbers(settings, {earlier + 1, earlier + 1}, learning_rate, step);
-  update_at(place, step, span_at(w, place),
-            dw.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)), settings.name,
+  update_at(span, step, span_at(w, span),
+            dw.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count)), settings.name,
             true);
 }
 
-void Optimizer::update_at(const ArenaSpan& place, const StepContext& step, Span w, ConstSpan dw) {
-  update_at(place, step, w, dw, settings_.name, ages_.bottom == ages_.top);
+void Optimizer::update_at(const ArenaSpan& span, const StepContext& step, Span w, ConstSpan dw) {
+  update_at(span, step, w, dw, settings_.name, ages_.bottom == ages_.top);
 }
 
-void Optimizer::update_at(const ArenaSpan& place, const StepContext& step, Span w, ConstSpan dw, OptimizerKind kind,
+void Optimizer::update_at(const ArenaSpan& span, const StepContext& step, Span w, ConstSpan dw, OptimizerKind kind,
                           bool one_age) {
   if (moments_ == 0) return backend_->sgd(step, w, dw, {});
-  if (kind == OptimizerKind::sgd) return backend_->sgd(step, w, dw, span_at(first_.span(), place));
-  if (kind == OptimizerKind::lion) return backend_->lion(step, w, dw, span_at(first_.span(), place));
+  if (kind == OptimizerKind::sgd) return backend_->sgd(step, w, dw, span_at(first_.span(), span));
+  if (kind == OptimizerKind::lion) return backend_->lion(step, w, dw, span_at(first_.span(), span));
   const auto adam = [&](std::size_t group, Index from, Index to) {
     if (from >= to) return;
     const auto of = [&](auto all, Index begin) {
       return all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(to - from));
     };
-    backend_->adam(step, group, of(w, from - place.first), of(dw, from - place.first), of(first_.span(), from),
+    backend_->adam(step, group, of(w, from - span.first), of(dw, from - span.first), of(first_.span(), from),
                    of(second_.span(), from));
   };
-  if (one_age) return adam(0, place.first, place.end());
-  adam(0, place.first, std::min(place.end(), bottom_));
-  adam(1, std::max(place.first, bottom_), place.end());
+  if (one_age) return adam(0, span.first, span.end());
+  adam(0, span.first, std::min(span.end(), bottom_));
+  adam(1, std::max(span.first, bottom_), span.end());
 }
 
 std::vector<Span> Optimizer::moments() {

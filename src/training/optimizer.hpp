@@ -1,5 +1,5 @@
 // SGD with momentum, Adam, AdamW and Lion over one arena of parameters. The moments are arenas of the same layout, so a
-// fusion or a checkpoint can treat moments as it treats parameters at the same places.
+// fusion or a checkpoint can treat moments as it treats parameters at the same offsets.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr int moment_count(OptimizerKind kind) {
   return kind == OptimizerKind::adam || kind == OptimizerKind::adamw ? 2 : 1;
 }
 
-/// The same, where plain SGD need not keep a velocity that nobody reads: with training.update_in_place.
+/// Moments of an optimizer that may leave out the velocity of plain SGD, which nobody reads: training.update_in_place.
 constexpr int moment_count(const OptimizerSettings& optimizer, bool in_place) {
   const bool plain = optimizer.name == OptimizerKind::sgd && optimizer.momentum == 0;
   return in_place && plain ? 0 : moment_count(optimizer.name);
@@ -31,19 +31,19 @@ class Optimizer {
 
   /// Counts a step and writes its numbers into `step`...
   void advance(double learning_rate, StepContext& step);
-  /// ...which does w -= update(dw); the spans are the model's whole arenas.
+  /// Does w -= update(dw) for all parameters; the spans are the model's whole arenas.
   void update(const StepContext& step, Span w, ConstSpan dw) { update(step, w, dw, {0, std::ssize(w)}); }
-  /// The same of these parameters alone.
-  void update(const StepContext& step, Span w, ConstSpan dw, const ArenaSpan& place) {
-    update_at(place, step, span_at(w, place),
-              dw.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)));
+  /// Updates one span of the parameters; w and dw are the whole arenas.
+  void update(const StepContext& step, Span w, ConstSpan dw, const ArenaSpan& span) {
+    update_at(span, step, span_at(w, span),
+              dw.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count)));
   }
-  /// The same of the parameters w, which have this place among all.
-  void update_at(const ArenaSpan& place, const StepContext& step, Span w, ConstSpan dw);
+  /// The same of the parameters w, which have this span among all.
+  void update_at(const ArenaSpan& span, const StepContext& step, Span w, ConstSpan dw);
 
   /// The same for parameters that have settings of their own; their moments have seen so many updates, and this one.
   void update_apart(const OptimizerSettings& settings, std::uint64_t earlier, double learning_rate, StepContext step,
-                    Span w, ConstSpan dw, const ArenaSpan& place);
+                    Span w, ConstSpan dw, const ArenaSpan& span);
 
   /// Moment arenas: {velocity} for sgd, or none, {m} for lion, {m, v} for adam and adamw.
   std::vector<Span> moments();
@@ -56,7 +56,7 @@ class Optimizer {
   void configure(const OptimizerSettings& settings);
 
  private:
-  void update_at(const ArenaSpan& place, const StepContext& step, Span w, ConstSpan dw, OptimizerKind kind,
+  void update_at(const ArenaSpan& span, const StepContext& step, Span w, ConstSpan dw, OptimizerKind kind,
                  bool one_age);
 
   Backend* backend_;

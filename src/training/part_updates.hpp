@@ -1,5 +1,5 @@
 // The updates of a network of several parts (layers/parts.hpp): each part by an optimizer of its own, in its turns.
-// What a step does, and how many updates a part has had, are functions of the step's place in the phase. So a
+// What a step does, and how many updates a part has had, are functions of the step's position in the phase. So a
 // checkpoint needs nothing more of them.
 #pragma once
 
@@ -19,11 +19,13 @@ class PartUpdates {
   PartUpdates& operator=(const PartUpdates&) = delete;
 
   /// Where a step stands: in an epoch that has so many.
-  struct Place {
+  struct StepPosition {
     int epoch = 0;
     Index step = 0, steps = 1;
   };
-  std::size_t turn(const Place& place) const { return order_.at(place.epoch, place.step, place.steps); }
+  std::size_t turn(const StepPosition& position) const {
+    return order_.at(position.epoch, position.step, position.steps);
+  }
 
   /// Clears the gradients of what the step's turn does not update, so that they count in no norm.
   void clear_others(Backend& backend, const StepContext& step, Span grads) const;
@@ -32,13 +34,14 @@ class PartUpdates {
     double learning_rate = 0, weight_decay = 1;
   };
   /// Updates the parts of the step's turn. Their own rates and weight decays are multiplied as the phase's.
-  void update(ModelState& model_state, const StepContext& step, const Place& place, const Factors& factors) const;
+  void update(ModelState& model_state, const StepContext& step, const StepPosition& position,
+              const Factors& factors) const;
 
  private:
   struct Own {
     std::string name;  // empty: all layers, where there are no parts
     OptimizerSettings settings;
-    std::vector<ArenaSpan> places;
+    std::vector<ArenaSpan> spans;
   };
   bool trains(std::size_t turn, const Own& part) const;
 

@@ -31,7 +31,7 @@ std::unique_ptr<ShardReplicas> make_replicas(TrainingSession& session, ModelStat
                                              const Objective& objective) {
   if (!session.ctx.shard_replicas) return nullptr;
   const BatchSampler::Shards shards = session.sampler.shards(phase);
-  ShardReplicaSettings settings{.network = model_state.network,
+  ShardReplicaSettings settings{.network = model_state.network_settings,
                                 .loss = session.config.loss,
                                 .scores = objective.scores(),
                                 .measures = objective.measures(),
@@ -92,7 +92,7 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
                 windowed ? std::optional(windowed->output()) : std::nullopt),
       record_keys(session.sampler.record_keys(order.micro_batches)),
       losses(backend().allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps))),
-      summed(session.config.accumulate > 1 ? backend().allocate(std::ssize(model().reduced())) : Arena()),
+      summed(session.config.accumulate > 1 ? backend().allocate(std::ssize(model().reduce_buffer())) : Arena()),
       clip(session.config.clip_norm > 0 ? backend().clip(std::ssize(model().grads())) : nullptr),
       replicas(make_replicas(session, model_state, phase, objective)) {
   const RunContext& ctx = session.ctx;
@@ -142,7 +142,7 @@ PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Ph
     model_state.workers.begin(session.ctx.backend);
     model_state.model.copy_weights(Copied::all);  // parameters may have come from another run
   }
-  session.clock.time().io += session.ctx.require_data(phase.resolution);
+  session.clock.time().io += session.ctx.make_data_ready(phase.resolution);
   session.ctx.backend.drop_records();
   return {session, model_state, phase, session.sampler.first(phase)};
 }

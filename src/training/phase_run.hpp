@@ -90,7 +90,7 @@ struct PhaseRun {
 
   /// Announces in which order streamed samples are read ahead: the epoch from step `first` on, and a validation.
   void read_ahead(const EpochSteps& epoch, std::size_t first);
-  /// The same of an epoch that begins after the validation, so that reading continues beside it.
+  /// Announces an epoch that begins after the validation under way, so that reading continues beside the validation.
   void read_ahead(int epoch);
   /// The order in which whole samples are validated, which are read ahead.
   EpochOrder expect_whole();

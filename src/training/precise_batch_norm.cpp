@@ -19,7 +19,7 @@ void forward_in_training(PhaseRun& run, const EpochSteps& epoch, std::size_t k, 
 }
 
 Index take_statistics(PhaseRun& run, const EpochSteps& epoch, int batches) {
-  PreciseBatchNorm precise(run.backend(), run.model(), run.model_state.network.layers);
+  PreciseBatchNorm precise(run.backend(), run.model(), run.model_state.network_settings.layers);
   if (batches == 0 || !precise.any()) return 0;
   EpochOrder order = epoch.order;
   order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(batches)));
@@ -51,7 +51,7 @@ Index recalibrate_batch_norms(PhaseRun& run, const EpochSteps& epoch, int batche
 
 PreciseBatchNorm::PreciseBatchNorm(Backend& backend, Model& model, const std::vector<LayerSpec>& layers)
     : backend_(backend), model_(model), momenta_(model.state().size()), sums_(momenta_.size()), read_(momenta_.size()) {
-  const std::vector<Entry>& entries = model.network().entries();
+  const std::vector<LayerEntry>& entries = model.network().entries();
   MRMF_CHECK(entries.size() == layers.size(), "another network's layers");
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto first = momenta_.begin() + entries[i].state.first;

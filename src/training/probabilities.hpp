@@ -12,7 +12,7 @@ std::vector<float> probabilities(Task task, Index channels, ConstSpan y);
 
 /// - log of the softmax's share of class `label`, from the outputs of one position.
 double log_loss(ConstSpan outputs, Index label);
-/// The same of a yes or no with this output, for a label from 0 to 1.
+/// - log of the probability of a yes-or-no label, from its one output before the sigmoid; the label is from 0 to 1.
 double log_loss(double output, double label);
 
 }  // namespace mrmf

@@ -14,7 +14,7 @@ namespace mrmf {
 /// The means to save a run under way.
 struct Saving {
   Checkpoints& checkpoints;
-  SaveTimes& times;
+  SavePolicy& times;
 };
 
 class Meetings;
@@ -29,7 +29,7 @@ struct RunContext {
   /// Computes shard by shard: the same bits on any number of ranks and threads (src/training/shard_replicas.hpp).
   bool shard_replicas = false;
   StageGrids* grids = nullptr;   ///< grids of ranks that share samples; null: each rank has its own
-  SaveTimes* stops = nullptr;    ///< if nothing is saved: what still stops on a signal; null: nothing does
+  SavePolicy* stops = nullptr;   ///< if nothing is saved: what still stops on a signal; null: nothing does
   Meetings* meetings = nullptr;  ///< of a trainer in a tournament; null: there is none. Probes and teams have none
 
   /// The same context for a team of its ranks, with another log.
@@ -48,9 +48,9 @@ struct RunContext {
     return shared != nullptr ? shared->same_block() : team;
   }
   /// Makes the data ready at a resolution; returns the seconds it took. Collective.
-  double require_data(const Extent& resolution) const {
+  double make_data_ready(const Extent& resolution) const {
     if (grids != nullptr) data.load(grids->share(resolution));
-    return data.require(resolution);
+    return data.make_ready(resolution);
   }
 };
 

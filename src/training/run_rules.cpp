@@ -97,7 +97,7 @@ void require_norms(const Config& config, const Plan& plan, const Phase& phase, c
   if (least_rows(order, of, config.training.accumulate) > 1) return;
   const auto backend = make_reference_backend();
   const Network network(*backend, network_settings(config, plan, shares.sample, phase.resolution));
-  for (const Entry& entry : network.entries()) {
+  for (const LayerEntry& entry : network.entries()) {
     if (entry.kind != LayerKind::batch_norm || product(entry.input.spatial) > 1) continue;
     const char* whose = of == NormRows::team ? "" : of == NormRows::rank ? " on a rank" : " in a shard";
     throw ConfigError(fmt::format(

@@ -23,7 +23,7 @@ Box read_block(const Plan& plan, const Config& config, const Shape& sample, cons
   Extent first = sample.spatial, end{0, 0, 0}, step{1, 1, 1};
   for (const Extent& resolution : resolutions) {
     const Network network(*backend, network_settings(config, plan, sample, resolution));
-    const Box box = Partition(network, grid.grid()).tensor(0).made.block(grid.grid().coordinates(grid.block()));
+    const Box box = Partition(network, grid.grid()).tensor(0).stored.block(grid.grid().coordinates(grid.block()));
     for (std::size_t a = 0; a < 3; ++a) {
       first[a] = std::min(first[a], box.first[a] * resolution[a]);
       end[a] = std::max(end[a], box.end(a) * resolution[a]);

@@ -234,8 +234,8 @@ void ShardReplicas::train(const StepContext& step, std::span<const Index> rows, 
   const Timer timer;
   const std::size_t first = summed == Summed::all ? 0 : state_->model.grads().size();
   state_->add(
-      busy, [&](ShardReplica& replica) { return replica.model().reduced().subspan(first); },
-      state_->model.reduced().subspan(first));
+      busy, [&](ShardReplica& replica) { return replica.model().reduce_buffer().subspan(first); },
+      state_->model.reduce_buffer().subspan(first));
   state_->update_state(busy);
   state_->time.waited += timer.seconds();
 }

@@ -38,9 +38,9 @@ class ShardReplicas {
   void prepare(const std::set<Index>& rows);
 
   /// Forward and backward. `rows` has one number per own shard, in the order of the batch; some may be zero, but not
-  /// all. Leaves the team's sums of gradients and loss in the model's reduced(), and the new running statistics in its
-  /// state() (with local batch norm, the mean over the shards). Collective. With Summed::scalars the gradients stay
-  /// where they are, in gradients().
+  /// all. Leaves the team's sums of gradients and loss in the model's reduce_buffer(), and the new running statistics
+  /// in its state() (with local batch norm, the mean over the shards). Collective. With Summed::scalars the gradients
+  /// stay where they are, in gradients().
   enum class Summed { all, scalars };
   void train(const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch,
              Summed summed = Summed::all);

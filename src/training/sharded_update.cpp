@@ -4,11 +4,11 @@
 
 namespace mrmf {
 
-void ShardedUpdate::update(const ArenaSpan& summed, const ArenaSpan& place) {
+void ShardedUpdate::update(const ArenaSpan& summed, const ArenaSpan& own) {
   Model& model = model_state_.model;
-  model_state_.optimizer.update(*step_, model.params(), model.grads(), place);
-  if (place.count == summed.count) return;  // every rank updates it
-  pieces_.insert_or_assign(summed.first, Pieces{summed, place});
+  model_state_.optimizer.update(*step_, model.params(), model.grads(), own);
+  if (own.count == summed.count) return;  // every rank updates it
+  pieces_.insert_or_assign(summed.first, Pieces{summed, own});
   whole_ = false;
 }
 

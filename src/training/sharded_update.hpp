@@ -37,12 +37,12 @@ class ShardedUpdate {
   void complete();
 
  private:
-  void update(const ArenaSpan& summed, const ArenaSpan& place);
+  void update(const ArenaSpan& summed, const ArenaSpan& own);
 
   ModelState& model_state_;
   Ranks ranks_;
   const StepContext* step_ = nullptr;
-  UpdateAt update_ = [this](const ArenaSpan& summed, const ArenaSpan& place) { update(summed, place); };
+  UpdateAt update_ = [this](const ArenaSpan& summed, const ArenaSpan& own) { update(summed, own); };
   struct Pieces {
     ArenaSpan summed, own;
   };

@@ -132,7 +132,7 @@ class Levels final : public SignResult {
 };
 
 /// A bit for each sign, and where a worker has a zero, another that says so. The majority of rows wins; a tie is broken
-/// by a bit that is a function of the step and the place, and stays zero where nobody votes.
+/// by a bit that is a function of the step and the value's offset, and stays zero where nobody votes.
 class Votes final : public SignResult {
  public:
   Votes(std::uint64_t tie_key, Values values) : SignResult(std::move(values)), tie_key_(tie_key) {}
@@ -205,12 +205,12 @@ class Votes final : public SignResult {
     }
   }
 
-  // By places in the arena, so that they do not depend on how tensors are cut into sums.
+  // By offsets in the arena, so that they do not depend on how tensors are cut into sums.
   Plane tie_bits(const SumPiece& block) const {
     Plane bits;
-    const std::size_t place = tensors().place_of(block.first);
+    const std::size_t offset = tensors().offset_of(block.first);
     for (std::size_t j = 0; j < bits.size(); j += sizeof(std::uint64_t)) {
-      const std::uint64_t word = mix(tie_key_, place, j);
+      const std::uint64_t word = mix(tie_key_, offset, j);
       std::memcpy(bits.data() + j, &word, sizeof word);
     }
     return bits;

@@ -21,7 +21,7 @@ void PackedTensors::write(const float* from, const SumPiece& piece, Span arena) 
   });
 }
 
-std::size_t PackedTensors::place_of(std::size_t number) const {
+std::size_t PackedTensors::offset_of(std::size_t number) const {
   const auto next = std::ranges::upper_bound(parts_, number, {}, &Part::first);
   MRMF_CHECK(next != parts_.begin() && number < count_, "a value of these tensors");
   return std::prev(next)->at + (number - std::prev(next)->first);

@@ -23,7 +23,7 @@ class PackedTensors {
   }
   std::size_t count() const { return count_; }
   /// Where the value of a number lies in the arena.
-  std::size_t place_of(std::size_t number) const;
+  std::size_t offset_of(std::size_t number) const;
   const std::vector<Part>& parts() const { return parts_; }
   void read(ConstSpan arena, const SumPiece& piece, float* to) const;
   void write(const float* from, const SumPiece& piece, Span arena) const;
@@ -52,7 +52,7 @@ struct WorkerValues {
 struct CodingSettings {
   Communication scheme = Communication::fp32;  ///< none of fp32 and automatic
   int most_level = 1;                          ///< levels
-  std::uint64_t tie_key = 0;                   ///< votes: what the bits of ties are a function of, besides their place
+  std::uint64_t tie_key = 0;                   ///< votes: what the bits of ties are a function of, besides the offset
 };
 
 /// Sums of these tensors; `result` gets it: the sum, or of levels and votes its sign, and NaN where a value was not

@@ -36,7 +36,7 @@ void checkpoint_or_stop(PhaseRun& run, TrainState& state) {
     if (signal != 0) throw Stopped{signal};
     return;
   }
-  SaveTimes& times = ctx.saving->times;
+  SavePolicy& times = ctx.saving->times;
   EpochClock& clock = run.session.clock;
   const Timer asking;
   const auto asked = times.ask(ctx.team);
@@ -174,11 +174,12 @@ void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phas
   const Timer searching;
   ModelSettings own{settings, 0, true};
   if (SampleGrid* grid = ctx.grid(phase.resolution)) own.grid = grid->grid(), own.block = grid->block();
-  const std::unique_ptr<Backend> layout = own.grid.ranks() > 1 ? make_reference_backend() : nullptr;
-  const Network network(layout ? *layout : ctx.backend, settings);  // whole samples may not fit a device
+  const std::unique_ptr<Backend> reference_backend = own.grid.ranks() > 1 ? make_reference_backend() : nullptr;
+  const Network network(reference_backend ? *reference_backend : ctx.backend,
+                        settings);  // whole samples may not fit a device
   const Execution execution = build_execution(ctx.backend, network, own);
   for (const Index rows : rows_at_once(config.data, phase))
-    for (const Unit& unit : execution.units) unit.run->prepare(rows);
+    for (const Unit& unit : execution.units) unit.layer->prepare(rows);
   session_.clock.leave_out(searching.seconds());
 }
 

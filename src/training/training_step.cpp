@@ -27,10 +27,10 @@ void accumulate(PhaseRun& run, const StepContext& step, int micro_batch) {
   Backend& backend = run.backend();
   Model& model = run.model();
   const bool last = micro_batch + 1 == run.session.config.accumulate;
-  if (micro_batch == 0) return backend.swap(model.reduced(), run.summed.span());
-  if (!last) return backend.accumulate(model.reduced(), run.summed.span());
-  backend.accumulate(run.summed.span(), model.reduced());
-  model.sum(gradient_sums(run, step));
+  if (micro_batch == 0) return backend.swap(model.reduce_buffer(), run.summed.span());
+  if (!last) return backend.accumulate(model.reduce_buffer(), run.summed.span());
+  backend.accumulate(run.summed.span(), model.reduce_buffer());
+  model.all_reduce_gradients(gradient_sums(run, step));
 }
 
 // Where weights are cut, each rank of a group counts its own.
@@ -39,7 +39,7 @@ void clip_gradients(PhaseRun& run) {
   const auto most = static_cast<float>(run.session.config.clip_norm);
   if (model.layout().partitioned().empty()) return run.clip->run(model.grads(), most);
   std::vector<Span> counted;
-  for (const ArenaSpan& place : model.layout().counted()) counted.push_back(span_at(model.grads(), place));
+  for (const ArenaSpan& span : model.layout().counted()) counted.push_back(span_at(model.grads(), span));
   run.clip->run_over(model.grads(), most, counted, *run.grid->over_sample_group());
 }
 
@@ -47,7 +47,7 @@ void clip_gradients(PhaseRun& run) {
 void forward(PhaseRun& run, const StepContext& step, const Feed::Batch& batch) {
   Model& model = run.model();
   const ConstTensor y = model.forward(step, batch.x);
-  if (model.has_terms()) return;  // which backward computes
+  if (model.has_terms()) return;  // backward computes the terms of a network of several parts
   run.objective.run(step, y, batch.targets, model.output_gradient(std::ssize(step.ids)), model.loss());
 }
 
@@ -64,13 +64,13 @@ void train_replicas(PhaseRun& run, const StepContext& step, std::span<const Inde
   if (run.worker_sums) run.worker_sums->sum(run.replicas->gradients());
 }
 
-void optimizer_step(PhaseRun& run, const StepContext& step, const PartUpdates::Place& place,
+void optimizer_step(PhaseRun& run, const StepContext& step, const PartUpdates::StepPosition& position,
                     const PartUpdates::Factors& factors) {
   Model& model = run.model();
   if (run.parts) run.parts->clear_others(run.backend(), step, model.grads());
   if (run.clip) clip_gradients(run);
   if (run.parts)
-    run.parts->update(run.model_state, step, place, factors);
+    run.parts->update(run.model_state, step, position, factors);
   else if (run.worker_sums && run.worker_sums->adds_directions())
     run.worker_sums->move();
   else if (!run.sharded)
@@ -78,7 +78,7 @@ void optimizer_step(PhaseRun& run, const StepContext& step, const PartUpdates::P
   model.constrain(run.model_state.optimizer.steps());
 }
 
-PartUpdates::Place place_of(const EpochSteps& epoch, std::size_t k) {
+PartUpdates::StepPosition position_of(const EpochSteps& epoch, std::size_t k) {
   return {epoch.number, static_cast<Index>(k), static_cast<Index>(epoch.count())};
 }
 
@@ -106,7 +106,7 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
       backward(run, step, batch, micro_batch);
     }
     if (!last) return;
-    optimizer_step(run, step, place_of(epoch, k), {epoch.learning_rate(k), state.tournament.weight_decay});
+    optimizer_step(run, step, position_of(epoch, k), {epoch.learning_rate(k), state.tournament.weight_decay});
     run.backend().append_history(step, run.model().loss(), run.losses.span());
   });
   if (last && run.parts)
@@ -133,7 +133,7 @@ StepContext micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::
                    .batch_index = static_cast<Index>(k),
                    .loss_weight = 1.0F / static_cast<float>(epoch.order.global_rows[k]),
                    .dropout_factor = run.dropout_factor};
-  if (run.parts) step.turn = run.parts->turn(place_of(epoch, k));
+  if (run.parts) step.turn = run.parts->turn(position_of(epoch, k));
   run.add_grid(step);
   return step;
 }

@@ -27,7 +27,7 @@ class WindowedModel {
   /// The outputs for a sample, float32 and channels last; valid until the next call. Collective over the ranks that
   /// share it: each comes to all of the outputs.
   ConstSpan run(ConstSpan sample, StepContext step, const Forward& forward);
-  /// The same by Model::forward().
+  /// The outputs for a sample by Model::forward().
   ConstSpan run(ConstSpan sample);
 
   /// The loss of a whole sample, as LossOp has it.

@@ -11,7 +11,7 @@
 
 namespace mrmf {
 
-WorkerPool::WorkerPool(int size, int at_once) : places_(std::max(at_once, 1)) {
+WorkerPool::WorkerPool(int size, int at_once) : free_slots_(std::max(at_once, 1)) {
   try {
     for (int i = 0; i < size; ++i) members_.emplace_back([this, i] { live(i); });
   } catch (const std::exception& error) {
@@ -63,11 +63,11 @@ void WorkerPool::run(const std::function<void(int)>& job, const std::function<vo
 void WorkerPool::barrier() {
   Lock lock(mutex_);
   const int before = barriers_;
-  leave_place();
+  leave_slot();
   ++waiting_;
   changed_.notify_all();
   changed_.wait(lock, [&] { return barriers_ != before; });
-  take_place(lock);
+  take_slot(lock);
   if (error_) throw FaultError("another part of the same step failed");
 }
 
@@ -77,7 +77,7 @@ void WorkerPool::live(int member) {
   for (int seen = 0;; ++seen) {
     changed_.wait(lock, [&] { return end_ || jobs_ > seen; });
     if (end_) return;
-    take_place(lock);
+    take_slot(lock);
     lock.unlock();
     try {
       (*job_)(member);
@@ -86,18 +86,18 @@ void WorkerPool::live(int member) {
       lock.lock();
       fail();
     }
-    leave_place();
+    leave_slot();
     ++done_;
     changed_.notify_all();
   }
 }
 
-void WorkerPool::take_place(Lock& lock) {
-  changed_.wait(lock, [&] { return places_ > 0; });
-  --places_;
+void WorkerPool::take_slot(Lock& lock) {
+  changed_.wait(lock, [&] { return free_slots_ > 0; });
+  --free_slots_;
 }
 
-void WorkerPool::leave_place() { ++places_; }
+void WorkerPool::leave_slot() { ++free_slots_; }
 
 void WorkerPool::fail() {
   if (!error_) error_ = std::current_exception();

@@ -30,8 +30,8 @@ class WorkerPool {
  private:
   using Lock = std::unique_lock<std::mutex>;
   void live(int member);
-  void take_place(Lock& lock);
-  void leave_place();
+  void take_slot(Lock& lock);
+  void leave_slot();
   void fail();
   void end();
 
@@ -40,7 +40,7 @@ class WorkerPool {
   const std::function<void(int)>* job_ = nullptr;
   int jobs_ = 0, barriers_ = 0;  // so far
   int done_ = 0, waiting_ = 0;   // members, in the job under way
-  int places_;                   // free places for members that compute
+  int free_slots_;               // for members that compute
   bool end_ = false;
   std::exception_ptr error_;  // first error of the current job
   std::vector<std::thread> members_;

@@ -109,7 +109,7 @@ WorkerSums::WorkerSums(ModelState& model_state, const SumSettings& settings, Bac
       plain_(plain),
       device_(backend.synchronous() ? nullptr : dynamic_cast<CodedAllReduce*>(plain)),
       tensors_(parameter_spans(model_state.model.network(), model_state.model.layout())),
-      averaged_(averaged_places(settings.momenta, tensors_, std::ssize(model_state.model.params()))) {
+      averaged_(averaged_spans(settings.momenta, tensors_, std::ssize(model_state.model.params()))) {
   factors_.assign(static_cast<std::size_t>(model_state_.workers.count().own), std::vector<float>(tensors_.size()));
   MRMF_CHECK(backend.synchronous() || device_ != nullptr, "a device has sums of codes of its own");
 }
@@ -240,7 +240,7 @@ void WorkerSums::start_on_device(std::size_t first, std::size_t end) {
                  .geometric = settings_.communication == Communication::levels8_l0,
                  .tensors = tensors,
                  .rows = static_cast<std::uint32_t>(rows),
-                 .place = first};
+                 .offset = first};
   if (settings_.error_feedback) {
     part.residual = model_state_.workers.residuals().front().subspan(first, end - first);
     part.sum_residual = model_state_.workers.sum_residual().subspan(first, end - first);
@@ -283,14 +283,14 @@ void WorkerSums::end_step() {
   const Timer timer;
   std::vector<float> weights;
   for (std::size_t worker = 0; worker < rows_.size(); ++worker) weights.push_back(weight(worker));
-  for (const ArenaSpan& place : averaged_) average(place, weights);
+  for (const ArenaSpan& span : averaged_) average(span, weights);
   pending_.waited(timer.seconds());
 }
 
-void WorkerSums::average(const ArenaSpan& place, const std::vector<float>& weights) {
+void WorkerSums::average(const ArenaSpan& span, const std::vector<float>& weights) {
   const WorkerArrays& workers = model_state_.workers;
   std::vector<Span> momenta;
-  for (const Span momentum : workers.momenta()) momenta.push_back(span_at(momentum, place));
+  for (const Span momentum : workers.momenta()) momenta.push_back(span_at(momentum, span));
   sent_ += average_momenta(backend_, momenta, weights, workers.count().all, team_);
 }
 

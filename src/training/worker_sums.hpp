@@ -36,7 +36,8 @@ class WorkerSums final : public AllReduce {
   void finish() override;
   SumTime take_time() override { return pending_.take_time(); }
 
-  /// The same of several workers' gradients, each laid out as the model's, which gets the sum. Collective.
+  /// Sums the gradients of several workers of each rank, each laid out as the model's. The model's get the sum.
+  /// Collective.
   void sum(const std::vector<Span>& gradients);
 
   /// Whether what was summed are directions: the step then ends with move().
@@ -60,7 +61,7 @@ class WorkerSums final : public AllReduce {
   void find_factors(const PackedTensors& tensors);
   void start_coded(const PackedTensors& tensors);
   void start_on_device(std::size_t first, std::size_t end);
-  void average(const ArenaSpan& place, const std::vector<float>& weights);
+  void average(const ArenaSpan& span, const std::vector<float>& weights);
   void add_plainly(std::size_t first, std::size_t end);
   const std::vector<PackedTensors>& tensors_in(std::size_t first, std::size_t end);
   float weight(std::size_t worker) const;

@@ -9,16 +9,16 @@
 namespace mrmf::emulated::dnn {
 namespace {
 
-/// Calls visit(offset in elements, place in (n, spatial..., c) order) for every element of a tensor.
+/// Calls visit(offset in elements, index in (n, spatial..., c) order) for every element of a tensor.
 template <class Visit>
 void each_element(const Tensor& t, Visit visit) {
   const std::size_t axes = t.dims.size();
   std::vector<std::int64_t> at(axes, 0);  // at[1], the channel, runs in the inner loop
-  std::size_t place = 0;
+  std::size_t index = 0;
   for (;;) {
     std::int64_t base = 0;
     for (std::size_t i = 0; i < axes; ++i) base += at[i] * t.strides[i];
-    for (std::int64_t c = 0; c < t.dims[1]; ++c) visit(static_cast<std::size_t>(base + c * t.strides[1]), place++);
+    for (std::int64_t c = 0; c < t.dims[1]; ++c) visit(static_cast<std::size_t>(base + c * t.strides[1]), index++);
     std::size_t i = axes;
     while (i-- > 0) {
       if (i == 1) continue;
@@ -31,14 +31,14 @@ void each_element(const Tensor& t, Visit visit) {
 
 Values read(const Tensor& t, const void* data, Rounding rounding) {
   Values values(t.count());
-  each_element(t, [&](std::size_t offset, std::size_t place) {
-    values[place] = static_cast<double>(rounded(load(data, offset, t.element()), rounding));
+  each_element(t, [&](std::size_t offset, std::size_t index) {
+    values[index] = static_cast<double>(rounded(load(data, offset, t.element()), rounding));
   });
   return values;
 }
 
 void write(const Tensor& t, const Values& values, void* data) {
-  each_element(t, [&](std::size_t offset, std::size_t place) { store(data, offset, t.element(), values[place]); });
+  each_element(t, [&](std::size_t offset, std::size_t index) { store(data, offset, t.element(), values[index]); });
 }
 
 /// Values of `from` spread to the shape of `to` (axes of length one repeat).
@@ -53,7 +53,7 @@ Values broadcast_to(const Tensor& from, const Values& values, const Tensor& to) 
   }
   view.strides[1] = from.dims[1] == 1 ? 0 : 1;
   Values result(to.count());
-  each_element(view, [&](std::size_t offset, std::size_t place) { result[place] = values[offset]; });
+  each_element(view, [&](std::size_t offset, std::size_t index) { result[index] = values[offset]; });
   return result;
 }
 

@@ -78,8 +78,8 @@ struct TestRanks {
       CHECK(std::memcmp(rank->values.values().data(), first.data(), 4 * first.size()) == 0);
     return first;
   }
-  void copy(const DeviceBuffer& from, std::size_t at, const DeviceBuffer& to, std::size_t place, std::size_t bytes) {
-    REQUIRE_CUDA(cudaMemcpyAsync(to.get<std::byte>() + place * bytes, from.get<std::byte>() + at * bytes, bytes,
+  void copy(const DeviceBuffer& from, std::size_t at, const DeviceBuffer& to, std::size_t target, std::size_t bytes) {
+    REQUIRE_CUDA(cudaMemcpyAsync(to.get<std::byte>() + target * bytes, from.get<std::byte>() + at * bytes, bytes,
                                  cudaMemcpyDeviceToDevice, stream));
   }
 };

@@ -18,7 +18,7 @@
 
 namespace {
 
-std::unique_ptr<mrmf::MpiSession> session;
+std::unique_ptr<mrmf::MpiEnvironment> session;
 std::string path;
 
 hid_t type_of(FuzzedDataProvider& from) {
@@ -65,16 +65,16 @@ void write_dataset(FuzzedDataProvider& from, hid_t file, const char* name, bool 
     if (from.ConsumeBool()) H5Pset_fletcher32(creation);
   }
   // One of them at most: HDF5 1.10 crashes as it makes a compact data set in another file.
-  int place = from.ConsumeIntegralInRange(0, 7);
-  if (chunked && place != 3) place = 0;
-  if (place == 1) H5Pset_layout(creation, H5D_COMPACT);
-  if (place == 2) H5Pset_external(creation, "nowhere.bin", 0, H5F_UNLIMITED);
-  if (place == 3)
+  int storage = from.ConsumeIntegralInRange(0, 7);
+  if (chunked && storage != 3) storage = 0;
+  if (storage == 1) H5Pset_layout(creation, H5D_COMPACT);
+  if (storage == 2) H5Pset_external(creation, "nowhere.bin", 0, H5F_UNLIMITED);
+  if (storage == 3)
     H5Pset_virtual(creation, space, from.ConsumeBool() ? "." : "nowhere.h5", from.ConsumeBool() ? name : "labels",
                    space);
   const hid_t data = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
   // Into no other file, and not through a virtual one: it may be its own source, and HDF5 would write to it for ever.
-  if (data >= 0 && place < 2 && elements <= 4096 && H5Tget_size(type) <= 16 && from.ConsumeBool()) {
+  if (data >= 0 && storage < 2 && elements <= 4096 && H5Tget_size(type) <= 16 && from.ConsumeBool()) {
     const std::vector<char> values(static_cast<std::size_t>(elements) * 16 + 16, from.ConsumeIntegral<char>());
     H5Dwrite(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
   }
@@ -113,7 +113,7 @@ void write(FuzzedDataProvider& from) {
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  session = std::make_unique<mrmf::MpiSession>(*argc, *argv);
+  session = std::make_unique<mrmf::MpiEnvironment>(*argc, *argv);
   path = "/tmp/mrmf-fuzz-" + std::to_string(getpid()) + ".h5";
   std::atexit([] {
     std::remove(path.c_str());

@@ -28,8 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const mrmf::SafetensorsFile file(path);
     std::size_t bytes = 0;
-    for (const auto& [name, place] : file.tensors()) {
-      std::vector<float> values((place.last - place.first) / sizeof(float));
+    for (const auto& [name, entry] : file.tensors()) {
+      std::vector<float> values((entry.last - entry.first) / sizeof(float));
       bytes += values.size() * sizeof(float);
       if (bytes > size) std::abort();
       try {

@@ -72,9 +72,9 @@ class Table {
     std::map<std::pair<std::uint32_t, std::size_t>, const Row*> sorted;
     for (const auto& [node, row] : rows_) sorted[{node.first, row.order}] = &row;
     std::fprintf(file, "graph\tcount\tus\tgap_us\tregisters\tblock\tgrid\tshared\tname\n");
-    for (const auto& [place, row] : sorted) {
+    for (const auto& [key, row] : sorted) {
       const double scale = 1e-3 / static_cast<double>(row->count);
-      std::fprintf(file, "%u\t%ld\t%.3f\t%.3f\t%u\t%u\t%u\t%u\t%s\n", place.first, row->count, row->nanoseconds * scale,
+      std::fprintf(file, "%u\t%ld\t%.3f\t%.3f\t%u\t%u\t%u\t%u\t%s\n", key.first, row->count, row->nanoseconds * scale,
                    row->gap * scale, row->facts.registers, row->facts.block, row->facts.grid, row->facts.shared,
                    row->name.c_str());
     }

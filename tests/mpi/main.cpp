@@ -53,7 +53,7 @@ void print_in_turn(mrmf::Comm& world, bool failed, const std::string& output) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const mrmf::MpiSession session(argc, argv);
+  const mrmf::MpiEnvironment session(argc, argv);
   mrmf::Comm world = mrmf::Comm::world();
   const int expected = environment("MRMF_EXPECT_RANKS", world.size());
   if (world.size() != expected) {

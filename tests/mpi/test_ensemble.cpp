@@ -29,7 +29,7 @@ TEST_CASE("Ensemble: ranks that see other files than the root go by what the roo
   CHECK(members.states[0].row == 0xfedcba9876543210);
   CHECK(members.states[0].seconds == 0.1);
   CHECK(members.states[2].attempts == 2);
-  CHECK(members.states[2].place == 1);
+  CHECK(members.states[2].folder_index == 1);
   CHECK_FALSE(members.states[1].done);
   REQUIRE(members.folders.size() == 2);
   CHECK(world.agree(std::hash<std::string>{}(members.folders[1])));

@@ -20,9 +20,9 @@ void fill(ModelState& model, float whose) {
   std::vector<Span> spans = model.optimizer.moments();
   spans.push_back(model.model.params());
   spans.push_back(model.model.state());
-  float place = 0;
+  float number = 0;
   for (const Span span : spans)
-    for (float& value : span) value = whose + (place += 1) / 1e6F;
+    for (float& value : span) value = whose + (number += 1) / 1e6F;
   model.optimizer.set_ages({static_cast<std::uint64_t>(10 * whose), static_cast<std::uint64_t>(10 * whose + 1)});
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("exchange: each of two gets what the other had, in every place, and no
     ModelState mine(*backend, settings, {}, {1, 1, 1}), theirs(*backend, settings, {}, {1, 1, 1});
     fill(mine, 1.0F + static_cast<float>(pair.rank()));
     fill(theirs, 2.0F - static_cast<float>(pair.rank()));
-    const Travelling travelling(mine, names), others(theirs, names);
+    const ExchangedTensors travelling(mine, names), others(theirs, names);
     const std::vector<float> before = floats({mine.model.params(), mine.model.state()});
     Route route(pair.duplicate(), {0, 1}, pair.rank());
     std::vector<float> visitor(floats_of(travelling.model()));
@@ -75,7 +75,7 @@ TEST_CASE("exchange: what is larger than a piece, whose bounds are not those of 
   const int senders = std::min(2, world.size());
   const bool sends = world.rank() < senders;
   std::vector<float> first(100003), second(700001);
-  const auto of = [](int rank, std::size_t place) { return static_cast<float>((place * 7 + 13 * rank) % 1000003); };
+  const auto of = [](int rank, std::size_t index) { return static_cast<float>((index * 7 + 13 * rank) % 1000003); };
   const auto fill = [&](std::vector<float>& values, std::size_t begin) {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = sends ? of(world.rank(), begin + i) : -1;
   };
@@ -86,8 +86,7 @@ TEST_CASE("exchange: what is larger than a piece, whose bounds are not those of 
   std::vector<bool> gives(roots.size(), false);
   gives.back() = true;  // the last of the senders alone: all others get what it has, in its places
   Route route(world.duplicate(), roots, sends ? world.rank() : -1);
-  route.send(*backend, spans, gives,
-             [&](std::size_t place, ConstSpan values) { write_to(*backend, spans, place, values); });
+  route.send(*backend, spans, gives, [&](std::size_t at, ConstSpan values) { write_to(*backend, spans, at, values); });
   const std::vector<float> all = floats(spans);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < all.size(); ++i) wrong += all[i] == of(senders - 1, i) ? 0 : 1;
@@ -103,7 +102,7 @@ TEST_CASE("exchange: a team waits for another for longer than the limit of a cal
   Rendezvous rendezvous(limited);
   if (team.limit() > 0 && world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
   std::vector<float> said(2, world.rank() == 0 ? 3.0F : 0.0F);
-  const double waited = rendezvous.wait(said, team);
+  const double waited = rendezvous.sum_when_all_arrive(said, team);
   CHECK(said == std::vector<float>{3, 3});
   if (world.rank() != 0) CHECK(waited > 0.3);
 }
@@ -111,5 +110,5 @@ TEST_CASE("exchange: a team waits for another for longer than the limit of a cal
 TEST_CASE("exchange: a name that stands for no layer") {
   const auto backend = make_cpu_backend(1);
   ModelState model(*backend, small_model(24, 1), {}, {1, 1, 1});
-  CHECK_THROWS_AS(Travelling(model, {"conv1", "decoder*"}), ConfigError);
+  CHECK_THROWS_AS(ExchangedTensors(model, {"conv1", "decoder*"}), ConfigError);
 }

@@ -197,7 +197,7 @@ struct GridExperiment {
     Results results;
     backend->read(model.loss(), {&results.loss, 1});
     std::vector<float> grads = WholeWeights{*backend, model.network(), model.layout(), &world}.read(model.grads());
-    for (const Entry& entry : model.network().entries()) {
+    for (const LayerEntry& entry : model.network().entries()) {
       const Span own = span_at(grads, entry.params);
       results.grads.insert(results.grads.end(), own.begin(), own.end());
     }

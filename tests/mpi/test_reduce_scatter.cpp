@@ -28,7 +28,7 @@ struct Blocks {
   }
 };
 
-/// Sums of numbers that depend on place and rank, added to `results`, each float once; and what is wrong with them.
+/// Sums of numbers that depend on index and rank, added to `results`, each float once; and what is wrong with them.
 struct Updates {
   Comm& world;
   std::span<float> values, results;
@@ -69,9 +69,9 @@ TEST_CASE("sum by reduce-scatter: each float is updated by one rank's number, or
   REQUIRE(peers.has_value());
   for (const PeerMemory* with : std::array<const PeerMemory*, 2>{nullptr, &*peers})
     for (const Index length : {Index{7}, Index{1} << 14, Index{100'003}}) {
-      // Ranks have it at different places, as with weights that a grid cuts.
-      const ArenaSpan place{world.rank() * 3, length};
-      Updates updates{world, span_at(blocks.gradients.span(), place), span_at(blocks.params.span(), place)};
+      // Ranks have it at different offsets, as with weights that a grid cuts.
+      const ArenaSpan span{world.rank() * 3, length};
+      Updates updates{world, span_at(blocks.gradients.span(), span), span_at(blocks.params.span(), span)};
       updates.fill();
       world.barrier();
       PendingSum sum = world.start_sum(updates.values, updates.update(), with);
@@ -92,15 +92,15 @@ TEST_CASE("sum by reduce-scatter: many steps in shared memory, whose ranks are n
   const auto peers = PeerMemory::map(world, blocks.shared());
   REQUIRE(peers.has_value());
   const Span values = blocks.gradients.span(), results = blocks.params.span();
-  const auto at_place = [](std::size_t i) { return static_cast<float>(i % 100); };
+  const auto value_at = [](std::size_t i) { return static_cast<float>(i % 100); };
   std::size_t wrong = 0;
   for (int step = 1; step <= 60; ++step) {
     if (step % world.size() == world.rank()) ::usleep(2000);
     std::vector<PendingSum> sums;
     for (const Index first : {half, Index{0}}) {
-      const ArenaSpan place{first, half};
-      const Span own = span_at(values, place), updated = span_at(results, place);
-      for (std::size_t i = 0; i < own.size(); ++i) own[i] = static_cast<float>(step + world.rank()) + at_place(i);
+      const ArenaSpan span{first, half};
+      const Span own = span_at(values, span), updated = span_at(results, span);
+      for (std::size_t i = 0; i < own.size(); ++i) own[i] = static_cast<float>(step + world.rank()) + value_at(i);
       sums.push_back(world.start_sum(own,
                                      {updated,
                                       [own, updated](std::size_t at, std::size_t count) {
@@ -112,7 +112,7 @@ TEST_CASE("sum by reduce-scatter: many steps in shared memory, whose ranks are n
     const int size = world.size(), steps = step * (step + 1) / 2;
     const auto wanted = static_cast<float>(size * steps + step * (size * (size - 1) / 2));
     for (std::size_t i = 0; i < results.size(); ++i)
-      wrong += results[i] != wanted + static_cast<float>(step * size) * at_place(i % half) ? 1U : 0U;
+      wrong += results[i] != wanted + static_cast<float>(step * size) * value_at(i % half) ? 1U : 0U;
   }
   CHECK(wrong == 0);
   world.barrier();

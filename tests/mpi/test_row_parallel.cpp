@@ -60,7 +60,7 @@ void set(Backend& backend, ModelState& model_state, std::uint64_t key) {
   const auto values = [&] {
     const std::vector<float> random = random_values(model_state.model.network().params_size(), key++);
     std::vector<float> all(random.size());
-    for (const Entry& entry : model_state.model.network().entries())
+    for (const LayerEntry& entry : model_state.model.network().entries())
       std::copy_n(random.begin() + entry.params.first, entry.params.count, all.begin() + entry.params.first);
     return all;
   };

@@ -73,7 +73,7 @@ TEST_CASE("shards: gathered mini-batches are those of one rank with the same num
   const EpochOrder order = epoch_order(mine, 3, 1, 4), reference = epoch_order(alone, 3, 1, 4);
   SampleStore store(spec, shape, visited_rows(mine), world);
   const Extent half{1, 1, 2};
-  store.require(half);
+  store.make_ready(half);
   REQUIRE(order.steps.size() == reference.steps.size());
   CHECK(order.global_rows == reference.global_rows);
   const auto seat = static_cast<std::size_t>(world.rank());

@@ -85,7 +85,7 @@ TEST_CASE("training: a rank whose parameters change in the middle is found at th
       const Plan plan = make_plan(team.config);
       Checkpoints checkpoints(team.config, plan, data.shape().samples, world.size());
       const StopSignals signals;
-      SaveTimes times(team.config.run, signals);
+      SavePolicy times(team.config.run, signals);
       Saving saving{checkpoints, times};
       const RunContext ctx{*team.backend, team.world, data, silent, &saving};
       ModelState model_state = make_model_state(plan, team.config, ctx, {1, 1, 1}, 1);
@@ -123,7 +123,7 @@ TEST_CASE("training: ranks are compared before the run is saved, so that no good
   const Plan plan = make_plan(team.config);
   Checkpoints checkpoints(team.config, plan, data.shape().samples, team.world.size());
   const StopSignals signals;
-  SaveTimes times(team.config.run, signals);
+  SavePolicy times(team.config.run, signals);
   Saving saving{checkpoints, times};
   const RunContext ctx{*team.backend, team.world, data, silent, &saving};
   ModelState model_state = make_model_state(plan, team.config, ctx, {1, 1, 1}, 1);

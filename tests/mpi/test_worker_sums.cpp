@@ -232,17 +232,17 @@ TEST_CASE("momenta: names with * stand for tensors, which are averaged with thei
                                         {0, "conv1/bias", {}, 32, 4},
                                         {1, "dense1/weight", {}, 48, 9},
                                         {1, "dense1/bias", {}, 64, 3}};
-  const auto places = [&](const std::vector<std::string>& names) {
+  const auto spans = [&](const std::vector<std::string>& names) {
     std::vector<std::pair<Index, Index>> found;
-    for (const ArenaSpan& place : averaged_places({MomentaRule::every, 1, 1, names}, tensors, 80))
-      found.emplace_back(place.first, place.count);
+    for (const ArenaSpan& span : averaged_spans({MomentaRule::every, 1, 1, names}, tensors, 80))
+      found.emplace_back(span.first, span.count);
     return found;
   };
-  using Places = std::vector<std::pair<Index, Index>>;
-  CHECK(places({}) == Places{{0, 80}});
-  CHECK(places({"dense*"}) == Places{{48, 19}});
-  CHECK(places({"*/bias"}) == Places{{32, 4}, {64, 3}});
-  CHECK(places({"*bias", "conv1*"}) == Places{{0, 36}, {64, 3}});
+  using Spans = std::vector<std::pair<Index, Index>>;
+  CHECK(spans({}) == Spans{{0, 80}});
+  CHECK(spans({"dense*"}) == Spans{{48, 19}});
+  CHECK(spans({"*/bias"}) == Spans{{32, 4}, {64, 3}});
+  CHECK(spans({"*bias", "conv1*"}) == Spans{{0, 36}, {64, 3}});
 }
 
 TEST_CASE("momenta: the share of steps after which they are averaged") {

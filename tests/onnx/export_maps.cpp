@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: export_maps FOLDER\n");
     return 2;
   }
-  const MpiSession session(argc, argv);
+  const MpiEnvironment session(argc, argv);
   const ChannelMap by_channel{.log1p = false, .scale = {2e6F, 0.7F, 5e-6F}, .shift = {-1, -1.5F, -1.2F}};
   const ChannelMap far{.log1p = false, .scale = {3e-4F, 20}, .shift = {-3, 1}};
   const ChannelMap logarithm{.log1p = true, .scale = {}, .shift = {}};

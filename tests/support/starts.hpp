@@ -51,7 +51,7 @@ class Starts {
     if (team_->root()) log = RunLog({config_.run.folder, nullptr, false}, to_toml(config_), "", checkpoints.history());
     const StopSignals signals;
     if (stop && (signalled_rank < 0 || team_->rank() == signalled_rank)) std::raise(SIGUSR1);
-    SaveTimes times(config_.run, signals);
+    SavePolicy times(config_.run, signals);
     Saving saving{checkpoints, times};
     try {
       return final_state(run_pipeline(plan, config_, {*backend_, *team_, data, log, &saving, shard_replicas}));

@@ -55,7 +55,7 @@ DOCTEST_REGISTER_LISTENER("cuda", 1, CudaCount);
 int main(int argc, char** argv) {
   constexpr int skipped = 77;
   if (!instruction_set_is_there()) return skipped;
-  const mrmf::MpiSession mpi(argc, argv);
+  const mrmf::MpiEnvironment mpi(argc, argv);
   doctest::Context context(argc, argv);
   return context.run();
 }

@@ -23,27 +23,27 @@ class Shadow {
   explicit Shadow(const ArenaLayout& plan) : cells_(static_cast<std::size_t>(plan.floats), 0) {}
   int name() { return ++last_; }  ///< of a new tensor
   /// A tensor of so many floats.
-  int write(const ArenaSpan& place, Index floats) { return write(place, floats, name()); }
-  int write(const ArenaSpan& place, Index floats, int tensor) {
-    REQUIRE(place.first >= 0);
-    REQUIRE(place.end() <= std::ssize(cells_));
-    all_of(place, floats, [&](int& cell) { return cell = tensor, true; });
+  int write(const ArenaSpan& span, Index floats) { return write(span, floats, name()); }
+  int write(const ArenaSpan& span, Index floats, int tensor) {
+    REQUIRE(span.first >= 0);
+    REQUIRE(span.end() <= std::ssize(cells_));
+    all_of(span, floats, [&](int& cell) { return cell = tensor, true; });
     return tensor;
   }
-  bool has(const ArenaSpan& place, Index floats, int tensor) {
-    return all_of(place, floats, [&](int& cell) { return cell == tensor; });
+  bool has(const ArenaSpan& span, Index floats, int tensor) {
+    return all_of(span, floats, [&](int& cell) { return cell == tensor; });
   }
 
  private:
-  /// A slice has its channels at every `pitch` floats; there are so many that all floats have a place.
+  /// A slice has its channels at every `pitch` floats; there are so many that all floats have a cell.
   template <class Test>
-  bool all_of(const ArenaSpan& place, Index floats, const Test& test) {
-    Index channels = place.pitch == 0 ? floats : 1;
-    while ((place.count - channels) % std::max<Index>(place.pitch, 1) != 0 ||
-           (place.pitch != 0 && ((place.count - channels) / place.pitch + 1) * channels != floats))
-      REQUIRE(++channels <= place.pitch);
-    REQUIRE((place.pitch != 0 || place.count == floats));
-    for (Index first = place.first; first < place.end(); first += place.pitch == 0 ? floats : place.pitch)
+  bool all_of(const ArenaSpan& span, Index floats, const Test& test) {
+    Index channels = span.pitch == 0 ? floats : 1;
+    while ((span.count - channels) % std::max<Index>(span.pitch, 1) != 0 ||
+           (span.pitch != 0 && ((span.count - channels) / span.pitch + 1) * channels != floats))
+      REQUIRE(++channels <= span.pitch);
+    REQUIRE((span.pitch != 0 || span.count == floats));
+    for (Index first = span.first; first < span.end(); first += span.pitch == 0 ? floats : span.pitch)
       for (Index c = 0; c < channels; ++c)
         if (!test(cells_[static_cast<std::size_t>(first + c)])) return false;
     return true;
@@ -94,7 +94,7 @@ class Follower {
            same(plan_.units[number - 1].output, slice(u, i, plan_.units[u].output));
   }
 
-  /// Of exchange u: what lies between the margins of this place, and whether its input does before the call.
+  /// Of exchange u: what lies between the margins of this span, and whether its input does before the call.
   ArenaSpan interior(std::size_t u, const ArenaSpan& whole) const {
     return {whole.first + *units_[u].margin, floats_of(units_[u].reads[0])};
   }

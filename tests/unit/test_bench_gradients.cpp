@@ -27,7 +27,7 @@ struct GradientCase {
 
 TEST_CASE("bench gradients: each parameter tensor is measured, and only the wrong one is off") {
   GradientCase at;
-  const Entry& conv = at.network().entry(0);
+  const LayerEntry& conv = at.network().entry(0);
   std::vector<float> got = at.right;
   for (const GradientError& error : at.errors(got)) {
     CHECK(error.distance == 0);
@@ -99,7 +99,7 @@ TEST_CASE("bench gradients: rounding where nothing is expected is measured by it
   bool met = false;
   const std::vector<GradientError> before = at.errors(got);
   std::size_t number = 0;
-  for (const Entry& entry : at.network().entries()) {
+  for (const LayerEntry& entry : at.network().entries()) {
     auto first = static_cast<std::size_t>(entry.params.first);
     for (const NamedTensor& part : entry.footprint.params) {
       const GradientError& error = before[number++];

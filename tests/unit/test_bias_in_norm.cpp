@@ -52,7 +52,7 @@ class OneByOne {
  public:
   OneByOne(Backend& backend, Model& model, Index rows) : model_(model) {
     Shape shape = model.network().input();
-    for (const Entry& entry : model.network().entries()) {
+    for (const LayerEntry& entry : model.network().entries()) {
       LayerSpec spec = entry.spec;
       spec.bias_in_norm = false;
       layers_.push_back(make_layer(backend, shape, spec, layers_.size()));
@@ -80,7 +80,7 @@ class OneByOne {
   // Sums of up to some thousand terms, a few layers below the norm that centres them.
   void check_gradients() const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const Entry& entry = model_.network().entry(i);
+      const LayerEntry& entry = model_.network().entry(i);
       INFO(entry.name);
       ConstSpan got = span_at(model_.grads(), entry.params), wanted = memory_[i].grads.span();
       if (entry.spec.bias_in_norm) {
@@ -107,7 +107,7 @@ class OneByOne {
 /// Biases that nobody overlooks, and running statistics that are not a fresh network's.
 void move_parameters(Model& model) {
   Rng rng(17);
-  for (const Entry& entry : model.network().entries()) {
+  for (const LayerEntry& entry : model.network().entries()) {
     for (float& value : span_at(model.params(), entry.params)) value += static_cast<float>(rng.uniform(-0.3, 0.3));
     for (float& value : span_at(model.state(), entry.state)) value += static_cast<float>(rng.uniform(0.0, 0.5));
     if (entry.kind == LayerKind::conv)
@@ -146,7 +146,7 @@ std::vector<bool> left_to_norms(const std::vector<LayerSpec>& layers) {
   const auto backend = make_reference_backend();
   const Network network(*backend, {line(1, 16, 3), 1, layers, {}});
   std::vector<bool> left;
-  for (const Entry& entry : network.entries()) left.push_back(entry.spec.bias_in_norm);
+  for (const LayerEntry& entry : network.entries()) left.push_back(entry.spec.bias_in_norm);
   return left;
 }
 

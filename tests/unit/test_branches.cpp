@@ -30,7 +30,7 @@ struct TrainedNetwork {
     dy = copy(model.output_gradient(rows));
     model.backward(batch.step(true), batch.x());
     CHECK(copy(out.data) == y);  // until the next forward
-    for (const Entry& entry : model.network().entries()) {
+    for (const LayerEntry& entry : model.network().entries()) {
       const Span own = span_at(model.grads(), entry.params);
       grads.insert(grads.end(), own.begin(), own.end());
     }
@@ -41,7 +41,7 @@ struct TrainedNetwork {
 
 std::vector<float> without_gaps(const Network& network, ConstSpan arena) {
   std::vector<float> values;
-  for (const Entry& entry : network.entries()) {
+  for (const LayerEntry& entry : network.entries()) {
     const auto first = arena.begin() + entry.params.first;
     values.insert(values.end(), first, first + entry.params.count);
   }
@@ -246,8 +246,8 @@ TEST_CASE("branches: a fusion of named layers, of those below a flatten and of a
     train_a_little(*backend, dense.model, 60);
     Model by_hand(*backend, dense_settings);
     const auto put = [&](const Model& from, std::size_t i) {
-      const Entry& source = from.network().entry(i);
-      const Entry& entry = by_hand.network().entry(i);
+      const LayerEntry& source = from.network().entry(i);
+      const LayerEntry& entry = by_hand.network().entry(i);
       for (Index k = 0; k < entry.params.count; ++k)
         by_hand.params()[entry.params.first + k] = from.params()[source.params.first + k];
       for (Index k = 0; k < entry.state.count; ++k)
@@ -282,7 +282,7 @@ TEST_CASE("branches: an interpolated top follows each layer to its own flatten")
   fuse(*backend, coarse, dense_model, Fusion{.top = TopRule::interpolated});
   // The output that a sum of equal positions gives stays: weights are spread over twice the positions of 4 channels.
   const auto sums = [](const Model& model, Index channels) {
-    const Entry& entry = model.network().entry(5);
+    const LayerEntry& entry = model.network().entry(5);
     const Index row = entry.input.per_sample();
     std::vector<double> sum(static_cast<std::size_t>(channels));
     for (Index i = 0; i < row; ++i)

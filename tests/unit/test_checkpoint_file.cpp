@@ -52,7 +52,7 @@ struct Saved {
 // Gaps between an arena's layers are zero in every model, and in no file: moments are compared where parameters are.
 std::vector<float> used(const ModelState& model_state, ConstSpan arena) {
   std::vector<float> values;
-  for (const Entry& entry : model_state.model.network().entries())
+  for (const LayerEntry& entry : model_state.model.network().entries())
     for (Index i = entry.params.first; i < entry.params.end(); ++i)
       values.push_back(arena[static_cast<std::size_t>(i)]);
   return values;

@@ -146,7 +146,7 @@ TEST_CASE("cuda: a batch norm and the narrow convolution behind it have the refe
   for (const auto& [precision, tolerance] : {std::pair{Precision::tf32, 0.005}, {Precision::bf16, 0.03}}) {
     const auto backend = cuda_device(precision);
     DeviceTraining training(*backend, settings);
-    CHECK(training.model_state.model.units().front().run->signature().find("batch_norm + ") == 0);
+    CHECK(training.model_state.model.units().front().layer->signature().find("batch_norm + ") == 0);
     const auto [losses, gradients] = run(training);
     CHECK(relative_distance(losses, expected_losses) < tolerance);
     for (const GradientError& error : gradient_errors(oracle.model_state.model.network(), gradients, expected)) {

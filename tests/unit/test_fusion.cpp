@@ -109,11 +109,11 @@ TEST_CASE(
     train(pair.coarse, 1600);
     train(pair.dense, 8);
     fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense, Moments::carry));
-    // The bottom's places are the same in both models, and so are its gradients here.
+    // The bottom's spans are the same in both models, and so are its gradients here.
     for (int step = 0; step < 20; ++step) {
       const std::vector<float> before = copy(pair.dense.model.params());
       update(pair.dense.optimizer, 1e-3, pair.dense.model);
-      for (const Entry& entry : pair.dense.model.network().entries()) {
+      for (const LayerEntry& entry : pair.dense.model.network().entries()) {
         if (entry.params.count == 0) continue;
         CAPTURE(entry.name);
         std::vector<double> moved;
@@ -239,7 +239,7 @@ TEST_CASE("fusion: an interpolated top keeps what a constant input gives") {
   settings.network.sample = {.n = 0, .spatial = {1, 1, 6}, .channels = 8, .axes = 1};
   ModelState coarse(*backend, settings, OptimizerSettings{}, {1, 1, 2});
   train_a_little(*backend, coarse.model, 80);
-  for (const Entry& entry : coarse.model.network().entries())  // statistics that do not depend on the position
+  for (const LayerEntry& entry : coarse.model.network().entries())  // statistics that do not depend on the position
     if (entry.kind == LayerKind::batch_norm) {
       for (Index i = 0; i < entry.params.count; ++i)
         coarse.model.params()[static_cast<std::size_t>(entry.params.first + i)] = static_cast<float>(1 + i % 8);
@@ -275,15 +275,15 @@ TEST_CASE("fusion: what depends on the position is interpolated position by posi
     return 100.0 * part + 30.0 * static_cast<double>(row) + 2 * position + 0.25 * static_cast<double>(channel);
   };
   constexpr int kWeights = 3;
-  // Calls at(place, part, row, position, channel) for every float of both layers' parameters, moments and state, but
+  // Calls at(number, part, row, position, channel) for every float of both layers' parameters, moments and state, but
   // for the dense layer's bias. A batch norm's rows are gamma and beta, or mean and variance.
   const auto each = [](ModelState& model_state, Index length, const auto& at) {
-    const auto rows = [&](Span arena, const ArenaSpan& place, int part, Index count) {
+    const auto rows = [&](Span arena, const ArenaSpan& span, int part, Index count) {
       for (Index row = 0; row < count; ++row)
         for (Index i = 0; i < 2 * length; ++i)
-          at(arena[static_cast<std::size_t>(place.first + row * 2 * length + i)], part, row, i / 2, i % 2);
+          at(arena[static_cast<std::size_t>(span.first + row * 2 * length + i)], part, row, i / 2, i % 2);
     };
-    const Entry &norm = model_state.model.network().entry(1), &dense_layer = model_state.model.network().entry(2);
+    const LayerEntry &norm = model_state.model.network().entry(1), &dense_layer = model_state.model.network().entry(2);
     rows(model_state.model.params(), norm.params, 1, 2);
     rows(model_state.model.state(), norm.state, 2, 2);
     rows(model_state.model.params(), dense_layer.params, kWeights, 3);
@@ -293,15 +293,15 @@ TEST_CASE("fusion: what depends on the position is interpolated position by posi
       rows(moments, dense_layer.params, 6 + k, 3);
     }
   };
-  each(coarse, 6, [&](float& place, int part, Index row, Index position, Index channel) {
-    place = static_cast<float>(value(part, row, static_cast<double>(position), channel));
+  each(coarse, 6, [&](float& number, int part, Index row, Index position, Index channel) {
+    number = static_cast<float>(value(part, row, static_cast<double>(position), channel));
   });
   fuse(*backend, coarse, dense, fuse_step(TopRule::interpolated, Moments::carry));
 
   // Dense position i lies at i / 2 - 1/4 in units of coarse ones, and no further out than the outermost.
-  each(dense, 12, [&](float& place, int part, Index row, Index position, Index channel) {
+  each(dense, 12, [&](float& number, int part, Index row, Index position, Index channel) {
     const double there = std::clamp(static_cast<double>(position) / 2 - 0.25, 0.0, 5.0);
-    CHECK(place == doctest::Approx((part == kWeights ? 0.5 : 1.0) * value(part, row, there, channel)));
+    CHECK(number == doctest::Approx((part == kWeights ? 0.5 : 1.0) * value(part, row, there, channel)));
   });
 }
 
@@ -315,8 +315,8 @@ TEST_CASE("fusion: an interpolated dense layer with as many units as the coarse 
   settings.network.sample.spatial = {1, 1, 12};
   ModelState dense(*backend, settings, OptimizerSettings{}, {1, 1, 1});
   const auto bias = [](Model& model) {
-    const ArenaSpan place = model.network().entry(1).params;
-    return copy(model.params().subspan(static_cast<std::size_t>(place.end() - 12), 12));
+    const ArenaSpan span = model.network().entry(1).params;
+    return copy(model.params().subspan(static_cast<std::size_t>(span.end() - 12), 12));
   };
   const ArenaSpan last = coarse.model.network().entry(2).params;
   const std::vector<float> expected = bias(coarse.model);
@@ -345,7 +345,7 @@ TEST_CASE("fusion: what cannot be transferred is known from the networks alone")
 TEST_CASE("fusion: progressive copies the top layers that fit and leaves the others") {
   TwoModels pair;
   const auto part = [](Model& model, const std::string& name) {
-    for (const Entry& entry : model.network().entries())
+    for (const LayerEntry& entry : model.network().entries())
       if (entry.name == name)
         return copy(model.params().subspan(static_cast<std::size_t>(entry.params.first),
                                            static_cast<std::size_t>(entry.params.count)));

@@ -50,7 +50,7 @@ void check_buckets(Backend& backend, Index bucket) {
 
   CHECK(sums.finished == 1);
   // From the end of the arena to its start without a gap: every float once, the last layers first.
-  const Span whole = model.reduced();
+  const Span whole = model.reduce_buffer();
   float* open = whole.data() + whole.size();
   for (std::size_t i = 0; i < sums.parts.size(); ++i) {
     const RecordedSum::Part& part = sums.parts[i];

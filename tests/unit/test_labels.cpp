@@ -163,7 +163,7 @@ TEST_CASE("labels: a store gathers them at the resolution of its targets") {
   Field field(classes(3));
   field.write({2, 4, 6}, two_fields(2), H5T_STD_U8LE);
   SampleStore store(field.spec, field.shape(), {0, 2}, field.comm);
-  store.require({1, 2, 3});
+  store.make_ready({1, 2, 3});
   CHECK(store.target({1, 2, 3}) == Shape{0, {1, 2, 2}, 3, 2});
   const std::vector<std::int64_t> ids{1, 0};
   std::vector<float> targets(24, 77);

@@ -70,7 +70,7 @@ TEST_CASE("links: samples in memory and streamed, at any resolution") {
       CAPTURE(link.name);
       const DatasetSpec spec{{files.master}, link.name, "", SampleLayout::transpose};
       SampleStore store(spec, inspect_dataset(spec, comm), {0, 12}, comm, settings);
-      store.require({1, 1, 2}, 2);
+      store.make_ready({1, 1, 2}, 2);
       EpochOrder order = in_order({0, 12}, 2);
       store.expect({1, 1, 2}, order);
       std::vector<float> seen;

@@ -23,15 +23,15 @@ TEST_CASE("model: layers start on 64-byte boundaries, in order, and do not overl
   const auto backend = make_reference_backend();
   Model model(*backend, small_model(20, 1));
   Index end = 0;
-  for (const Entry& entry : model.network().entries()) {
+  for (const LayerEntry& entry : model.network().entries()) {
     CHECK(entry.params.first % 16 == 0);
     CHECK(entry.params.first >= end);
     end = entry.params.end();
   }
   CHECK(model.params().size() >= static_cast<std::size_t>(end));
   CHECK(reinterpret_cast<std::uintptr_t>(model.params().data()) % 64 == 0);
-  CHECK(model.reduced().data() == model.grads().data());
-  CHECK(model.reduced().size() == model.grads().size() + 16);
+  CHECK(model.reduce_buffer().data() == model.grads().data());
+  CHECK(model.reduce_buffer().size() == model.grads().size() + 16);
 }
 
 TEST_CASE("model: the cut is the flatten, and the groups tile the arenas") {
@@ -158,7 +158,7 @@ TEST_CASE("model: padding between layers stays zero through training") {
   Model model(*backend, small_model(20, 9));
   train_a_little(*backend, model, 30);
   std::set<Index> used;
-  for (const Entry& entry : model.network().entries())
+  for (const LayerEntry& entry : model.network().entries())
     for (Index i = entry.params.first; i < entry.params.end(); ++i) used.insert(i);
   for (Index i = 0; i < static_cast<Index>(model.params().size()); ++i)
     if (!used.contains(i)) CHECK(model.params()[static_cast<std::size_t>(i)] == 0.0F);

@@ -75,14 +75,13 @@ struct Network2 {
     std::ranges::copy(slice(dy, out), model.output_gradient(rows).begin());
     std::ranges::fill(model.grads(), NAN);
     model.backward(step, {in, slice(x, in)});
-    const auto take = [this](const Entry& entry, ConstSpan arena) {
-      const auto place = entry.params;
-      const ConstSpan part =
-          arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count));
+    const auto take = [this](const LayerEntry& entry, ConstSpan arena) {
+      const auto span = entry.params;
+      const ConstSpan part = arena.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count));
       grads.insert(grads.end(), part.begin(), part.end());
     };
     grads.clear();
-    for (const Entry& entry : model.network().entries()) take(entry, model.grads());
+    for (const LayerEntry& entry : model.network().entries()) take(entry, model.grads());
     state = copy(model.state());
   }
   /// gamma's and beta's gradients alone: the many of the weights would hide them.

@@ -41,7 +41,7 @@ TEST_CASE("partition: an output position is where the middle of its window is") 
   // 7 outputs of windows of 4: those of 0 to 3 have their middle before the cut at 5.
   CHECK(p.tensor(1).owned.axes[2] == Intervals{{0, 4}, {4, 3}});
   CHECK(p.layer(0).needs[0].axes[2] == Intervals{{0, 7}, {4, 6}});
-  CHECK(p.tensor(0).made == p.layer(0).needs[0]);  // read from the files with its halo
+  CHECK(p.tensor(0).stored == p.layer(0).needs[0]);  // read from the files with its halo
   // 3 pools of 2; position 6 is in none.
   CHECK(p.tensor(2).owned.axes[2] == Intervals{{0, 2}, {2, 1}});
   CHECK(p.layer(1).needs[0].axes[2] == Intervals{{0, 4}, {4, 2}});
@@ -162,8 +162,8 @@ TEST_CASE("partition: a batch norm of the input counts each position once, where
     const Grid grid{{1, 1, std::ssize(c.held)}};
     const Network net = network({1, 1, c.positions}, 1, {layer(LayerKind::batch_norm), c.behind});
     const Partition p(net, grid);
-    CHECK(p.tensor(0).made.axes[2] == c.held);
-    CHECK(p.tensor(1).made.axes[2] == c.held);
+    CHECK(p.tensor(0).stored.axes[2] == c.held);
+    CHECK(p.tensor(1).stored.axes[2] == c.held);
     CHECK(p.tensor(1).owned.axes[2] == c.counted);
     CHECK(p.at_hand(0, 0));
     CHECK(p.at_hand(1, 0));  // so the two are fused

@@ -135,7 +135,7 @@ TEST_CASE("parts: gradients are those of differences, and zero elsewhere") {
       backend->fill(model.grads(), std::nanf(""));
       loss();
       const std::vector<float> slopes(model.grads().begin(), model.grads().end());
-      for (const Entry& entry : model.network().entries()) {
+      for (const LayerEntry& entry : model.network().entries()) {
         const bool trains = entry.spec.weights_of.empty() && entry.name.starts_with(turn == 0 ? "critic" : "generator");
         for (Index i = entry.params.first; i < entry.params.end(); ++i) {
           const auto at = static_cast<std::size_t>(i);

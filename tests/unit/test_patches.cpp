@@ -99,6 +99,10 @@ TEST_CASE("reach: of convolutions, poolings and what undoes them, by hand") {
   CHECK(turned.step[2] == 2);
   CHECK((turned.before[2] == 2 && turned.after[2] == 2));
   CHECK(reach_of(numbered({on_line(LayerKind::group_norm, 1)})).whole);
+  // Weights of a position's own: a box elsewhere would need others.
+  CHECK(reach_of(numbered({on_line(LayerKind::locally_connected, 3)})).whole);
+  CHECK(reach_of(numbered({on_line(LayerKind::rica, 3)})).whole);
+  CHECK_FALSE(reach_of(numbered({on_line(LayerKind::local_contrast_norm, 3)})).whole);
 }
 
 TEST_CASE("windows: weights of a position add up to 1, and none looks beyond its window where that can be") {

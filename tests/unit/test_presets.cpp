@@ -30,7 +30,7 @@ void check_on_cubes(const std::string& preset, const Extent& resolution, const F
   CHECK(network.output().per_sample() == 4);
   CHECK(mrmf::test::first_top(network) == "flatten");
   Index state = 0;
-  for (const Entry& entry : network.entries()) {
+  for (const LayerEntry& entry : network.entries()) {
     state += entry.state.count;
     if (entry.name == "conv4") CHECK(entry.output().spatial == expected.after_conv4);
   }

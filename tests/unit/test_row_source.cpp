@@ -105,7 +105,7 @@ TEST_CASE("row source: rows along the first axis, and all of a file as one row")
   CHECK(x.way().direct);
   CHECK(!x.elsewhere());
   CHECK(x.where() == files.path + ": data set 'x'");
-  CHECK(x.place(3) == files.path + ": data set 'x', row 3");
+  CHECK(x.row_text(3) == files.path + ": data set 'x', row 3");
   CHECK(rows_read(x, 2, 3) == test::ramp(12, 8));
   std::vector<float> part(2);
   x.read(4, 1, RowBox{{1, 0}, {1, 2}}, reinterpret_cast<std::byte*>(part.data()));
@@ -114,7 +114,7 @@ TEST_CASE("row source: rows along the first axis, and all of a file as one row")
 
   const auto whole = files.sources({"x", "y"}, RowForm::files)->open(0);
   CHECK((*whole)[0]->shape() == std::vector<Index>{1, 6, 2, 2});
-  CHECK((*whole)[0]->place(0) == files.path + ": data set 'x'");
+  CHECK((*whole)[0]->row_text(0) == files.path + ": data set 'x'");
   CHECK(rows_read(*(*whole)[0], 0, 1) == test::ramp(24));
   CHECK((*whole)[1]->shape() == std::vector<Index>{1, 6});
 }
@@ -138,7 +138,7 @@ TEST_CASE("row source: attributes, of the file and of an array") {
 
   const auto rows = files.sources({"x@box"})->open(0);
   CHECK(rows->front()->shape() == std::vector<Index>{3});
-  CHECK(rows->front()->place(1) == files.path + ": attribute 'box' of 'x', row 1");
+  CHECK(rows->front()->row_text(1) == files.path + ": attribute 'box' of 'x', row 1");
   CHECK(rows_read(*rows->front(), 1, 2) == std::vector<float>{2, 4});
   CHECK(files.refusal("@omega_m").find("is a single value; rows are wanted") != std::string::npos);
   CHECK(files.refusal("@omega_n", RowForm::files) ==
@@ -175,7 +175,7 @@ TEST_CASE("row source: a row for each group, which are alike") {
   CHECK(*groups.names == std::vector<std::string>{"sim_0", "sim_1", "sim_2"});
   const RowSource& d = *(*open)[0];
   CHECK(d.shape() == std::vector<Index>{3, 2, 3});
-  CHECK(d.place(2) == files.path + ": data set 'sim_2/d'");
+  CHECK(d.row_text(2) == files.path + ": data set 'sim_2/d'");
   CHECK(rows_read(d, 1, 2)[0] == 10);
   CHECK(rows_read(d, 1, 2)[6] == 20);
   CHECK(d.origins().size() == 3);
@@ -237,7 +237,7 @@ TEST_CASE("row source: a file that was open before is opened again without HDF5"
     CHECK(opening.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
     if (again == nullptr) return;
     CHECK(rows_read(*again->front(), 0, 6) == test::ramp(24));
-    CHECK((*again)[1]->place(2) == files.path + ": data set 'y', row 2");
+    CHECK((*again)[1]->row_text(2) == files.path + ": data set 'y', row 2");
     CHECK((*again)[1]->way().text == "contiguous");
     CHECK(rows_read(*(*again)[2], 1, 1) == std::vector<float>{2});
   }

@@ -53,21 +53,21 @@ TEST_CASE("cache: keeps as many rows as have room, evenly spread, each at a plac
   for (const Index capacity : {0, 1, 13, 39, 40, 100}) {
     CAPTURE(capacity);
     const RowCache cache({5, 40}, Index{1} << 22, capacity);  // rows as long as a block: each is one
-    std::set<const std::byte*> places;
+    std::set<const std::byte*> buffers;
     Index first_half = 0;
     for (Index row = 5; row < 45; ++row)
-      if (cache.place(row) != nullptr) {
-        places.insert(cache.place(row));
+      if (cache.buffer_of(row) != nullptr) {
+        buffers.insert(cache.buffer_of(row));
         first_half += static_cast<Index>(row < 25);
       }
-    CHECK(std::ssize(places) == std::min<Index>(capacity, 40));
+    CHECK(std::ssize(buffers) == std::min<Index>(capacity, 40));
     CHECK(cache.kept() == std::min<Index>(capacity, 40));
     CHECK(std::abs(2 * first_half - std::min<Index>(capacity, 40)) <= 2);
   }
   const RowCache blocks({0, 4000}, 4096, 3000);  // 1024 rows a block, and the last one is short
   CHECK(blocks.kept() <= 3000);
   CHECK(blocks.kept() >= 1024);
-  CHECK(blocks.place(1) == blocks.place(0) + (blocks.place(0) != nullptr ? 4096 : 0));
+  CHECK(blocks.buffer_of(1) == blocks.buffer_of(0) + (blocks.buffer_of(0) != nullptr ? 4096 : 0));
 }
 
 TEST_CASE("stream plan: everything where it fits, else at least a batch and the next") {

@@ -111,7 +111,7 @@ struct NamedAxes {
     DatasetSpec spec{{file}, samples, "y", SampleLayout::transpose};
     spec.axes = axes;
     SampleStore store(spec, inspect_dataset(spec, comm), {0, 2}, comm);
-    store.require(resolution);
+    store.make_ready(resolution);
     return gather(store, resolution, {0, 1}).x;
   }
 };
@@ -357,7 +357,7 @@ TEST_CASE("store: averaging in time, then either layout, against indices written
   files.write_labels();
   SUBCASE("transpose") {
     SampleStore store = files.store({0, 7});
-    store.require({1, 1, 4});
+    store.make_ready({1, 1, 4});
     CHECK(store.sample({1, 1, 4}) == Shape{0, {1, 1, 2}, 2, 1});
     // Sample 0 is [[0,1],[2,3],...,[14,15]]: channel 0 averages 0,2,4,6 to 3 and 8,...,14 to 11.
     CHECK(gather(store, {1, 1, 4}, {0}).x == std::vector<float>{3, 4, 11, 12});
@@ -366,13 +366,13 @@ TEST_CASE("store: averaging in time, then either layout, against indices written
   SUBCASE("reinterpret") {
     files.spec.layout = SampleLayout::reinterpret;
     SampleStore store = files.store({0, 7});
-    store.require({1, 1, 1});
+    store.make_ready({1, 1, 1});
     // The flat sample 0..15 read as two channels of 8 positions: position t has t and 8 + t.
     CHECK(gather(store, {1, 1, 1}, {0}).x == std::vector<float>{0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15});
-    store.require({1, 1, 2});  // made from the original, wherever it went meanwhile
+    store.make_ready({1, 1, 2});  // made from the original, wherever it went meanwhile
     // Averaged first: [[1,2],[5,6],[9,10],[13,14]]; then channel 0 is 1,2,5,6 and channel 1 is 9,10,13,14.
     CHECK(gather(store, {1, 1, 2}, {0}).x == std::vector<float>{1, 9, 2, 10, 5, 13, 6, 14});
-    store.require({1, 1, 1});
+    store.make_ready({1, 1, 1});
     CHECK(gather(store, {1, 1, 1}, {0}).x[1] == 8);
   }
 }
@@ -383,14 +383,14 @@ TEST_CASE("store: resolutions come when required and go when released") {
   files.write_labels();
   SampleStore store = files.store({0, 7});
   CHECK_THROWS_AS(gather(store, {1, 1, 2}, {0}), FaultError);
-  CHECK_THROWS_AS(store.require({1, 1, 3}), ConfigError);
-  CHECK_THROWS_AS(store.require({1, 2, 1}), ConfigError);
-  store.require({1, 1, 2});
-  store.require({1, 1, 4});
+  CHECK_THROWS_AS(store.make_ready({1, 1, 3}), ConfigError);
+  CHECK_THROWS_AS(store.make_ready({1, 2, 1}), ConfigError);
+  store.make_ready({1, 1, 2});
+  store.make_ready({1, 1, 4});
   store.release({1, 1, 1});
   CHECK(gather(store, {1, 1, 2}, {0}).x.size() == 8);
   CHECK_THROWS_AS(gather(store, {1, 1, 1}, {0}), FaultError);
-  CHECK_THROWS_AS(store.require({1, 1, 8}), FaultError);
+  CHECK_THROWS_AS(store.make_ready({1, 1, 8}), FaultError);
   store.release({1, 1, 2});
   CHECK_THROWS_AS(gather(store, {1, 1, 2}, {0}), FaultError);
   CHECK(gather(store, {1, 1, 4}, {0}).x == std::vector<float>{3, 4, 11, 12});

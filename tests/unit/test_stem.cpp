@@ -90,8 +90,8 @@ struct Handed {
   }
 };
 
-std::vector<float> values_at(const ArenaSpan& place, ConstSpan arena) {
-  return copy(arena.subspan(static_cast<std::size_t>(place.first), static_cast<std::size_t>(place.count)));
+std::vector<float> values_at(const ArenaSpan& span, ConstSpan arena) {
+  return copy(arena.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count)));
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ TEST_CASE("stem: after the transfer the model computes what the coarse one does 
     CHECK(handed.finer.optimizer.steps() == 0);
     const std::size_t first = convolution_behind_stem(c.layers);
     const auto difference_weights = [&] {
-      const Entry& entry = handed.finer.model.network().entry(first + 1);
+      const LayerEntry& entry = handed.finer.model.network().entry(first + 1);
       const auto in = static_cast<std::size_t>(entry.input.channels),
                  means = static_cast<std::size_t>(c.sample.channels);
       REQUIRE(entry.input.channels == c.sample.channels * product(c.ratio));
@@ -137,7 +137,7 @@ TEST_CASE("stem: after the transfer the model computes what the coarse one does 
         if (i % in >= means) sum += std::abs(w[i]);
       return sum;
     };
-    const Entry& stem = handed.finer.model.network().entry(0);
+    const LayerEntry& stem = handed.finer.model.network().entry(0);
     const std::vector<float> basis = values_at(stem.params, handed.finer.model.params());
     CHECK(difference_weights() == 0);
     // What the averages lack is there to be learnt.
@@ -180,7 +180,7 @@ TEST_CASE("stem: a batch norm before the first convolution keeps its numbers and
   const Handed handed({.n = 0, .spatial = {1, 1, 24}, .channels = 2, .axes = 1}, {1, 1, 2}, layers);
   const Model &coarse = handed.coarse.model, &finer = handed.finer.model;
   const auto of = [](const Model& model, std::size_t i, bool state) {
-    const Entry& entry = model.network().entry(i);
+    const LayerEntry& entry = model.network().entry(i);
     return values_at(state ? entry.state : entry.params, state ? model.state() : model.params());
   };
   const std::vector<float> was = of(coarse, 0, false), is = of(finer, 1, false);
@@ -212,7 +212,7 @@ TEST_CASE("stem: carried moments are those of the same layers, and what is new o
   REQUIRE(is.size() == 2);
   for (std::size_t m = 0; m < is.size(); ++m)
     for (std::size_t i = 0; i < finer.model.network().size(); ++i) {
-      const Entry& entry = finer.model.network().entry(i);
+      const LayerEntry& entry = finer.model.network().entry(i);
       CAPTURE(entry.name);
       const std::vector<float> now = values_at(entry.params, is[m]);
       if (i <= 2)

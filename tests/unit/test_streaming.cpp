@@ -52,7 +52,7 @@ struct Files {
 /// Two epochs of all batches at a resolution, samples and targets in one sequence.
 std::vector<float> epochs(SampleStore& store, const Extent& resolution) {
   std::vector<float> seen;
-  store.require(resolution, 6);
+  store.make_ready(resolution, 6);
   for (const std::uint64_t epoch : {0, 1}) {
     EpochOrder order = in_order(store.owned(), 6);
     std::rotate(order.ids.begin(), order.ids.begin() + 7 + static_cast<std::ptrdiff_t>(epoch), order.ids.end());

@@ -36,7 +36,8 @@ class ParticleExchange {
   /// Calls `visit` with particles at this rank's planes; every particle of the group is visited once, on one rank.
   /// Their order and the number of portions depend on the number of ranks. `visit` must not throw.
   void visit(const Vectors& position, const PlaneFinder& planes, const Visit& visit);
-  /// The same with an answer per particle and axis, given to `take` on the particle's own rank.
+  /// Calls `work` as visit() calls `visit`, for an answer per particle and axis, given to `take` on the particle's own
+  /// rank.
   void ask(const Vectors& position, const PlaneFinder& planes, const Work& work, const Take& take);
 
  private:

@@ -94,7 +94,7 @@ class UniverseMaker {
   /// Writes the counts, (slab().planes(), size, size, 4), and returns the labels. A pure function of settings and
   /// sample. FaultError, on all ranks of the group, when more particles meet in one place than its number can hold.
   std::array<float, kLabels> make(Index sample, Memory& memory, std::span<std::uint16_t> counts) const;
-  /// The same of a universe with given parameters.
+  /// Writes the counts of a universe with given parameters. FaultError as above.
   void make(const Universe& universe, Memory& memory, std::span<std::uint16_t> counts) const;
 
  private:

@@ -148,12 +148,12 @@ void Painter::paint(const Scene& scene, std::span<float> volume, std::span<std::
   std::ranges::fill(mask, std::uint16_t{0});
   Rng noise(mix(key, kNoiseStream));
   for (float& value : volume) value = 0;
-  for (int i = 0; i < scene.fractals; ++i) place(rng, mix(key, static_cast<std::uint64_t>(i)), volume, mask);
+  for (int i = 0; i < scene.fractals; ++i) add_fractal(rng, mix(key, static_cast<std::uint64_t>(i)), volume, mask);
   for (float& value : volume) value += static_cast<float>(scene.noise * noise.normal());
 }
 
 // A later fractal lies over earlier ones.
-void Painter::place(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const {
+void Painter::add_fractal(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const {
   const auto n = static_cast<std::size_t>(size_);
   const auto kind = static_cast<std::size_t>(rng.below(shapes_.size()));
   const auto number = static_cast<int>(rng.below(kInstances));

@@ -106,7 +106,7 @@ class Painter {
   void paint(const Scene& scene, std::span<float> volume, std::span<std::uint16_t> mask) const;
 
  private:
-  void place(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const;
+  void add_fractal(Rng& rng, std::uint64_t key, std::span<float> volume, std::span<std::uint16_t> mask) const;
 
   int size_;
   std::uint64_t seed_;

@@ -5,7 +5,7 @@
 
 // Trains what a configuration says, once for each of three learning rates.
 int main(int argc, char** argv) {
-  const mrmf::MpiSession session(argc, argv);
+  const mrmf::MpiEnvironment session(argc, argv);
   try {
     mrmf::Comm world = mrmf::Comm::world();
     for (const double rate : {1e-3, 3e-3, 1e-2}) {

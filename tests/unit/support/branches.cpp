@@ -171,7 +171,7 @@ StepByStep step_by_step(Backend& backend, Model& model, const StepContext& step,
   result.grads.assign(model.params().size(), 0.0F);
   std::vector<float> state(model.state().begin(), model.state().end());
   const auto buffers = [&](std::size_t i) -> LayerBuffers {
-    const Entry& entry = network.entry(i);
+    const LayerEntry& entry = network.entry(i);
     return {step, span_at(model.params(), entry.params), span_at(result.grads, entry.params),
             span_at(state, entry.state), caches[i].span()};
   };
@@ -181,7 +181,7 @@ StepByStep step_by_step(Backend& backend, Model& model, const StepContext& step,
     return list;
   };
   for (std::size_t i = 0; i < network.size(); ++i) {
-    const Entry& entry = network.entry(i);
+    const LayerEntry& entry = network.entry(i);
     caches.push_back(backend.allocate(entry.footprint.cache));
     y.push_back(tensor(entry.output()));
     if (entry.join != nullptr)
@@ -194,7 +194,7 @@ StepByStep step_by_step(Backend& backend, Model& model, const StepContext& step,
   std::vector<std::vector<float>> gradient(network.size() + 1);
   gradient.back().assign(dy.begin(), dy.end());
   for (std::size_t i = network.size(); i-- > 0;) {
-    const Entry& entry = network.entry(i);
+    const LayerEntry& entry = network.entry(i);
     std::vector<Tensor> dx;
     for (const std::size_t number : network.wiring()[i]) {
       dx.push_back(tensor(y[number].shape));

@@ -118,7 +118,7 @@ class TorchComparison {
   template <class Visit>
   void visit_parameters(Span arena, Visit visit) {
     auto start = with_.at("parameters").begin();
-    for (const Entry& entry : model_.network().entries()) {
+    for (const LayerEntry& entry : model_.network().entries()) {
       Index first = entry.params.first;
       for (const NamedTensor& part : entry.footprint.params) {
         REQUIRE(start->at("name") == entry.name + " " + part.name);
@@ -138,7 +138,7 @@ class TorchComparison {
 
   // Running statistics, and the evaluation-mode output they lead to.
   void check_state(const std::string& prefix) {
-    for (const Entry& entry : model_.network().entries()) {
+    for (const LayerEntry& entry : model_.network().entries()) {
       if (entry.kind != LayerKind::batch_norm) continue;
       const Span state = model_.state().subspan(static_cast<std::size_t>(entry.state.first),
                                                 static_cast<std::size_t>(entry.state.count));

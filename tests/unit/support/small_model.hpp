@@ -105,7 +105,7 @@ inline void update(Optimizer& optimizer, double learning_rate, Model& model) {
 
 /// Name of the first layer of the top; empty: there is none.
 inline std::string first_top(const Network& network) {
-  for (const Entry& entry : network.entries())
+  for (const LayerEntry& entry : network.entries())
     if (entry.top) return entry.name;
   return "";
 }
