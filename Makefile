@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: all program help setup configure test check install release keys demo bench faults sanitize test-slurm test-merlin bundle wheel site gpu-check mutants style format tidy status clean print-%
+.PHONY: arm all program help setup configure test check install release keys demo bench faults sanitize test-slurm test-merlin bundle wheel site gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -37,6 +37,9 @@ faults: all ## 1,000 faults of all kinds: failing writes, kills, full disks, hos
 
 sanitize: setup ## builds without inlining and with address, undefined-behaviour and thread sanitizers, and tests of each
 	@tests/sanitize/run.sh
+
+arm: setup ## cross-compile for 64-bit ARM and run the unit tests of kernels there, emulated (as root; 1.5 GB in build-arm)
+	@tests/arm/run.sh
 
 test-slurm: program ## batch jobs under a real Slurm of one node (installs Slurm's packages; part of make test)
 	@tests/slurm/run.sh $(BUILD)
