@@ -19,7 +19,7 @@ void Model::backward_from_terms(const StepContext& step, ConstTensor x, const Gr
       clear_gradients(execution_.units[u], step, x);
   }
   fold_gradients(*backend_, weights_of_others_, grads());
-  if (sums.all_reduce != nullptr) sum(sums);
+  if (sums.all_reduce != nullptr) all_reduce_gradients(sums);
 }
 
 // dy is zero, or nobody before the unit wants a gradient.
