@@ -22,9 +22,9 @@ namespace mrmf {
 enum class Averaging { load, epoch };
 
 /// How a file's (T, C) sample is seen (the layout trap).
-/// transpose: positions by channels, as stored. reinterpret: the flat buffer read as (C, T), as the reference Neuron
-/// Inverter code feeds it to its convolutions. Averaging happens before either.
-enum class SampleLayout { transpose, reinterpret };
+/// as_stored: positions by channels (the key's word is "transpose"). reinterpret: the flat buffer read as (C, T), as
+/// the reference Neuron Inverter code feeds it to its convolutions. Averaging happens before either.
+enum class SampleLayout { as_stored, reinterpret };
 
 /// What to do about rows that were never written, or whose virtual source is missing.
 /// refuse: DataError. fill: use the file's fill value, as HDF5 does.
@@ -60,7 +60,7 @@ struct DatasetSpec {
   std::vector<std::string> files;  ///< read as one data set: the rows of one after those of the other
   /// Names as in io/row_source.hpp. Labels empty: there are none (prediction).
   std::string samples, labels;
-  SampleLayout layout = SampleLayout::transpose;
+  SampleLayout layout = SampleLayout::as_stored;
   MissingRule missing = MissingRule::refuse;
   NotFiniteRule not_finite = NotFiniteRule::refuse;
   std::string

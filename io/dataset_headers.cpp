@@ -252,7 +252,7 @@ void require_units(const RowSources& sources, const std::vector<UnitsSeen>& seen
 void require_files(const DatasetSpec& spec, Comm& comm) {
   std::string names;
   for (const std::string& file : spec.files) names += file + "\n";
-  if (!comm.agree(XXH3_64bits(names.data(), names.size())))
+  if (!comm.all_equal(XXH3_64bits(names.data(), names.size())))
     throw FaultError("the ranks see different files for data.files (" + std::to_string(spec.files.size()) +
                      " on rank " + std::to_string(comm.rank()) + "); is the file system the same on every node?");
   if (spec.files.empty()) throw ConfigError("data.files is empty; name at least one HDF5 file");

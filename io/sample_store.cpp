@@ -16,7 +16,7 @@ constexpr Extent original{1, 1, 1};
 constexpr Index part_elements = Index{1} << 18;  // so many that starting on a part costs nothing in comparison
 
 /// Reads the flat buffer of a (T, C) sample as (C, T), and stores it channels-last.
-void turn(ConstSpan flat, const Shape& sample, Span x) {
+void transpose(ConstSpan flat, const Shape& sample, Span x) {
   const Index positions = product(sample.spatial), channels = sample.channels;
   for (Index c = 0; c < channels; ++c)
     for (Index t = 0; t < positions; ++t)
@@ -38,9 +38,9 @@ void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Sp
   if (form.layout == SampleLayout::reinterpret) {
     std::vector<float> flat(x.size());
     SampleForm straight = form;
-    straight.layout = SampleLayout::transpose;
+    straight.layout = SampleLayout::as_stored;
     form_sample(straight, row, {}, flat);  // in the units of the stored channels, which were measured
-    return turn(flat, coarse_shape(form.stored, form.factor), x);
+    return transpose(flat, coarse_shape(form.stored, form.factor), x);
   }
   if (form.factor == original) {
     made = piece(std::ssize(x), part.number, part.of);
@@ -174,7 +174,7 @@ Extent SampleStore::kept_resolution(const Extent& resolution) const {
 }
 
 bool SampleStore::averages_at_use(const Extent& resolution) const {
-  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::transpose && settings_.samples.empty() &&
+  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::as_stored && settings_.samples.empty() &&
          !settings_.patch.any();
 }
 
@@ -196,7 +196,7 @@ SampleStore::Level SampleStore::make_coarse(const Extent& resolution) {
   const Index bytes = small.per_sample() * size_of(ElementType::float32);
   Level coarse{{small, ElementType::float32, original, layout_}, std::make_unique<RowStream>(owned_, bytes)};
   const Index lines = small.spatial[0] * small.spatial[1];
-  const Index parts = form_parts({shape_.read_sample(), shape_.type, resolution, SampleLayout::transpose});
+  const Index parts = form_parts({shape_.read_sample(), shape_.type, resolution, SampleLayout::as_stored});
   const Stopwatch averaging(averaging_);
 #pragma omp parallel for schedule(static)
   for (Index i = 0; i < owned_.count * parts; ++i) {

@@ -22,7 +22,7 @@ struct SampleForm {
   Shape stored;  ///< shape of the row as it is stored
   ElementType type = ElementType::float32;
   Extent factor{1, 1, 1};  ///< averaging on the way
-  SampleLayout layout = SampleLayout::transpose;
+  SampleLayout layout = SampleLayout::as_stored;
   const ChannelMap* map = nullptr;  ///< map of the stored channels, after averaging
 };
 

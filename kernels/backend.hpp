@@ -99,7 +99,7 @@ class Backend {
   virtual Index activation_floats(const Shape& shape) const { return shape.count(); }
   /// Whether activate(), add() and copy_channels() take slices of a wider tensor's channels (Tensor::pitch). Operation
   /// objects answer for themselves. Nothing else is ever given one.
-  virtual bool slices() const { return false; }
+  virtual bool accepts_slices() const { return false; }
   virtual void write_activation(ConstSpan host, Tensor x);  ///< on the host float32 and unpadded
   virtual void read_activation(ConstTensor x, Span host);
   virtual std::unique_ptr<Feed> feed(const Shape& samples, Index outputs);  ///< for batches of at most samples.n

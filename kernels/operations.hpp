@@ -99,7 +99,7 @@ struct UpsampleGeometry {
 class WeightedOp {
  public:
   virtual ~WeightedOp() = default;
-  virtual bool slices() const { return false; }  ///< whether y and dy may be slices (Tensor::pitch)
+  virtual bool accepts_slices() const { return false; }  ///< whether y and dy may be slices (Tensor::pitch)
   virtual void prepare(Index rows) { (void)rows; }
   virtual void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) = 0;
   virtual void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) = 0;
@@ -150,7 +150,7 @@ class PoolOp {
  public:
   virtual ~PoolOp() = default;
   /// Whether x of a pooling, y and dy of an upsampling may be slices (Tensor::pitch).
-  virtual bool slices() const { return false; }
+  virtual bool accepts_slices() const { return false; }
   virtual void forward(ConstTensor x, Tensor y, std::span<std::uint8_t> winner) = 0;
   virtual void backward(ConstTensor dy, std::span<const std::uint8_t> winner, Tensor dx) = 0;
 };
@@ -193,7 +193,7 @@ struct GroupNormSettings {
 class NormOp {
  public:
   virtual ~NormOp() = default;
-  virtual bool slices() const { return false; }  ///< whether y may be a slice (Tensor::pitch)
+  virtual bool accepts_slices() const { return false; }  ///< whether y may be a slice (Tensor::pitch)
   virtual void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) = 0;
   /// After a training forward. dgamma and dbeta hold this rank's part of the sum. dx may be empty.
   virtual void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
@@ -349,18 +349,20 @@ class ClipOp {
                                                                                                                        \
   /* Elementwise. y may be x, dx may be dy. activate_backward reads y, the output of activate, or its input x where */ \
   /* gradient_reads_input(). `slope` (above 0) is leaky ReLU's for negative x; of tanh, y = slope * tanh(x). */        \
-  /* With Backend::slices(), x, y and what backward keeps may be slices. */                                            \
+  /* With Backend::accepts_slices(), x, y and what backward keeps may be slices. */                                    \
   OP(void, activate, (ActivationKind kind, float slope, ConstTensor x, Tensor y))                                      \
   OP(void, activate_backward, (ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx))         \
   /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.updates_done, layer, sample id, feature): see \
    */                                                                                                                  \
   /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
   OP(void, dropout, (const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y))               \
-  /* y = a + b of activations of one shape, pads included; y may be a or b. With Backend::slices(), a and b may be */  \
+  /* y = a + b of activations of one shape, pads included; y may be a or b. With Backend::accepts_slices(), a and b    \
+   * may be */                                                                                                         \
   /* slices, if they are not y. */                                                                                     \
   OP(void, add, (ConstTensor a, ConstTensor b, Tensor y))                                                              \
   /* Channels [to, to + count) of y become channels [from, from + count) of x, at every position; the others stay */   \
-  /* what they are. Where those are y's last channels, its pads become zero. With Backend::slices(), x may be one. */  \
+  /* what they are. Where those are y's last channels, its pads become zero. With Backend::accepts_slices(), x may be  \
+   * one. */                                                                                                           \
   OP(void, copy_channels, (ConstTensor x, Index from, Tensor y, Index to, Index count))                                \
   /* Copies a box of positions of every row of x into y, or adds it; the other positions stay as they are. */          \
   /* x and y have the same channels. */                                                                                \

@@ -50,7 +50,7 @@ class Activation final : public Layer {
             .in_place = !from_input,
             .reads_output = !from_input,
             .reads_input = from_input,
-            .slices = {.x = backend_.slices(), .y = backend_.slices()}};
+            .accepted_slices = {.x = backend_.accepts_slices(), .y = backend_.accepts_slices()}};
   }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { backend_.activate(kind_, slope_, x, y); }

@@ -62,12 +62,12 @@ std::vector<Slot> slots_of(const std::vector<UnitFacts>& units) {
   std::vector<Slot> slots(units.size() + 1);
   for (std::size_t number = units.size(); number > 0; --number) {
     Slot slice, between;
-    bool slices = units[number - 1].slices.y, fits = fits_between_margins(units[number - 1]);
+    bool slices = units[number - 1].accepted_slices.y, fits = fits_between_margins(units[number - 1]);
     for (std::size_t u = number; u < units.size(); ++u) {
       const UnitFacts& reader = units[u];
       if (!reads(reader, number)) continue;
       const auto input = static_cast<std::size_t>(std::ranges::find(reader.reads, number) - reader.reads.begin());
-      slices = slices && reader.slices.x;
+      slices = slices && reader.accepted_slices.x;
       fits = fits && !reader.identity;
       Slot slot;
       if (!reader.parts.empty() || reader.margin)
@@ -225,7 +225,7 @@ class ArenaBuilder {
   /// is a sum with what others give.
   bool hands_out_slice(std::size_t u, std::size_t number) const {
     if (units_[u].parts.empty()) return false;
-    if (units_[number - 1].slices.dy || gradient_[number].block != kNone) return true;
+    if (units_[number - 1].accepted_slices.dy || gradient_[number].block != kNone) return true;
     return std::any_of(units_.begin() + static_cast<std::ptrdiff_t>(number),
                        units_.begin() + static_cast<std::ptrdiff_t>(u),
                        [&](const UnitFacts& earlier) { return reads(earlier, number); });

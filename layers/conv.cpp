@@ -147,7 +147,9 @@ class ConvTranspose final : public ConvLayer {
   Footprint footprint() const override {
     std::vector<NamedTensor> parts = conv_tensors(geometry_, output_.axes);
     parts.back().shape = {geometry_.in_channels};
-    return {.params = std::move(parts), .state = {}, .slices = {.y = op_->slices(), .dy = op_->slices()}};
+    return {.params = std::move(parts),
+            .state = {},
+            .accepted_slices = {.y = op_->accepts_slices(), .dy = op_->accepts_slices()}};
   }
 };
 

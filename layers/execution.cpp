@@ -295,7 +295,7 @@ Execution build_execution(Backend& backend, const Network& network, const ModelS
                      .reads_output = footprint.reads_output,
                      .reads_input = footprint.reads_input,
                      .dx_is_dy = footprint.dx_is_dy,
-                     .slices = footprint.slices,
+                     .accepted_slices = footprint.accepted_slices,
                      .parts = footprint.parts,
                      .margin = footprint.margin});
   }

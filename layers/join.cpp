@@ -65,8 +65,8 @@ class Concat final : public Join {
   Shape output() const override { return output_; }
   Footprint footprint() const override {
     Footprint footprint{.params = {}, .state = {}, .cache = 0, .reads_input = false};
-    if (backend_.slices()) {
-      footprint.slices.x = true;
+    if (backend_.accepts_slices()) {
+      footprint.accepted_slices.x = true;
       footprint.parts = channels_;
     }
     return footprint;

@@ -57,7 +57,7 @@ struct NamedTensor {
 };
 
 /// Which tensors of a layer's calls may be slices of a wider tensor's channels (Tensor::pitch).
-struct Slices {
+struct AcceptedSlices {
   bool x = false;  ///< in forward, and in backward where that reads x
   bool y = false;  ///< in forward, and in backward where that reads y
   bool dy = false;
@@ -72,7 +72,7 @@ struct Footprint {
   bool reads_output = false;  ///< backward reads y, so no later layer may overwrite it
   bool reads_input = true;    ///< backward reads x, so no later layer may overwrite it
   bool dx_is_dy = false;      ///< the gradient of every input is dy: no memory and no work
-  Slices slices = {};
+  AcceptedSlices accepted_slices = {};
   /// concat: the channels of each input, where these may lie in their slices of y before the call, and their gradients
   /// may be dy's slices.
   std::vector<Index> parts = {};

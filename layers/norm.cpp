@@ -23,7 +23,7 @@ class BatchNorm final : public Layer {
     return {.params = {{"gamma", shape}, {"beta", shape}},
             .state = {{"running_mean", shape}, {"running_variance", shape}},
             .cache = 2 * static_cast<Index>(channels_),
-            .slices = {.y = op_->slices()}};
+            .accepted_slices = {.y = op_->accepts_slices()}};
   }
   void initialise(Rng&, Span params, Span state) const override {
     std::ranges::fill(first(params), 1.0F);
@@ -114,7 +114,7 @@ class GroupNorm final : public Layer {
     return {.params = {{"gamma", shape}, {"beta", shape}},
             .state = {},
             .cache = 2 * static_cast<Index>(statistics_count_),
-            .slices = {.y = op_->slices()}};
+            .accepted_slices = {.y = op_->accepts_slices()}};
   }
   void initialise(Rng&, Span params, Span) const override {
     std::ranges::fill(params.first(channels_), 1.0F);

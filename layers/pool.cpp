@@ -25,7 +25,7 @@ class Pool final : public Layer {
             .state = {},
             .cache = keeps_winners() ? winner_floats(stored_.count()) : 0,
             .reads_input = false,
-            .slices = {.x = op_->slices()}};
+            .accepted_slices = {.x = op_->accepts_slices()}};
   }
 
   void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
@@ -169,7 +169,10 @@ class Upsample final : public Layer {
   }
   Shape output() const override { return output_; }
   Footprint footprint() const override {
-    return {.params = {}, .state = {}, .reads_input = false, .slices = {.y = op_->slices(), .dy = op_->slices()}};
+    return {.params = {},
+            .state = {},
+            .reads_input = false,
+            .accepted_slices = {.y = op_->accepts_slices(), .dy = op_->accepts_slices()}};
   }
 
   void forward(const LayerBuffers&, ConstTensor x, Tensor y) override { op_->forward(x, y, {}); }

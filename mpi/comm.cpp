@@ -303,7 +303,7 @@ std::vector<double> Comm::all_gather(double value) {
 
 void Comm::barrier() { state_->barrier(); }
 
-bool Comm::agree(std::uint64_t value) {
+bool Comm::all_equal(std::uint64_t value) {
   // One reduction gives both the largest and the smallest value (as the complement of the largest complement).
   std::uint64_t extremes[2] = {value, ~value};
   state_->reduce(std::span<std::uint64_t>(extremes), MPI_MAX);

@@ -103,7 +103,7 @@ class Comm {
   void barrier();
 
   /// Whether all ranks hold the same value; every rank gets the same answer (rank-consistency hash).
-  bool agree(std::uint64_t value);
+  bool all_equal(std::uint64_t value);
 
   /// The ranks with the same colour, ordered by their rank here, or by `order`.
   Comm split(int colour) const;

@@ -41,7 +41,11 @@ struct Launcher {
 // In the order in which they tell: mpirun's ranks inherit Slurm's variables, and srun sets those of PMI itself.
 constexpr std::array kMpiLaunchers{Launcher{"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                    Launcher{"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
-                                   Launcher{"PMI_SIZE", "PMI_SIZE", "PMI_RANK"}};
+                                   Launcher{"PMI_SIZE", "PMI_SIZE", "PMI_RANK"},
+                                   Launcher{"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"},
+                                   Launcher{"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK"}};
+// These tell a process its rank, and not how many ranks there are.
+constexpr std::array kRanksAlone{"PMIX_RANK", "PALS_RANKID"};
 
 constexpr Launcher kSrun{"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
 
@@ -67,7 +71,8 @@ std::string apart(const Variable& variable) {
   std::string settings = std::string(kSrun.count) + "=1";
   for (const Launcher& launcher : kMpiLaunchers)
     if (number(variable(launcher.count)).value_or(1) > 1) settings += std::string(" ") + launcher.count + "=1";
-  if (number(variable("PMIX_RANK")).value_or(0) > 0) settings += " PMIX_RANK=0";
+  for (const char* name : kRanksAlone)
+    if (number(variable(name)).value_or(0) > 0) settings += std::string(" ") + name + "=0";
   return settings;
 }
 
@@ -95,9 +100,8 @@ std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
   }
   if (slurm) slurm->apart = apart(variable);
   if (slurm) return slurm->count > 1 ? slurm : std::nullopt;
-  // PMIx tells no number of ranks before MPI is asked for it.
-  if (const int rank = number(variable("PMIX_RANK")).value_or(0); rank > 0)
-    return LaunchedTasks{"PMIX_RANK", rank + 1, rank, 1};
+  for (const char* name : kRanksAlone)
+    if (const int rank = number(variable(name)).value_or(0); rank > 0) return LaunchedTasks{name, rank + 1, rank, 1};
   return {};
 }
 

@@ -27,7 +27,7 @@ class CpuBackend final : public Backend {
   std::string description() const override;
   Arena allocate(Index count) override { return make_arena(count); }
   Arena allocate_shared(Index count) override { return cpu::allocate_shared(*this, count); }
-  bool slices() const override { return true; }
+  bool accepts_slices() const override { return true; }
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
 
   int threads() const { return threads_; }

@@ -26,7 +26,7 @@ class GroupNorm final : public NormOp {
  public:
   GroupNorm(const GroupNormSettings& settings, Index max_rows);
 
-  bool slices() const override { return true; }
+  bool accepts_slices() const override { return true; }
   void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override;
   void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                 Span dbeta, Tensor dx) override;

@@ -130,7 +130,7 @@ class Norm final : public NormOp {
  public:
   explicit Norm(const NormSettings& settings) : channels_(settings.channels), sums_(settings) {}
 
-  bool slices() const override { return true; }
+  bool accepts_slices() const override { return true; }
   void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
@@ -193,7 +193,7 @@ class NormActivatePool final : public NormOp {
     line_.slope = settings.slope;
   }
 
-  bool slices() const override { return true; }
+  bool accepts_slices() const override { return true; }
   void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);

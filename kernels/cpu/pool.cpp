@@ -77,7 +77,7 @@ class Pool final : public PoolOp {
     slice_offsets_.resize(offsets_.size());
   }
 
-  bool slices() const override { return true; }
+  bool accepts_slices() const override { return true; }
 
   void forward(ConstTensor x, Tensor y, std::span<std::uint8_t> winner) override {
     const Index stride = x.stride();

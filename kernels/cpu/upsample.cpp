@@ -85,7 +85,7 @@ class Upsample final : public PoolOp {
         backward_{{backward_sources(g, 0), backward_sources(g, 1), backward_sources(g, 2)}, g.out(), g.in, g.channels} {
   }
 
-  bool slices() const override { return true; }
+  bool accepts_slices() const override { return true; }
   void forward(ConstTensor x, Tensor y, std::span<std::uint8_t>) override { forward_(x, y); }
   void backward(ConstTensor dy, std::span<const std::uint8_t>, Tensor dx) override { backward_(dy, dx); }
 

@@ -88,7 +88,7 @@ class PatchConvTranspose final : public WeightedOp {
     for (int t = 0; t < omp_get_max_threads(); ++t) threads_.emplace_back(g, piece_, depth_ * width_);
   }
 
-  bool slices() const override { return true; }
+  bool accepts_slices() const override { return true; }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     for_pieces(x.shape.n, [&](Index first, Index last, Thread& own) {

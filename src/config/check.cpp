@@ -167,7 +167,7 @@ void check_bottom(const MethodConfig& method, const Checker& checker) {
 }
 
 void check_switch(const MethodConfig& method, const Checker& checker) {
-  if (method.switch_by == Switch::epochs) return;
+  if (method.switch_by == SwitchRule::epochs) return;
   const std::string slope = "method.switch = \"slope\" ";
   const bool transferred_whole = method.top == TopRule::interpolated || method.top == TopRule::stem;
   if (method.name != MethodName::mrmf || !transferred_whole || method.resolutions.size() != 2)
@@ -178,7 +178,7 @@ void check_switch(const MethodConfig& method, const Checker& checker) {
     checker.fail("method.switch", slope +
                                       "transfers the model that it looked at, the last epoch's; set "
                                       "method.transfer = \"last\"");
-  if (method.curve == RateCurve::run)
+  if (method.curve == RateScope::run)
     checker.fail("method.switch", slope +
                                       "does not go with method.curve = \"run\", which divides one curve by epochs "
                                       "that are known beforehand; set method.curve = \"stage\"");
@@ -247,7 +247,7 @@ void complete_method(Config& config, const Checker& checker) {
                  "the first top layer in model.cut, or fewer layers in model.bottom");
   }
   // Behind a stem the bottom does not matter: what is new has an age of its own.
-  if (method.moments == Moments::carry && method.top != TopRule::stem && !std::ranges::is_sorted(top))
+  if (method.moments == MomentTransfer::carry && method.top != TopRule::stem && !std::ranges::is_sorted(top))
     checker.fail("method.moments",
                  "method.moments = \"carry\" needs a bottom of the first layers, and model.bottom names others; use "
                  "\"reset\"");
@@ -316,7 +316,7 @@ void check_optimizer(const Config& config, const Checker& checker) {
     if (rule == RateRule::piecewise && boundaries.empty()) {
       checker.fail(key, key + ": the rule \"piecewise\" needs " + path + ", such as [50, 75]");
     }
-    if (config.method.curve == RateCurve::run && (rule == RateRule::piecewise || rule == RateRule::plateau)) {
+    if (config.method.curve == RateScope::run && (rule == RateRule::piecewise || rule == RateRule::plateau)) {
       checker.fail(key, key + ": the rule " + quoted(to_string(*rule)) +
                             " counts the epochs of one phase and makes no curve over the run; set "
                             "method.curve = \"stage\", or the rule constant, cosine or linear");

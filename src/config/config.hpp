@@ -163,12 +163,12 @@ std::string to_string(TopRule top);
 enum class BottomRule { coarse, fresh };
 /// Which of a coarse model's epochs a fusion transfers.
 enum class TransferEpoch { last, best };
-enum class Moments { reset, carry };
+enum class MomentTransfer { reset, carry };
 /// When a coarse phase ends: after its epochs (or by its stop rule), or also when it stops paying.
-enum class Switch { epochs, slope };
+enum class SwitchRule { epochs, slope };
 /// What "auto" does about detail that coarse data lack (src/inspection/detail_measurement.hpp).
 enum class DetailRule { measure, ignore };
-enum class RateCurve { stage, run };
+enum class RateScope { stage, run };
 enum class ShuffleOver { shard, all };
 enum class LoadRule { automatic, memory, stream };
 enum class TeamMode { sequential, concurrent };
@@ -327,9 +327,9 @@ struct MethodConfig {
   BottomRule bottom = BottomRule::coarse;
   TopRule top = TopRule::dense;
   TransferEpoch transfer = TransferEpoch::last;
-  Moments moments = Moments::reset;
-  RateCurve curve = RateCurve::stage;
-  Switch switch_by = Switch::epochs;
+  MomentTransfer moments = MomentTransfer::reset;
+  RateScope curve = RateScope::stage;
+  SwitchRule switch_by = SwitchRule::epochs;
   int probe_epochs = 2;  ///< slope: epochs from one probe of the coarse model to the next
   double probe = 0.125;  ///< slope: share of the next phase's first epoch that a probe trains
   TeamMode teams = TeamMode::sequential;

@@ -591,11 +591,11 @@ void complete_layout(DataConfig& data, const KeyOrigin& keys) {
   } catch (const ConfigError& error) {
     throw ConfigError(keys.of("data.axes") + ": " + error.what());
   }
-  keys.require(!order.given() || data.train.layout == SampleLayout::transpose, "data.axes",
+  keys.require(!order.given() || data.train.layout == SampleLayout::as_stored, "data.axes",
                "data.axes and data.layout = \"reinterpret\" both say how a sample is seen; keep one");
-  keys.require(!data.augment.any() || data.train.layout == SampleLayout::transpose, "data.layout",
+  keys.require(!data.augment.any() || data.train.layout == SampleLayout::as_stored, "data.layout",
                "data.layout = \"reinterpret\" leaves no axes that data.augment could change; remove one of them");
-  keys.require(!data.patch.any() || data.train.layout == SampleLayout::transpose, "data.layout",
+  keys.require(!data.patch.any() || data.train.layout == SampleLayout::as_stored, "data.layout",
                "data.layout = \"reinterpret\" leaves no positions that data.patch could cut; remove one of them");
   keys.require(data.patch.any() || data.patch == PatchSettings{}, "data.patch",
                "data.patch_foreground and data.patch_overlap are of boxes; set their size, data.patch = [64, 64, 64]");
@@ -619,7 +619,7 @@ void complete_data(DataConfig& data, const KeyLocations& locations, const std::s
   const bool fill = data.train.not_finite == NotFiniteRule::fill;
   keys.require(fill || data.fill.empty(), "data.fill", "data.fill goes with data.not_finite = \"fill\"");
   keys.require(fill || !data.train.mask, "data.mask", "data.mask goes with data.not_finite = \"fill\"");
-  keys.require(!data.train.mask || data.train.layout == SampleLayout::transpose, "data.mask",
+  keys.require(!data.train.mask || data.train.layout == SampleLayout::as_stored, "data.mask",
                "data.layout = \"reinterpret\" leaves no place for the channel of data.mask; remove one of them");
   check_normalisation(data.normalise_samples, "sample", keys);
   check_normalisation(data.normalise_labels, "label", keys);

@@ -89,7 +89,7 @@ void check_training(const Config& config, const KeyLocations& locations, const s
     fail("training.early_stopping.least_change",
          "training.early_stopping.least_change belongs to training.early_stopping.patience, which is 0; set that too, "
          "or remove it");
-  if (config.method.transfer == TransferEpoch::best && config.method.moments == Moments::carry)
+  if (config.method.transfer == TransferEpoch::best && config.method.moments == MomentTransfer::carry)
     fail(
         "method.transfer",
         "method.transfer = \"best\" does not go with method.moments = \"carry\": the moments are the last epoch's; use "

@@ -131,7 +131,7 @@ void Data::read(const DataShare& share) {
 }
 
 bool reads_blocks(const DataConfig& data) {
-  return !data.augment.any() && !data.patch.any() && data.train.layout == SampleLayout::transpose;
+  return !data.augment.any() && !data.patch.any() && data.train.layout == SampleLayout::as_stored;
 }
 
 // All ranks come to the same answer here: every team is a row of neighbours in the world, and a block is told from

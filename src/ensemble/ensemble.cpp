@@ -240,7 +240,8 @@ EnsembleReport run_ensemble(EnsembleSpec spec, const EnsembleRun& run, Comm& wor
     parts_of(ensemble.spec);
   });
   ensemble.designed = std::ssize(ensemble.points);
-  if (!world.agree(checksum(ensemble.points)) || !world.agree(std::hash<std::string>{}(identity(ensemble.spec))))
+  if (!world.all_equal(checksum(ensemble.points)) ||
+      !world.all_equal(std::hash<std::string>{}(identity(ensemble.spec))))
     throw FaultError(ensemble.spec.origin + ": the ranks read different designs; is the file the same on every node?");
   check_sharing(ensemble, run, world);
   ensemble.folder = folder_of(ensemble.spec, run.part);

@@ -20,7 +20,7 @@ struct ExportedModel {
   const Network& network;
   std::vector<float> params, state;  ///< the arenas, in the host's memory
   Task task = Task::regression;
-  SampleLayout layout = SampleLayout::transpose;
+  SampleLayout layout = SampleLayout::as_stored;
   ChannelMap samples;  ///< done to samples before the network sees them; empty, or of the channels of files
   ChannelMap labels;   ///< done to labels before training, so undone in outputs; empty, or of the output's channels
   std::map<std::string, std::string> facts{};  ///< for people and programs: "program", "run", "resolution", ...

@@ -172,7 +172,7 @@ AutoSchedule cheapest_schedule(const Config& config, const Shape& sample, const 
   method.top = way.top;
   // The same network continues there, so its moments still hold. With new ones Adam's first steps undo in a short last
   // phase what was learned (docs/results/map.md, heat-1000).
-  if (way.top == TopRule::stem && method.transfer == TransferEpoch::last) method.moments = Moments::carry;
+  if (way.top == TopRule::stem && method.transfer == TransferEpoch::last) method.moments = MomentTransfer::carry;
   method.coarse.rule = RateRule::constant;
   method.coarse.epochs = before;
   method.finetune.rule = last_rule(config.training.optimizer.rule);

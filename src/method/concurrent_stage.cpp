@@ -93,7 +93,7 @@ class TwoTeams {
     if (!dense_) dense_.emplace(new_dense(ctx_));
     mine.history.record.waited = waited;
     tell(mine.history);
-    const bool moments = stage_.fuse.moments == Moments::carry;
+    const bool moments = stage_.fuse.moments == MomentTransfer::carry;
     broadcast(ctx_.backend, coarse_, coarse_.model.bottom(), moments, ctx_.team, 0);
     broadcast(ctx_.backend, *dense_, dense_->model.top(), moments, ctx_.team, coarse_ranks_);
     return {std::move(*dense_), records_, elapsed + after.seconds()};

@@ -288,8 +288,9 @@ void put_behind_stem(Backend& backend, ModelState& coarse, ModelState& finer, bo
 
 void fuse(Backend& backend, ModelState& coarse, ModelState& dense, const Fusion& fusion) {
   require_fusible(coarse.model.network(), dense.model.network(), fusion);
-  if (fusion.top == TopRule::stem) return put_behind_stem(backend, coarse, dense, fusion.moments == Moments::carry);
-  const bool carry = fusion.moments == Moments::carry;
+  if (fusion.top == TopRule::stem)
+    return put_behind_stem(backend, coarse, dense, fusion.moments == MomentTransfer::carry);
+  const bool carry = fusion.moments == MomentTransfer::carry;
   MRMF_CHECK(!carry || !fusion.matching, "moments of one age in layers that are carried over and layers that are not");
   swap_bottoms(backend, coarse, dense, carry);
   if (fusion.matching || fusion.top == TopRule::interpolated) {

@@ -28,7 +28,7 @@ namespace {
 void require_same_grids(const RunConfig& run, Comm& world) {
   std::string text;
   for (const Extent& grid : run.grid) text += (text.empty() ? "" : ", ") + Grid{grid}.text();
-  if (world.agree(std::hash<std::string>{}(text))) return;
+  if (world.all_equal(std::hash<std::string>{}(text))) return;
   throw ConfigError("run.grid is not the same on all ranks: rank " + std::to_string(world.rank()) + " has " + text +
                     "; start all ranks with one configuration and the same --set");
 }
@@ -94,9 +94,9 @@ void check_launch(const RunConfig& run, Comm& world) {
 }
 
 void check_agreement(const Config& config, const DatasetShape& shape, Comm& world) {
-  if (!world.agree(std::hash<std::string>{}(to_toml(config))))
+  if (!world.all_equal(std::hash<std::string>{}(to_toml(config))))
     throw FaultError("the ranks read different configurations; is the file the same on every node?");
-  if (!world.agree(static_cast<std::uint64_t>(shape.samples)))
+  if (!world.all_equal(static_cast<std::uint64_t>(shape.samples)))
     throw FaultError("the ranks see different data sets; is the file system the same on every node?");
 }
 

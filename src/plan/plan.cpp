@@ -62,7 +62,7 @@ Phase make_phase(const Config& config, int stage, Role role, const Extent& resol
 
 // Carried moments must exist, and those of the top must have one age.
 void require_moments(const MethodConfig& method, const Stage& stage) {
-  if (method.moments == Moments::reset) return;
+  if (method.moments == MomentTransfer::reset) return;
   const std::string refused = "method.moments = \"carry\" does not go with ";
   if (!stage.coarse_trained)
     throw ConfigError(refused + "method.bottom = \"fresh\", where the bottom has no moments; use \"reset\"");
@@ -125,7 +125,7 @@ std::string bottom_text(const Stage& stage) {
 }
 
 std::string moments_text(const Fusion& fuse) {
-  if (fuse.moments == Moments::reset) return "reset";
+  if (fuse.moments == MomentTransfer::reset) return "reset";
   return fuse.top == TopRule::stem ? "carried over but for the new layers" : "carried over";
 }
 
@@ -222,7 +222,7 @@ Plan make_plan(const Config& config) {
     stage.coarse.seed = model_seed(config.training.seed, models++);
     stage.dense_seed = model_seed(config.training.seed, models++);
     stage.coarse_trained = method.bottom == BottomRule::coarse;
-    if (method.switch_by == Switch::slope) stage.coarse.stop.probe_epochs = method.probe_epochs;
+    if (method.switch_by == SwitchRule::slope) stage.coarse.stop.probe_epochs = method.probe_epochs;
     stage.coarse.transfers_best = method.transfer == TransferEpoch::best && stage.coarse_trained;
     stage.fuse = {number, resolutions[s], resolutions[s + 1], stage.coarse.axes, method.top, false, method.moments};
     if (method.name == MethodName::mrt) stage.fuse.top = TopRule::fresh;
@@ -241,7 +241,7 @@ Plan make_plan(const Config& config) {
   plan.last.seed = model_seed(config.training.seed, models);
   plan.last.stop.target = method.target;
   if (method.metric_target) plan.last.stop.metric_target = method.metric_target;
-  if (method.curve == RateCurve::run) share_curve(plan);
+  if (method.curve == RateScope::run) share_curve(plan);
   int number = 0;
   for (Phase* phase : phases_of(plan)) phase->number = ++number;
   return plan;
@@ -377,7 +377,7 @@ std::string to_json(const Plan& plan) {
                      {"to", factors(stage.fuse.to, stage.fuse.axes)},
                      {"bottom", stage.coarse_trained ? "coarse" : "fresh"},
                      {"top", top_name(stage.fuse)},
-                     {"moments", stage.fuse.moments == Moments::reset ? "reset" : "carry"}});
+                     {"moments", stage.fuse.moments == MomentTransfer::reset ? "reset" : "carry"}});
     if (stage.coarse.transfers_best) steps.back()["transfer"] = "best";
   }
   steps.push_back(to_json(plan.last));

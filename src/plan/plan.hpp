@@ -47,7 +47,7 @@ struct Fusion {
   int axes = 1;
   TopRule top = TopRule::dense;
   bool matching = false;  ///< progressive: top layers of equal signature are transferred too, the others stay fresh
-  Moments moments = Moments::reset;
+  MomentTransfer moments = MomentTransfer::reset;
 };
 
 /// One pair of models of Figure 2. Without `dense`, the denser model starts untrained (MRT, interpolated top).

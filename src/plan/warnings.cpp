@@ -43,7 +43,7 @@ void unread_method_keys(const MethodConfig& method, std::vector<std::string>& li
   };
   unread(!method.team_shares.empty() && method.teams == TeamMode::sequential, "method.team_shares",
          "method.teams is \"sequential\"");
-  unread(method.moments == Moments::carry && method.name == MethodName::baseline, "method.moments = \"carry\"",
+  unread(method.moments == MomentTransfer::carry && method.name == MethodName::baseline, "method.moments = \"carry\"",
          "a baseline fuses nothing");
   unread(method.transfer == TransferEpoch::best && method.name == MethodName::baseline, "method.transfer = \"best\"",
          "a baseline fuses nothing");

@@ -288,8 +288,13 @@ void require_continuable(const RunStart& before, const RunStart& is, Epochs epoc
                     advice.holds(), counted(was.ranks, "rank"), is.ranks, counted(was.ranks, "rank"), advice.anew()));
   if (const auto records = records_of(was, is)) {
     if (contents == DataContents::same) require_same_numbers(*records, advice);
+    const std::set<std::string> compared = all_files(was.config.data);
+    const auto was_compared = [&](const std::string& file) { return compared.contains(file); };
     was.config.data.train.files = is.config.data.train.files;
     was.config.data.validation.files = is.config.data.validation.files;
+    // Test rows of these files have moved with them. Files of the test's own are in no record.
+    if (std::ranges::all_of(was.config.data.test.files, was_compared))
+      was.config.data.test.files = is.config.data.test.files;
   }
   require_same_files(was, advice);
   require_same_keys(was, advice, by_stage);

@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 // What all trainers have in common: resolved for all of the data by the first trainer's team.
 Config resolve_whole(const Config& asked, int own, Warnings& warnings, Comm& team, Comm& world) {
-  if (!world.agree(std::hash<std::string>{}(to_toml(asked))))
+  if (!world.all_equal(std::hash<std::string>{}(to_toml(asked))))
     throw FaultError("the ranks read different configurations; is the file the same on every node?");
   std::string text;
   collective_try(world, [&] {

@@ -119,7 +119,7 @@ TournamentConfig settle_meetings(const TournamentConfig& asked, const ResolvedRu
     require_held_out(run, team);
     text = travelling_text(tournament, run, team);
   });
-  if (!world.agree(std::hash<std::string>{}(text)))
+  if (!world.all_equal(std::hash<std::string>{}(text)))
     throw ConfigError(
         "tournament: the trainers' last models have other layers, optimizers or grids than each other, between which "
         "nothing can travel; give them the same, name the layers that all have in tournament.exchange, or set "

@@ -170,8 +170,8 @@ void require_same_model(Backend& backend, Model& model, Compared what, const Com
   }
   common = arena_hash(backend, params.subspan(first), common);
   if (what == Compared::parameters_and_state) common = arena_hash(backend, model.state(), common);
-  if (!ranks.team.agree(common)) refuse(common, 0);
-  if (!cuts.empty() && ranks.team.any(!ranks.same_block.agree(own)))
+  if (!ranks.team.all_equal(common)) refuse(common, 0);
+  if (!cuts.empty() && ranks.team.any(!ranks.same_block.all_equal(own)))
     refuse(own, ranks.team.rank() % model.layout().ranks());
 }
 

@@ -132,7 +132,7 @@ std::string lines_of(const std::set<std::string>& problems) {
 std::set<std::string> open_of_all(const KernelChoices& choices, Comm& ranks) {
   std::set<std::string> all = choices.open();
   std::string own = lines_of(all);
-  if (ranks.agree(XXH3_64bits(own.data(), own.size()))) return all;
+  if (ranks.all_equal(XXH3_64bits(own.data(), own.size()))) return all;
   for (int rank = 0; rank < ranks.size(); ++rank) {  // blocks of a grid are different problems
     std::string text = own;
     ranks.broadcast(text, rank);

@@ -148,6 +148,17 @@ class ChangedData(MrmfTest):
                 self.same_models("run", "plain")
                 shutil.rmtree(self.path("run"))
 
+    def test_moved_files_of_which_rows_are_for_the_test(self):
+        self.make()
+        config = CONFIG.format(files='"d.h5"', units="none", epochs=2, by="rows", column="")
+        for split in ('by = "rows", validation = 0.25, test = 0.1', 'by = "column", column = "fold"'):
+            with self.subTest(split=split):
+                self.write("c.toml", config.replace('by = "rows", validation = 0.25', split))
+                self.mrmf("train", "c.toml", "--overwrite")
+                shutil.copy(self.path("d.h5"), self.path("moved.h5"))
+                output = self.more("--set", 'data.files=["moved.h5"]')
+                self.assertIn("moved.h5 in place of d.h5", output)
+
     def test_another_number_of_files(self):
         self.make("a.h5")
         self.make("b.h5", seed=1)

@@ -127,7 +127,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   write(from);
   mrmf::Comm world = mrmf::Comm::world();
   try {
-    const mrmf::DatasetSpec spec{{path}, "samples", "labels", mrmf::SampleLayout::transpose};
+    const mrmf::DatasetSpec spec{{path}, "samples", "labels", mrmf::SampleLayout::as_stored};
     (void)mrmf::inspect_dataset(spec, world);
   } catch (const mrmf::DataError&) {
   } catch (const mrmf::ConfigError&) {

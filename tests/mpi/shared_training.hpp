@@ -29,7 +29,7 @@ struct SharedTraining {
       write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
     }
     world.barrier();
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::as_stored};
     config.model.layers = std::move(layers);
     config.training.batch = 4;
   }

@@ -59,7 +59,7 @@ TEST_CASE("comm: sums that are not exact have the same bits on every rank") {
   world.sum(std::span(values));
   std::uint64_t hash = 0;
   for (const float value : values) hash = hash * 1'000'003 + std::bit_cast<std::uint32_t>(value);
-  CHECK(world.agree(hash));
+  CHECK(world.all_equal(hash));
 }
 
 TEST_CASE("comm: single values") {
@@ -96,14 +96,14 @@ TEST_CASE("comm: broadcasts from every root") {
 
 TEST_CASE("comm: agree says the same everywhere, whoever differs") {
   Comm world = Comm::world();
-  CHECK(world.agree(0));
-  CHECK(world.agree(~std::uint64_t{0}));
-  CHECK(world.agree(0x123456789abcdef0));
+  CHECK(world.all_equal(0));
+  CHECK(world.all_equal(~std::uint64_t{0}));
+  CHECK(world.all_equal(0x123456789abcdef0));
   for (int odd = 0; odd < world.size(); ++odd) {
     const bool alone = world.size() == 1;
-    CHECK(world.agree(world.rank() == odd ? 8 : 7) == alone);
-    CHECK(world.agree(world.rank() == odd ? std::uint64_t{1} << 63 : 0) == alone);
-    CHECK(world.agree(world.rank() == odd ? ~std::uint64_t{0} : 0) == alone);
+    CHECK(world.all_equal(world.rank() == odd ? 8 : 7) == alone);
+    CHECK(world.all_equal(world.rank() == odd ? std::uint64_t{1} << 63 : 0) == alone);
+    CHECK(world.all_equal(world.rank() == odd ? ~std::uint64_t{0} : 0) == alone);
   }
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("comm: long sums that are not exact have the same bits on every rank")
   world.start_sum(values).finish();
   std::uint64_t hash = 0;
   for (const float value : values) hash = hash * 31 + std::bit_cast<std::uint32_t>(value);
-  CHECK(world.agree(hash));
+  CHECK(world.all_equal(hash));
 }
 
 TEST_CASE("comm: long spans go in pieces, each element once") {

@@ -32,7 +32,7 @@ TEST_CASE("Ensemble: ranks that see other files than the root go by what the roo
   CHECK(members.states[2].folder_index == 1);
   CHECK_FALSE(members.states[1].done);
   REQUIRE(members.folders.size() == 2);
-  CHECK(world.agree(std::hash<std::string>{}(members.folders[1])));
+  CHECK(world.all_equal(std::hash<std::string>{}(members.folders[1])));
 }
 
 TEST_CASE("Ensemble: ranks go by the rounds that the root has read, and end with its error") {

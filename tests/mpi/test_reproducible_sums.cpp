@@ -40,7 +40,7 @@ TrainedOutcome train(Comm& world, bool reversed, bool global_batch_norm) {
   }
   world.barrier();
   Config config;
-  config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+  config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::as_stored};
   config.data.shuffle = false;  // an order within a shard depends on the shard's number
   config.model.layers = small_layers();
   config.training.batch = 4;

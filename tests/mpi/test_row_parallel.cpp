@@ -148,7 +148,7 @@ TEST_CASE(
         set(*backend, dense, 41);
         Fusion fusion;
         fusion.top = dense_in_bottom ? TopRule::dense : TopRule::interpolated;
-        fusion.moments = Moments::carry;
+        fusion.moments = MomentTransfer::carry;
         fuse(*backend, coarse, dense, fusion);
         return numbers(*backend, dense);
       };
@@ -176,7 +176,7 @@ struct CutTraining {
       write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
     }
     world.barrier();
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::as_stored};
     config.data.shards = groups;
     config.model.layers = cut_layers(evenly);
     config.training.batch = 4;

@@ -27,7 +27,7 @@ struct ShardExperiment {
       write_floats(file, "y", {samples, 3}, random_values(samples * 3, 2));
     }
     world.barrier();
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::as_stored};
     config.data.shards = shards;
     config.model.layers = small_layers();
     LayerSpec dropout = layer(LayerKind::dropout);

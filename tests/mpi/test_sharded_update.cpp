@@ -47,14 +47,14 @@ struct PieceTraining : SharedTraining {
     Phase phase = plan.last;
     phase.stop.probe_epochs = 1;
     const ProbeFunction probe = [&](ModelState& seen) {
-      numbers.same_in_probes = same_block.agree(hash_of(seen)) && numbers.same_in_probes;
+      numbers.same_in_probes = same_block.all_equal(hash_of(seen)) && numbers.same_in_probes;
       numbers.mapped = mapped_blocks();
       return ProbeResult{.state = TrainState(phase), .halfway = 1, .end = 1, .second_gflop = 1};  // it continues
     };
     Trainer trainer(ctx, own.training);
     trainer.train(model_state, phase, probe);
     numbers.mapped_after = mapped_blocks();
-    numbers.same = same_block.agree(hash_of(model_state));
+    numbers.same = same_block.all_equal(hash_of(model_state));
     for (const Span arena : arenas_of(model_state)) numbers.arenas.push_back(copy(arena));
     return numbers;
   }

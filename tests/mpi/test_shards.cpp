@@ -22,7 +22,7 @@ std::vector<std::int64_t> visits(Comm& comm, const OrderSettings& settings, std:
 /// Samples (8, 2) that count on from 16 * id, labels from 1000 * id; in three files of different length.
 DatasetSpec write_files(Comm& comm, const test::SharedFolder& folder, Index samples) {
   const DatasetSpec spec{
-      {folder.file("a.h5"), folder.file("b.h5"), folder.file("c.h5")}, "x", "y", SampleLayout::transpose};
+      {folder.file("a.h5"), folder.file("b.h5"), folder.file("c.h5")}, "x", "y", SampleLayout::as_stored};
   if (comm.root())
     for (int part = 0; part < 3; ++part) {
       const Range rows = piece(samples, part, 3);
@@ -53,7 +53,7 @@ TEST_CASE("shards: every sample exactly once per epoch, weights and steps the sa
         const EpochOrder order = epoch_order(settings, 11, 2, epoch);
         std::vector<std::int64_t> rows;
         for (const Range& step : order.steps) rows.push_back(step.count);
-        CHECK(world.agree(rows.size()));
+        CHECK(world.all_equal(rows.size()));
         world.sum(std::span(rows));
         CHECK(rows == order.global_rows);
       }

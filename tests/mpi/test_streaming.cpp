@@ -30,7 +30,7 @@ struct Streams {
       write(files[1], kStreamedSamples - 40, packed, 3);
     }
     world.barrier();
-    config.data.train = config.data.validation = {files, "x", "y", SampleLayout::transpose};
+    config.data.train = config.data.validation = {files, "x", "y", SampleLayout::as_stored};
     config.model.layers = small_layers();
     config.training.batch = 5;
     config.training.epochs = 2;

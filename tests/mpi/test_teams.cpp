@@ -35,7 +35,7 @@ struct TeamExperiment {
       write_floats(file, "y", {samples, 3}, random_values(samples * 3, 2));
     }
     world.barrier();
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::as_stored};
     config.model.layers = small_layers();
     config.training.batch = 4;
     config.training.epochs = 2;
@@ -112,7 +112,7 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
     config.method.team_shares = {dense_ranks, coarse_ranks};
     config.method.coarse.epochs = 3;  // the two optimizers' ages differ
     Outcome reset = experiment.run(world, TeamMode::concurrent);
-    config.method.moments = Moments::carry;
+    config.method.moments = MomentTransfer::carry;
     Outcome at_once = experiment.run(world, TeamMode::concurrent);
     CHECK(copy(at_once.model_state.model.params()) != copy(reset.model_state.model.params()));
 
@@ -171,7 +171,7 @@ TEST_CASE("teams: a run that stops after every optimizer step ends with the same
     experiment.config.method.teams = TeamMode::concurrent;
     experiment.config.method.team_shares = {ranks - 1, 1};
     experiment.config.training.epochs = 1;
-    experiment.config.method.moments = Moments::carry;  // their ages are saved, too
+    experiment.config.method.moments = MomentTransfer::carry;  // their ages are saved, too
     Starts one = experiment.starts(), many = experiment.starts();
     many.signalled_rank = signalled;
     const FinalState straight = one.straight(), interrupted = many.interrupted();

@@ -32,7 +32,7 @@ struct Team {
       write_floats(file, "y", {41, 3}, random_values(41 * 3, 2));
     }
     world.barrier();
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::as_stored};
     config.model.layers = small_layers();
     config.training.batch = 4;
     config.training.epochs = 1;
@@ -167,7 +167,7 @@ TEST_CASE("training: after an epoch all ranks hold the same parameters and stati
         std::memcpy(&bits, &value, sizeof bits);
         hash = mix(hash, bits);
       }
-      return team.world.agree(hash);
+      return team.world.all_equal(hash);
     };
     CHECK(same(outcome.model_state.model.params()));
     CHECK(same(outcome.model_state.model.state()));

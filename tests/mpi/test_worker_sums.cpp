@@ -63,7 +63,7 @@ struct LionTraining : SharedTraining {
     numbers.momentum = copy(model_state.optimizer.moments().front());
     std::uint64_t hash = 0;
     for (const float value : numbers.params) hash = mix(hash, std::bit_cast<std::uint32_t>(value));
-    numbers.same = team.agree(hash);
+    numbers.same = team.all_equal(hash);
     return numbers;
   }
   LionNumbers train(Communication scheme, MomentaRule rule) { return train(scheme, rule, world); }
@@ -264,7 +264,7 @@ TEST_CASE("worker sums: auto says what it has measured, and measures nothing tha
   CHECK(short_one.scheme == fp32);
   const CommunicationChoice choice = choose_communication(training, kFewest, world);
   CHECK((choice.scheme == fp32 || choice.scheme == levels8));
-  CHECK(world.agree(static_cast<std::uint64_t>(choice.scheme)));
+  CHECK(world.all_equal(static_cast<std::uint64_t>(choice.scheme)));
   if (world.size() == 1) return;
   CHECK(short_one.text.find("too short") != std::string::npos);
   CHECK(choice.text.find("a sum of 65536 values takes") != std::string::npos);

@@ -23,7 +23,7 @@ namespace {
 struct Case {
   std::string name;
   ChannelMap samples, labels;
-  SampleLayout layout = SampleLayout::transpose;
+  SampleLayout layout = SampleLayout::as_stored;
   bool fields = false;  // outputs with positions
 };
 
@@ -77,7 +77,7 @@ void write(const Case& one, const std::string& folder) {
     stored[i] = static_cast<float>(unit * rng.uniform(0.2, 1));
     const std::size_t within = i % per_sample, turned = within % positions * channels + within / positions;
     const std::size_t position = i / channels * static_cast<std::size_t>(line);
-    float& seen = x[one.layout == SampleLayout::transpose ? position + i % channels : i - within + turned];
+    float& seen = x[one.layout == SampleLayout::as_stored ? position + i % channels : i - within + turned];
     seen = static_cast<float>(done(one.samples, i % channels, double{stored[i]}));
     if (one.samples.fill.empty() || rng.uniform(0, 1) > 0.2) continue;
     stored[i] = std::numeric_limits<float>::quiet_NaN();
@@ -123,11 +123,11 @@ int main(int argc, char** argv) {
   filled.fill = {0, 0.5F, -1}, masked.fill = {0, 0, 0}, masked.mask = true;
   const ChannelMap only_filled{.log1p = false, .scale = {}, .shift = {}, .fill = {1, 2, 3}, .mask = true};
   for (const Case& one :
-       {Case{"filled", filled, far}, Case{"masked", masked, far, SampleLayout::transpose, true},
+       {Case{"filled", filled, far}, Case{"masked", masked, far, SampleLayout::as_stored, true},
         Case{"only-filled", only_filled, {}}, Case{"linear", by_channel, far}, Case{"logarithm", logarithm, logarithm},
         Case{"both", both, both_far, SampleLayout::reinterpret},
-        Case{"fields", both, far, SampleLayout::transpose, true},
-        Case{"labels-alone", {}, both_far, SampleLayout::transpose, true}})
+        Case{"fields", both, far, SampleLayout::as_stored, true},
+        Case{"labels-alone", {}, both_far, SampleLayout::as_stored, true}})
     write(one, argv[1]);
   return 0;
 }

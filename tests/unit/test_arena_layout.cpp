@@ -155,8 +155,9 @@ class Follower {
     CHECK((memory.output.pitch != 0 || memory.output.first % 16 == 0 || is_between(u + 1)));
     if (memory.output.pitch != 0) {
       ++slices_;
-      CHECK(units_[u].slices.y);
-      for (const UnitFacts& reader : units_) CHECK((reader.slices.x || std::ranges::count(reader.reads, u + 1) == 0));
+      CHECK(units_[u].accepted_slices.y);
+      for (const UnitFacts& reader : units_)
+        CHECK((reader.accepted_slices.x || std::ranges::count(reader.reads, u + 1) == 0));
     }
     if (units_[u].parts.empty()) {
       y_[u + 1] = arena_.write(memory.output, units_[u].floats);
@@ -175,7 +176,7 @@ class Follower {
     for (std::size_t reader = u + 1; reader < units_.size(); ++reader)
       if (std::ranges::count(units_[reader].reads, u + 1) > 0) CHECK(gradient_[u + 1].givers.contains(reader));
     const int dy = gradient_[u + 1].tensor;
-    CHECK((memory.dy.pitch == 0 || unit.slices.dy));
+    CHECK((memory.dy.pitch == 0 || unit.accepted_slices.dy));
     const auto reads_hold = [&](bool in_place) {
       CHECK((in_place || arena_.has(memory.dy, unit.floats, dy)));
       if (unit.reads_output) CHECK(has_output(u + 1));
@@ -247,7 +248,7 @@ class Follower {
 /// Makes it a concat whose inputs may lie in their places beforehand.
 template <class FloatsOf>
 void take_slices(UnitFacts& concat, FloatsOf floats_of) {
-  concat.slices.x = true;
+  concat.accepted_slices.x = true;
   for (const std::size_t number : concat.reads) concat.parts.push_back(floats_of(number) / kPositions);
 }
 
@@ -290,7 +291,7 @@ UnitFacts random_unit(Rng& rng, const std::vector<UnitFacts>& units, Pick pick) 
       if (most(4) > 0) take_slices(unit, floats_of);
       return unit;
   }
-  if (!unit.identity && !unit.dx_is_dy) unit.slices = {.x = most(2) > 0, .y = most(2) > 0, .dy = most(2) > 0};
+  if (!unit.identity && !unit.dx_is_dy) unit.accepted_slices = {.x = most(2) > 0, .y = most(2) > 0, .dy = most(2) > 0};
   return unit;
 }
 
@@ -335,7 +336,7 @@ TEST_CASE("arena layout: whoever reads finds what was written for it, in random 
     const ArenaLayout plan = lay_out_arena(units);
     const Follower follow(units, plan);
     CHECK(plan.floats <= plan.separate);
-    slices += follow.slices(), gradients += follow.gradients();
+    slices += follow.accepts_slices(), gradients += follow.gradients();
     between += follow.between(), gradients_between += follow.gradients_between();
   }
   CHECK((slices > 500 && gradients > 500));
@@ -403,8 +404,8 @@ TEST_CASE("arena layout: a U-Net's concats copy nothing where the backend takes 
       if (unit.join == nullptr) continue;
       for (std::size_t i = 0; i < unit.reads.size(); ++i, ++inputs) {
         const Unit& writer = execution.units[unit.reads[i] - 1];
-        CHECK((writer.memory.output.pitch == unit.out.channels) == backend->slices());
-        CHECK((unit.memory.dx[i].dx.pitch == unit.out.channels) == backend->slices());
+        CHECK((writer.memory.output.pitch == unit.out.channels) == backend->accepts_slices());
+        CHECK((unit.memory.dx[i].dx.pitch == unit.out.channels) == backend->accepts_slices());
       }
     }
     CHECK(inputs >= 4);

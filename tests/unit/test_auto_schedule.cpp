@@ -174,13 +174,13 @@ TEST_CASE("auto: a network that knows no resolution is transferred whole, anothe
     const MethodConfig chosen = choose_schedule(config, plane).config.method;
     return std::pair(chosen.top, chosen.moments);
   };
-  using TransferCase = std::pair<TopRule, Moments>;
+  using TransferCase = std::pair<TopRule, MomentTransfer>;
   const std::string pool = "{ type = \"global_average_pool\" }",
                     flatten = "{ type = \"average_pool\", window = 8 }, { type = \"flatten\" }";
-  CHECK(way_with(pool, TransferEpoch::last) == TransferCase{TopRule::interpolated, Moments::reset});
-  CHECK(way_with(flatten, TransferEpoch::last) == TransferCase{TopRule::stem, Moments::carry});
+  CHECK(way_with(pool, TransferEpoch::last) == TransferCase{TopRule::interpolated, MomentTransfer::reset});
+  CHECK(way_with(flatten, TransferEpoch::last) == TransferCase{TopRule::stem, MomentTransfer::carry});
   CHECK(way_with(flatten, TransferEpoch::best) ==
-        TransferCase{TopRule::stem, Moments::reset});  // the best epoch's are not kept
+        TransferCase{TopRule::stem, MomentTransfer::reset});  // the best epoch's are not kept
 }
 
 TEST_CASE("auto: axes are averaged as far as their positions allow") {

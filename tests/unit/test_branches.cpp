@@ -203,7 +203,7 @@ TEST_CASE("branches: a fusion transfers all of a network without flatten and den
   ModelSettings dense_settings = branch_model(skip_layers(), 1), coarse_settings = dense_settings;
   coarse_settings.network.sample.spatial = {1, 1, 4};
   coarse_settings.seed = 10;
-  for (const Moments moments : {Moments::reset, Moments::carry}) {
+  for (const MomentTransfer moments : {MomentTransfer::reset, MomentTransfer::carry}) {
     ModelState coarse(*backend, coarse_settings, OptimizerSettings{}, {1, 1, 2});
     ModelState dense(*backend, dense_settings, OptimizerSettings{}, {1, 1, 1});
     CHECK(coarse.model.top().empty());
@@ -217,7 +217,7 @@ TEST_CASE("branches: a fusion transfers all of a network without flatten and den
     fuse(*backend, coarse, dense, fusion);
     CHECK(copy(dense.model.params()) == params);
     CHECK(copy(dense.model.state()) == state);
-    if (moments == Moments::carry) CHECK(copy(dense.optimizer.moments()[0]) == moment);
+    if (moments == MomentTransfer::carry) CHECK(copy(dense.optimizer.moments()[0]) == moment);
     const Batch batch(dense.model, 4, 70);
     CHECK(std::isfinite(dense.model.forward(batch.step(false), batch.x()).data[0]));
   }

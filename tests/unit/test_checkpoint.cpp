@@ -19,7 +19,7 @@ struct CheckpointExperiment {
     const std::string file = folder.file("data.h5");
     write_floats(file, "x", {20, 40, 2}, random_values(20 * 40 * 2, 1));
     write_floats(file, "y", {20, 3}, random_values(20 * 3, 2));
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::as_stored};
     config.model.layers = small_layers();
     LayerSpec dropout = layer(LayerKind::dropout);
     dropout.rate = 0.2F;
@@ -70,7 +70,7 @@ TEST_CASE("checkpoint: so does a run of two fusions with an interpolated top and
   CheckpointExperiment experiment;
   experiment.config.method.resolutions = {{1, 1, 4}, {1, 1, 2}, {1, 1, 1}};
   experiment.config.method.top = TopRule::interpolated;
-  experiment.config.method.moments = Moments::carry;
+  experiment.config.method.moments = MomentTransfer::carry;
   experiment.compare();
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("checkpoint: so do other optimizers, learning-rate rules and stop rule
   SUBCASE("adamw, cosine over the run") {
     optimizer.name = OptimizerKind::adamw;
     optimizer.rule = RateRule::cosine;
-    experiment.config.method.curve = RateCurve::run;
+    experiment.config.method.curve = RateScope::run;
   }
   SUBCASE("stopped by the threshold") {
     for (RoleSettings* role : {&experiment.config.method.coarse, &experiment.config.method.dense})

@@ -28,8 +28,8 @@ TEST_CASE("the documented example is read as it says") {
   CHECK(c.method.name == MethodName::mrmf);
   CHECK(c.method.resolutions == std::vector<Extent>{{1, 1, 4}, {1, 1, 2}, {1, 1, 1}});
   CHECK(c.method.top == TopRule::interpolated);
-  CHECK(c.method.moments == Moments::carry);
-  CHECK(c.method.curve == RateCurve::run);
+  CHECK(c.method.moments == MomentTransfer::carry);
+  CHECK(c.method.curve == RateScope::run);
   CHECK(c.method.coarse.threshold == 2e-3);
   CHECK(c.method.coarse.patience == 3);
   CHECK(c.method.coarse.batch == 2048);

@@ -60,7 +60,7 @@ TEST_CASE("cuda: replays see what a fusion moved" * without_cuda) {
     DeviceTraining coarse(*backend, fusable_model(21, 3), 1), dense(*backend, fusable_model(41, 4), 2);
     for (DeviceTraining* training : {&coarse, &dense}) train_and_evaluate(*training);
     const std::vector<float> before = dense.everything();
-    fuse(*backend, coarse.model_state, dense.model_state, {.moments = Moments::carry});
+    fuse(*backend, coarse.model_state, dense.model_state, {.moments = MomentTransfer::carry});
     CHECK(dense.everything() != before);
     for (DeviceTraining* training : {&coarse, &dense}) train_and_evaluate(*training);
     if (graphs) CHECK(dense.calls() == 2 * kKeys);  // what was recorded before the fusion still served after it

@@ -26,7 +26,7 @@ struct TwoModels {
   }
 };
 
-Fusion fuse_step(TopRule top, Moments moments = Moments::reset) {
+Fusion fuse_step(TopRule top, MomentTransfer moments = MomentTransfer::reset) {
   Fusion step;
   step.top = top;
   step.moments = moments;
@@ -80,14 +80,14 @@ TEST_CASE("fusion: moments are reset, or the bottom's go along, and each group k
   const std::size_t bottom = carry.coarse.model.bottom().front().params.size();
   const std::vector<float> coarse_m = copy(carry.coarse.optimizer.moments()[0].first(bottom));
   const std::vector<float> dense_m = copy(carry.dense.optimizer.moments()[0].subspan(bottom));
-  fuse(*carry.backend, carry.coarse, carry.dense, fuse_step(TopRule::dense, Moments::carry));
+  fuse(*carry.backend, carry.coarse, carry.dense, fuse_step(TopRule::dense, MomentTransfer::carry));
   CHECK(carry.dense.optimizer.ages() == MomentAges{3, 2});
   CHECK(copy(carry.dense.optimizer.moments()[0].first(bottom)) == coarse_m);
   CHECK(copy(carry.dense.optimizer.moments()[0].subspan(bottom)) == dense_m);
 
   TwoModels interpolated;
   fuse(*interpolated.backend, interpolated.coarse, interpolated.dense,
-       fuse_step(TopRule::interpolated, Moments::carry));
+       fuse_step(TopRule::interpolated, MomentTransfer::carry));
   CHECK(interpolated.dense.optimizer.ages() == MomentAges{3, 3});  // the dense model's own moments are gone
 }
 
@@ -108,7 +108,7 @@ TEST_CASE(
     };
     train(pair.coarse, 1600);
     train(pair.dense, 8);
-    fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense, Moments::carry));
+    fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense, MomentTransfer::carry));
     // The bottom's spans are the same in both models, and so are its gradients here.
     for (int step = 0; step < 20; ++step) {
       const std::vector<float> before = copy(pair.dense.model.params());
@@ -160,7 +160,7 @@ TEST_CASE("fusion: with carried moments every weight continues as under an optim
   std::vector<Own> coarse = own(pair.coarse), dense = own(pair.dense);
   train(pair.coarse, coarse, 60);
   train(pair.dense, dense, 5);
-  fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense, Moments::carry));
+  fuse(*pair.backend, pair.coarse, pair.dense, fuse_step(TopRule::dense, MomentTransfer::carry));
   std::copy_n(coarse.begin(), pair.dense.model.bottom().front().params.size(), dense.begin());
   train(pair.dense, dense, 30);
   double worst = 0;
@@ -179,7 +179,7 @@ TEST_CASE("fusion: carried velocities of SGD need no correction") {
     std::ranges::fill(model_state->model.grads(), 1.0F);
     for (int i = 0; i < (model_state == &coarse ? 3 : 1); ++i) update(model_state->optimizer, 1e-3, model_state->model);
   }
-  fuse(*pair.backend, coarse, dense, fuse_step(TopRule::dense, Moments::carry));
+  fuse(*pair.backend, coarse, dense, fuse_step(TopRule::dense, MomentTransfer::carry));
   update(dense.optimizer, 1e-3, dense.model);
   const Span velocity = dense.optimizer.moments()[0];
   CHECK(velocity.front() == doctest::Approx(1 + 0.9 + 0.81 + 0.729));
@@ -296,7 +296,7 @@ TEST_CASE("fusion: what depends on the position is interpolated position by posi
   each(coarse, 6, [&](float& number, int part, Index row, Index position, Index channel) {
     number = static_cast<float>(value(part, row, static_cast<double>(position), channel));
   });
-  fuse(*backend, coarse, dense, fuse_step(TopRule::interpolated, Moments::carry));
+  fuse(*backend, coarse, dense, fuse_step(TopRule::interpolated, MomentTransfer::carry));
 
   // Dense position i lies at i / 2 - 1/4 in units of coarse ones, and no further out than the outermost.
   each(dense, 12, [&](float& number, int part, Index row, Index position, Index channel) {

@@ -120,6 +120,10 @@ TEST_CASE("launched tasks: launchers of another MPI") {
   CHECK(tasks_of(pmi2(8, 0))->launcher == "PMI_SIZE");
   CHECK(tasks_of(step(2, 1) + pmi2(8, 0))->count == 8);  // by two daemons, which srun has started
   CHECK(tasks_of({{"MV2_COMM_WORLD_SIZE", "2"}, {"MV2_COMM_WORLD_RANK", "1"}})->rank == 1);
+  CHECK(tasks_of({{"JSM_NAMESPACE_SIZE", "6"}, {"JSM_NAMESPACE_RANK", "5"}})->text("").find("jsrun says that 6") == 0);
+  CHECK(tasks_of({{"FLUX_JOB_SIZE", "2"}, {"FLUX_TASK_RANK", "1"}})->rank == 1);
+  CHECK_FALSE(tasks_of({{"FLUX_JOB_SIZE", "1"}, {"FLUX_TASK_RANK", "0"}}));
+  CHECK(tasks_of({{"PALS_RANKID", "2"}})->count == 3);
   const auto pmix = tasks_of({{"PMIX_RANK", "3"}});  // rank 0 does not know
   REQUIRE(pmix);
   CHECK_FALSE(pmix->first());

@@ -68,7 +68,7 @@ TEST_CASE("links: samples in memory and streamed, at any resolution") {
   for (const test::LinkedAs& link : test::linked_names())
     for (const StoreSettings& settings : {StoreSettings{}, StoreSettings{true, Averaging::load, 8 * 24 * 4}}) {
       CAPTURE(link.name);
-      const DatasetSpec spec{{files.master}, link.name, "", SampleLayout::transpose};
+      const DatasetSpec spec{{files.master}, link.name, "", SampleLayout::as_stored};
       SampleStore store(spec, inspect_dataset(spec, comm), {0, 12}, comm, settings);
       store.make_ready({1, 1, 2}, 2);
       EpochOrder order = in_order({0, 12}, 2);

@@ -21,7 +21,7 @@ struct PipelineExperiment {
     const std::string file = folder.file("data.h5");
     write_floats(file, "x", {24, 40, 2}, random_values(24 * 40 * 2, 1));
     write_floats(file, "y", {24, 3}, random_values(24 * 3, 2));
-    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::transpose};
+    config.data.train = config.data.validation = {{file}, "x", "y", SampleLayout::as_stored};
     config.data.shuffle = false;
     config.model.layers = small_layers();
     config.training.batch = 8;

@@ -80,19 +80,19 @@ TEST_CASE("plan: a fresh bottom needs no coarse training") {
   CHECK(roles(plan) == std::vector<Role>{Role::dense, Role::finetune});
   CHECK(plan.resolutions() == std::vector<Extent>{kHalf, kFull});
   CHECK(to_text(plan).find("bottom fresh, top from dense") != std::string::npos);
-  c.method.curve = RateCurve::run;  // the untrained model has no share of the curve
+  c.method.curve = RateScope::run;  // the untrained model has no share of the curve
   CHECK(make_plan(c).stages[0].dense->curve.begin == 0);
 }
 
 TEST_CASE("plan: moments cannot be carried where layers start fresh") {
   for (const MethodName method : {MethodName::mrt, MethodName::progressive}) {
     Config c = config(method, {kHalf, kFull});
-    c.method.moments = Moments::carry;
+    c.method.moments = MomentTransfer::carry;
     CHECK_THROWS_WITH_AS(make_plan(c), doctest::Contains("method.moments"), ConfigError);
   }
   Config c = config(MethodName::mrmf, {kHalf, kFull});
-  c.method.moments = Moments::carry;
-  CHECK(make_plan(c).stages[0].fuse.moments == Moments::carry);
+  c.method.moments = MomentTransfer::carry;
+  CHECK(make_plan(c).stages[0].fuse.moments == MomentTransfer::carry);
   c.method.bottom = BottomRule::fresh;
   CHECK_THROWS_WITH_AS(make_plan(c), doctest::Contains("the bottom has no moments"), ConfigError);
 }
@@ -139,7 +139,7 @@ TEST_CASE("plan: settings per role, and per stage over those") {
 
 TEST_CASE("plan: one curve over the run is shared out by epochs") {
   Config c = config(MethodName::mrt, {kHalf, kFull});
-  c.method.curve = RateCurve::run;
+  c.method.curve = RateScope::run;
   c.method.coarse.epochs = 6;
   c.method.finetune.epochs = 2;
   const Plan plan = make_plan(c);

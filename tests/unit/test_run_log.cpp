@@ -261,8 +261,8 @@ TEST_CASE("a result says what the configuration said") {
   config.method.target = 0.2;
   config.training.seed = 9;
   config.model.preset = "neuron_inverter";
-  config.data.train = {{"a.h5", "b.h5"}, "x", "y", SampleLayout::transpose};
-  config.data.validation = {{"c.h5"}, "vx", "vy", SampleLayout::transpose};
+  config.data.train = {{"a.h5", "b.h5"}, "x", "y", SampleLayout::as_stored};
+  config.data.validation = {{"c.h5"}, "vx", "vy", SampleLayout::as_stored};
   const RunResult r = make_result(config, result().phases, 12);
   CHECK(r.method == MethodName::mrt);
   CHECK(r.top == TopRule::fresh);

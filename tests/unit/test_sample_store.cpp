@@ -22,7 +22,7 @@ namespace {
 struct TwoFiles {
   TemporaryFolder folder;
   Comm comm = Comm::self();
-  DatasetSpec spec{{folder.file("a.h5"), folder.file("b.h5")}, "x", "y", SampleLayout::transpose};
+  DatasetSpec spec{{folder.file("a.h5"), folder.file("b.h5")}, "x", "y", SampleLayout::as_stored};
 
   void write_samples() const {
     test::write_floats(spec.files[0], "x", {3, 8, 2}, ramp(48));
@@ -108,7 +108,7 @@ struct NamedAxes {
   /// What a network sees of a file at a resolution.
   std::vector<float> seen(const std::string& file, const std::string& samples, const std::string& axes,
                           const Extent& resolution) {
-    DatasetSpec spec{{file}, samples, "y", SampleLayout::transpose};
+    DatasetSpec spec{{file}, samples, "y", SampleLayout::as_stored};
     spec.axes = axes;
     SampleStore store(spec, inspect_dataset(spec, comm), {0, 2}, comm);
     store.make_ready(resolution);
@@ -230,12 +230,12 @@ TEST_CASE("inspect: shapes from flat to three axes, files added up") {
   test::write_floats(path, "volume", {2, 3, 4, 5, 2}, ramp(240));
   test::write_floats(path, "one", {2}, ramp(2));
   const auto shape = [&](const std::string& samples) {
-    return inspect_dataset({{path}, samples, "one", SampleLayout::transpose}, files.comm);
+    return inspect_dataset({{path}, samples, "one", SampleLayout::as_stored}, files.comm);
   };
   CHECK(shape("flat") == DatasetShape{2, {0, {1, 1, 1}, 6, 0}, {.channels = 1}, {2}});
   CHECK(shape("image").sample == Shape{0, {1, 3, 4}, 5, 2});
   CHECK(shape("volume").sample == Shape{0, {3, 4, 5}, 2, 3});
-  const DatasetSpec unlabelled{{path}, "flat", "", SampleLayout::transpose};
+  const DatasetSpec unlabelled{{path}, "flat", "", SampleLayout::as_stored};
   CHECK(inspect_dataset(unlabelled, files.comm).label.channels == 0);
   CHECK(message<DataError>([&] { shape("one"); }) ==
         path +
@@ -405,7 +405,7 @@ TEST_CASE("store: float16 samples and uint16 labels arrive as floats") {
   NewDataset{path, "x", {2, 2}, half, half}.write(halves.data());
   NewDataset{path, "y", {2}, H5T_STD_U16LE, H5T_NATIVE_UINT16}.write(labels.data());
   Comm comm = Comm::self();
-  const DatasetSpec spec{{path}, "x", "y", SampleLayout::transpose};
+  const DatasetSpec spec{{path}, "x", "y", SampleLayout::as_stored};
   SampleStore store(spec, inspect_dataset(spec, comm), {0, 2}, comm);
   const Gathered batch = gather(store, {1, 1, 1}, {0, 1});
   CHECK(batch.x == std::vector<float>{1, -2, 0.5F, 0x1p-24F});

@@ -206,7 +206,7 @@ TEST_CASE("stem: carried moments are those of the same layers, and what is new o
       train_a_little(*backend, state.model, 50), update(state.optimizer, 1e-3, state.model);
   };
   train(coarse, 3), train(finer, 2);
-  fuse(*backend, coarse, finer, Fusion{.top = TopRule::stem, .moments = Moments::carry});
+  fuse(*backend, coarse, finer, Fusion{.top = TopRule::stem, .moments = MomentTransfer::carry});
   CHECK(finer.optimizer.ages() == MomentAges{0, 3});
   const std::vector<Span> was = coarse.optimizer.moments(), is = finer.optimizer.moments();
   REQUIRE(is.size() == 2);

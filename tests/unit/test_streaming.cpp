@@ -38,7 +38,7 @@ std::vector<float> sample_values() {
 struct Files {
   TemporaryFolder folder;
   Comm comm = Comm::self();
-  DatasetSpec spec{{folder.file("a.h5")}, "x", "y", SampleLayout::transpose};
+  DatasetSpec spec{{folder.file("a.h5")}, "x", "y", SampleLayout::as_stored};
 
   explicit Files(const test::StoredAs& as) {
     test::write_stored(spec.files[0], "x", kStoredShape, as, sample_values());
@@ -107,7 +107,7 @@ TEST_CASE("streaming: every element type, byte order and storage gives what the 
 }
 
 TEST_CASE("streaming: averaging at load and at use are the same bits, in memory and streamed, in either layout") {
-  for (const SampleLayout layout : {SampleLayout::transpose, SampleLayout::reinterpret}) {
+  for (const SampleLayout layout : {SampleLayout::as_stored, SampleLayout::reinterpret}) {
     Files files({.type = test::StoredAs::Type::uint16});
     files.spec.layout = layout;
     for (const Extent& resolution : {Extent{1, 1, 1}, Extent{2, 2, 2}, Extent{1, 1, 4}, Extent{4, 3, 1}}) {

@@ -155,7 +155,7 @@ void check_other_calls(Subject& subject) {
 void check_slices(Subject& subject) {
   Layer& layer = *subject.layer;
   const Footprint footprint = layer.footprint();
-  const Slices& may = footprint.slices;
+  const AcceptedSlices& may = footprint.accepted_slices;
   if (!may.x && !may.y && !may.dy) return;
   LayerMemory b = subject.buffers(subject.layer_case.in.n), other = subject.buffers(subject.layer_case.in.n);
   fill(subject, b, kCheckSeed + 5);
