@@ -14,7 +14,7 @@ for word in "$@"; do
   esac
 done
 readonly limit_mb=40
-readonly plugin_folder=lib/x86_64-linux-gnu/openmpi/lib/openmpi3  # Debian's, below the prefix /usr
+readonly plugin_folder=lib/$(uname -m)-linux-gnu/openmpi/lib/openmpi3  # Debian's, below the prefix /usr
 out=$build/bundle/mrmf
 
 fail() { echo "bundle: $*" >&2; exit 1; }
@@ -25,7 +25,7 @@ fail() { echo "bundle: $*" >&2; exit 1; }
 # What the driver, a toolkit or pip brings.
 is_cuda() { [[ $1 =~ ^lib(cuda|cudart|cudnn[a-z_]*|cublas|cublasLt|nccl|nvrtc|nvJitLink|nvidia-[a-z-]*)\.so ]]; }
 is_glibc() {
-  [[ $1 =~ ^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libnss_[a-z]+|libanl|libutil|libmvec)\.so ]]
+  [[ $1 =~ ^(ld-linux-[a-z0-9-]+|libc|libm|libdl|librt|libpthread|libresolv|libnss_[a-z]+|libanl|libutil|libmvec)\.so ]]
 }
 
 copy_programs() {

@@ -59,7 +59,7 @@ find_cuda() {
   [ -z "$missing" ] || find_in "python3's nvidia packages" "$(pip_folders)"
   [ -z "$missing" ] || [ -z "$home" ] || find_in "$home" "$(printf '%s\n' "$home/lib64" "$home/lib")"
   [ -z "$missing" ] || find_in "/usr/local/cuda" "$(printf '%s\n' /usr/local/cuda/lib64 /usr/local/cuda/lib)"
-  [ -z "$missing" ] || find_in "system" "$(printf '%s\n' /usr/lib/x86_64-linux-gnu /usr/lib64 /lib64)"
+  [ -z "$missing" ] || find_in "system" "$(printf '%s\n' "/usr/lib/$(uname -m)-linux-gnu" /usr/lib64 /lib64)"
 }
 
 report_cuda() {

@@ -7,6 +7,7 @@ Usage: make_wheel.py [BUILD]. The platform's tag is that of the newest glibc whi
 import base64
 import hashlib
 import os
+import platform
 import re
 import stat
 import subprocess
@@ -91,7 +92,7 @@ def main() -> None:
     version = (ROOT / "VERSION").read_text().split()[0]
     subprocess.run([ROOT / "jobs/packaging/bundle.sh", "--without-tests", "--folder-only", build], check=True, stdout=sys.stderr)
     program = build / "bundle" / "mrmf"
-    tag = f"py3-none-manylinux_{glibc_of(program)}_x86_64"
+    tag = f"py3-none-manylinux_{glibc_of(program)}_{platform.machine()}"
     target, info = build / f"mrmf-{version}-{tag}.whl", f"mrmf-{version}.dist-info"
     partial = target.with_suffix(".part")
     wheel = Wheel(partial, info)
