@@ -336,7 +336,7 @@ TEST_CASE("arena layout: whoever reads finds what was written for it, in random 
     const ArenaLayout plan = lay_out_arena(units);
     const Follower follow(units, plan);
     CHECK(plan.floats <= plan.separate);
-    slices += follow.accepts_slices(), gradients += follow.gradients();
+    slices += follow.slices(), gradients += follow.gradients();
     between += follow.between(), gradients_between += follow.gradients_between();
   }
   CHECK((slices > 500 && gradients > 500));

@@ -46,7 +46,7 @@ void check_buckets(Backend& backend, Index bucket) {
   const ConstTensor y = model.forward(step, loaded.x);
   backend.loss({}, y.shape, y.shape.channels)->run(step, y, loaded.targets, model.output_gradient(8), model.loss());
   RecordedSum sums(backend);
-  model.backward(step, loaded.x, {.ranks = &sums, .same_block = nullptr, .bucket = bucket});
+  model.backward(step, loaded.x, {.all_reduce = &sums, .same_block = nullptr, .bucket = bucket});
 
   CHECK(sums.finished == 1);
   // From the end of the arena to its start without a gap: every float once, the last layers first.

@@ -195,10 +195,10 @@ TEST_CASE("the seconds of averaging are counted where samples are averaged, and 
   files.write_labels();
   const Extent half{1, 1, 2}, original{1, 1, 1};
   SampleStore once = files.store({0, 7});
-  once.require(original);
+  once.make_ready(original);
   gather(once, original, {0, 3, 6});
   CHECK(once.take_averaging_seconds() == 0);  // reading them and making batches
-  once.require(half);
+  once.make_ready(half);
   CHECK(once.take_averaging_seconds() > 0);
   gather(once, half, {0, 3, 6});
   CHECK(once.take_averaging_seconds() == 0);
@@ -206,7 +206,7 @@ TEST_CASE("the seconds of averaging are counted where samples are averaged, and 
   for (const bool stream : {false, true}) {
     SampleStore every(files.spec, inspect_dataset(files.spec, files.comm), {0, 7}, files.comm,
                       {stream, Averaging::epoch, 1 << 20});
-    every.require(half, 3);
+    every.make_ready(half, 3);
     CHECK(every.take_averaging_seconds() == 0);
     EpochOrder order;
     order.ids = {0, 3, 6};
