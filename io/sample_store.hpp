@@ -71,7 +71,7 @@ class SampleStore {
   /// batches of at most `most_rows`. ConfigError when a factor does not divide its axis.
   void make_ready(const Extent& resolution, Index most_rows = 1);
   /// Frees a resolution that no later phase of the plan needs. Unless streaming, other resolutions are made from the
-  /// original {1, 1, 1}: release it only after all that will be needed have been required.
+  /// original {1, 1, 1}: release it only after all that will be needed are ready.
   void release(const Extent& resolution);
 
   /// Shapes of what gather() takes of a sample there, and of its labels; no channels: there are none.

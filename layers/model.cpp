@@ -212,7 +212,7 @@ void Model::start_sums(const GradientSums& sums, Index first, Index end) {
 
 // Backward is done with these weights, so it does not matter how soon they change.
 void Model::start_update(const GradientSums& sums, AllReduce* all_reduce, const ArenaSpan& span) {
-  MRMF_CHECK(layout().gradients() == layout().size(), "updates in pieces beside those in span");
+  MRMF_CHECK(layout().gradients() == layout().size(), "updates in pieces beside those in place");
   const Index end = std::min(span.end(), std::ssize(params_at_));
   const ArenaSpan updated{span.first, end - span.first};
   if (all_reduce == nullptr) return (*sums.update)(updated, updated);

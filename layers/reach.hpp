@@ -15,7 +15,9 @@ struct Reach {
   /// Positions in front of and behind a block of `step`, in whole steps, that the block's output depends on. Padding
   /// counts as positions.
   Extent before{0, 0, 0}, after{0, 0, 0};
-  bool whole = false;  ///< the output depends on all positions, as behind a flatten or a norm over positions
+  /// The output depends on all positions, as behind a flatten or a norm over positions, or on where a box lies, as with
+  /// weights of a position's own.
+  bool whole = false;
 };
 
 /// The reach of layers whose sizes are resolved for all axes, with as many positions in the output as in the input.

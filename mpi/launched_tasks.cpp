@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <glob.h>
 #include <mpi.h>
 #include <stdlib.h>
@@ -66,21 +67,33 @@ bool in_step(const Variable& variable) {
   return step != nullptr && number(step).value_or(kLargest) < kLargest && variable("SLURM_PTY_PORT") == nullptr;
 }
 
-/// What makes a task of a step one that was started by itself: all variables that tell of others.
-std::string apart(const Variable& variable) {
-  std::string settings = std::string(kSrun.count) + "=1";
+/// What makes a task one that was started by itself: all variables that tell of others.
+std::string apart(const Variable& variable, bool of_step) {
+  std::vector<std::string> settings;
+  if (of_step) settings.push_back(std::string(kSrun.count) + "=1");
   for (const Launcher& launcher : kMpiLaunchers)
-    if (number(variable(launcher.count)).value_or(1) > 1) settings += std::string(" ") + launcher.count + "=1";
+    if (number(variable(launcher.count)).value_or(1) > 1) settings.push_back(std::string(launcher.count) + "=1");
   for (const char* name : kRanksAlone)
-    if (number(variable(name)).value_or(0) > 0) settings += std::string(" ") + name + "=0";
-  return settings;
+    if (number(variable(name)).value_or(0) > 0) settings.push_back(std::string(name) + "=0");
+  return fmt::format("{}", fmt::join(settings, " "));
 }
 
 }  // namespace
 
 bool mpi_is_told(const Variable& variable) {
-  constexpr std::array names{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_FD"};
+  constexpr std::array names{"OMPI_COMM_WORLD_RANK", "PMIX_RANK",   "PMI_RANK",          "PMI_FD",
+                             "FLUX_TASK_RANK",       "PALS_RANKID", "JSM_NAMESPACE_RANK"};
   return std::ranges::any_of(names, [&](const char* name) { return variable(name) != nullptr; });
+}
+
+bool tells_of_tasks(std::string_view variable) {
+  constexpr std::array<std::string_view, 10> begins{"OMPI_",          "PMIX_",
+                                                    "PMI_",           "MV2_COMM_",
+                                                    "JSM_",           "PALS_",
+                                                    "FLUX_JOB_SIZE=", "FLUX_TASK_RANK=",
+                                                    "SLURM_STEP_ID=", "SLURM_STEP_NUM_TASKS="};
+  return !variable.starts_with("OMPI_ALLOW_") &&
+         std::ranges::any_of(begins, [&](std::string_view begin) { return variable.starts_with(begin); });
 }
 
 bool only_told_by_sruns_pmi(const Variable& variable) {
@@ -96,12 +109,14 @@ std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
     std::optional<LaunchedTasks> told = told_by(launcher, variable);
     if (!told) continue;
     if (slurm && slurm->count == told->count && slurm->rank == told->rank) break;  // srun itself
+    told->apart = apart(variable, false);
     return told->count > 1 ? told : std::nullopt;
   }
-  if (slurm) slurm->apart = apart(variable);
+  if (slurm) slurm->apart = apart(variable, true);
   if (slurm) return slurm->count > 1 ? slurm : std::nullopt;
   for (const char* name : kRanksAlone)
-    if (const int rank = number(variable(name)).value_or(0); rank > 0) return LaunchedTasks{name, rank + 1, rank, 1};
+    if (const int rank = number(variable(name)).value_or(0); rank > 0)
+      return LaunchedTasks{name, rank + 1, rank, 1, apart(variable, false)};
   return {};
 }
 
@@ -113,8 +128,10 @@ std::string LaunchedTasks::text(const std::string& mpi) const {
         "the choices) or with mpirun; tasks that are to work apart get {}",
         count, end, apart);
   return fmt::format(
-      "{} says that {}{} ranks were started and MPI sees 1 of them, so {}; start them with the mpirun of {}", launcher,
-      lowest > 0 ? "at least " : "", count, end, mpi);
+      "{} says that {}{} ranks were started and MPI sees 1 of them, so {}; start them with the mpirun of {}; ranks "
+      "that "
+      "are to work apart get {}",
+      launcher, lowest > 0 ? "at least " : "", count, end, mpi, apart);
 }
 
 namespace {

@@ -5,16 +5,17 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace mrmf {
 
 /// Tasks that were started together, and which of them this process is.
 struct LaunchedTasks {
-  std::string launcher;  ///< "srun", "mpirun", or the variable that tells
+  std::string launcher;  ///< "srun", "mpirun", "jsrun", "flux run", or the variable that tells
   int count = 1;         ///< at least
   int rank = 0;
   int lowest = 0;       ///< rank of those that know of it
-  std::string apart{};  ///< with srun: settings of variables by which each task works by itself
+  std::string apart{};  ///< settings of variables by which each task works by itself
   bool first() const { return rank == lowest; }
 
   /// What is wrong and what to do, where MPI sees one rank: one line. `mpi` is the program's own MPI, as a user knows
@@ -28,6 +29,10 @@ using Variable = std::function<const char*(const char* name)>;
 /// Whether a launcher has told MPI of this process: mpirun, or srun with one of its MPI plugins. Without, MPI sees one
 /// rank.
 bool mpi_is_told(const Variable& variable);
+
+/// Whether a variable of the environment, as "NAME=value", tells a process of the tasks that it was started with. A
+/// child that is no rank of ours is started without these.
+bool tells_of_tasks(std::string_view variable);
 
 /// Whether srun has told this process of the others by PMI-1 or PMI-2 and nothing else, which not every MPI
 /// understands.

@@ -142,7 +142,8 @@ bool refuse_unseen_tasks(int argc, char** argv) {
 
 // As the launcher says: MPI is not there yet.
 bool is_first_task() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JSM_NAMESPACE_RANK", "FLUX_TASK_RANK",
+                           "PALS_RANKID", "SLURM_PROCID"})
     if (const char* const rank = std::getenv(name)) return std::string_view(rank) == "0";
   return true;
 }

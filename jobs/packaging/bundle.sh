@@ -101,8 +101,9 @@ write_readme() {
     check=$(printf '  %-40s %s' gpu/check.py "the check on a GPU, in two calls; writes gpu.md")
   fi
   [ ! -e "$out/libexec/libmrmf_cuda.so" ] || cuda="$(cat "$out/share/mrmf/cuda-libraries.txt")."
-  awk -v glibc="${glibc#GLIBC_}" -v version="$("$build/mrmf" --version)" -v check="$check" -v cuda="$cuda" '
-    { sub(/@GLIBC@/, glibc); sub(/@VERSION@/, version); sub(/@CHECK@/, check); sub(/@CUDA@/, cuda); print }' \
+  awk -v machine="$(uname -m)" -v glibc="${glibc#GLIBC_}" -v version="$("$build/mrmf" --version)" -v check="$check" -v cuda="$cuda" '
+    { sub(/@MACHINE@/, machine); sub(/@GLIBC@/, glibc); sub(/@VERSION@/, version); sub(/@CHECK@/, check)
+      sub(/@CUDA@/, cuda); print }' \
     jobs/packaging/bundle/README.txt >"$out/README.txt"
 }
 

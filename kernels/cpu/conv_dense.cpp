@@ -67,7 +67,8 @@ bool deep_enough_for_planes(const ConvGeometry& c) {
 }  // namespace
 
 // The first that serves is the fixed one. Winograd's halve the arithmetic. Plain products of ours are as fast as
-// oneDNN's in the same instruction set and need no other layout; in an older set they are slower.
+// oneDNN's in the same instruction set and need no other layout; in an older set than the processor's best they are
+// slower. In the generic set ours are also the faster ones: steps of CosmoFlow and `resnet` took 0.4 of the time.
 std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   const InstructionSet set = instruction_set();
   switch (p.kind) {

@@ -25,6 +25,7 @@
 #include "io/work_folder.hpp"
 #include "kernels/check.hpp"
 #include "kernels/file_descriptor.hpp"
+#include "mpi/launched_tasks.hpp"
 
 namespace mrmf {
 namespace {
@@ -66,10 +67,9 @@ std::vector<std::string> environment_of(const ChildCall& call) {
   std::vector<std::string> variables;
   for (char** at = environ; *at != nullptr; ++at) {
     const std::string_view variable = *at;
-    const bool of_mpi = variable.starts_with("OMPI_") || variable.starts_with("PMIX_") || variable.starts_with("PMI_");
     const bool replaced =
         std::ranges::any_of(call.environment, [&](const auto& set) { return variable.starts_with(set.first + "="); });
-    if ((of_mpi && !variable.starts_with("OMPI_ALLOW_")) || replaced) continue;
+    if (tells_of_tasks(variable) || replaced) continue;
     variables.emplace_back(variable);
   }
   for (const auto& [name, value] : call.environment) variables.push_back(name + "=" + value);

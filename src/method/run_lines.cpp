@@ -55,11 +55,14 @@ std::string replicas_text(int shards, int ranks) {
 // What an epoch takes of each sample at a resolution, and how whole ones are seen.
 std::string boxes_text(const Config& config, const Shape& sample, const Extent& resolution) {
   const Shape whole = coarse_shape(sample, resolution), patch = patch_of(config.data.patch, whole);
-  const Windows windows(config.data.patch, whole, reach_of(network_for(config, resolution, patch).layers));
+  const Reach reach = reach_of(network_for(config, resolution, patch).layers);
+  const Windows windows(config.data.patch, whole, reach);
   const Index boxes = patches_of(config.data.patch, whole), seen = windows.count();
   return fmt::format("boxes at {}: {} of {} of each sample in an epoch; whole samples are seen in {} window{}{}",
                      resolution_text(resolution, sample.axes), boxes, to_string(patch), seen, seen == 1 ? "" : "s",
-                     windows.exact() ? ", as if at once" : ", which overlap by less than the network looks");
+                     windows.exact() ? ", as if at once"
+                     : reach.whole   ? ", each by itself, as layers see all of a box"
+                                     : ", which overlap by less than the network looks");
 }
 
 }  // namespace

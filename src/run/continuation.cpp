@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -197,6 +198,19 @@ bool may_be_measured(const KeyDifference& difference) {
                            : ""));
 }
 
+// The files of training and validation, whose numbers are the same, have the names of now. Those of the test that are
+// among them have moved with them; files of the test's own are in no record, and keep their names.
+void follow_moves(DataConfig& was, const DataConfig& is) {
+  std::map<std::string, std::string> name_now;
+  for (const auto& [then, now] :
+       {std::pair(&was.train.files, &is.train.files), std::pair(&was.validation.files, &is.validation.files)}) {
+    for (std::size_t i = 0; i < std::min(then->size(), now->size()); ++i) name_now.emplace((*then)[i], (*now)[i]);
+    *then = *now;
+  }
+  for (std::string& file : was.test.files)
+    if (const auto found = name_now.find(file); found != name_now.end()) file = found->second;
+}
+
 bool holds_key(const std::vector<KeyDifference>& found, const std::string& key) {
   return std::ranges::any_of(found, [&](const KeyDifference& difference) { return difference.key == key; });
 }
@@ -288,13 +302,7 @@ void require_continuable(const RunStart& before, const RunStart& is, Epochs epoc
                     advice.holds(), counted(was.ranks, "rank"), is.ranks, counted(was.ranks, "rank"), advice.anew()));
   if (const auto records = records_of(was, is)) {
     if (contents == DataContents::same) require_same_numbers(*records, advice);
-    const std::set<std::string> compared = all_files(was.config.data);
-    const auto was_compared = [&](const std::string& file) { return compared.contains(file); };
-    was.config.data.train.files = is.config.data.train.files;
-    was.config.data.validation.files = is.config.data.validation.files;
-    // Test rows of these files have moved with them. Files of the test's own are in no record.
-    if (std::ranges::all_of(was.config.data.test.files, was_compared))
-      was.config.data.test.files = is.config.data.test.files;
+    follow_moves(was.config.data, is.config.data);
   }
   require_same_files(was, advice);
   require_same_keys(was, advice, by_stage);

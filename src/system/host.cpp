@@ -1,5 +1,6 @@
 #include "src/system/host.hpp"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -103,11 +104,25 @@ double host_memory() {
   return least;
 }
 
+namespace {
+
+// ARM's processors have numbers: of who designed them, and of the core.
+std::string processor_name() {
+  const std::string name = proc_value("/proc/cpuinfo", "model name");
+  const std::string part = proc_value("/proc/cpuinfo", "CPU part");
+  if (!name.empty() || part.empty()) return name;
+  return fmt::format("ARM implementer {} part {} variant {} revision {}",
+                     proc_value("/proc/cpuinfo", "CPU implementer"), part, proc_value("/proc/cpuinfo", "CPU variant"),
+                     proc_value("/proc/cpuinfo", "CPU revision"));
+}
+
+}  // namespace
+
 Machine this_machine() {
   Machine machine;
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) == 0) machine.host = name.data();
-  machine.processor = proc_value("/proc/cpuinfo", "model name");
+  machine.processor = processor_name();
   machine.cores = count_used(usable_cores());
   const double pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
   machine.memory_gib = pages * page / (1024.0 * 1024.0 * 1024.0);

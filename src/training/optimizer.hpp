@@ -29,7 +29,7 @@ class Optimizer {
   /// The first `bottom` of the `count` parameters are the bottom's. in_place: see moment_count().
   Optimizer(Backend& backend, const OptimizerSettings& settings, Index count, Index bottom = 0, bool in_place = false);
 
-  /// Counts a step and writes its numbers into `step`...
+  /// Counts a step and writes its numbers into `step`, for the updates that follow.
   void advance(double learning_rate, StepContext& step);
   /// Does w -= update(dw) for all parameters; the spans are the model's whole arenas.
   void update(const StepContext& step, Span w, ConstSpan dw) { update(step, w, dw, {0, std::ssize(w)}); }

@@ -190,7 +190,7 @@ struct GridExperiment {
       backend->read_activation(model.output(rows), outputs);
       backend->run_recorded(2, [&] {
         model.backward(step, {in, input.span()},
-                       {.ranks = ranks, .bucket = 1});  // one group: row-parallel weights are nobody else's
+                       {.all_reduce = ranks, .bucket = 1});  // one group: row-parallel weights are nobody else's
       });
       if (counted) halo_returned = counted->take_received();
     }

@@ -115,7 +115,8 @@ TEST_CASE("launched tasks: launchers of another MPI") {
   CHECK(another->first());
   CHECK(another->text("Open MPI v4.1.4") ==
         "mpirun says that 4 ranks were started and MPI sees 1 of them, so each would do all of the work by itself, on "
-        "the same files; start them with the mpirun of Open MPI v4.1.4");
+        "the same files; start them with the mpirun of Open MPI v4.1.4; ranks that are to work apart get "
+        "OMPI_COMM_WORLD_SIZE=1");
   CHECK_FALSE(tasks_of(kBatch + mpirun(4, 3))->first());
   CHECK(tasks_of(pmi2(8, 0))->launcher == "PMI_SIZE");
   CHECK(tasks_of(step(2, 1) + pmi2(8, 0))->count == 8);  // by two daemons, which srun has started
@@ -124,6 +125,11 @@ TEST_CASE("launched tasks: launchers of another MPI") {
   CHECK(tasks_of({{"FLUX_JOB_SIZE", "2"}, {"FLUX_TASK_RANK", "1"}})->rank == 1);
   CHECK_FALSE(tasks_of({{"FLUX_JOB_SIZE", "1"}, {"FLUX_TASK_RANK", "0"}}));
   CHECK(tasks_of({{"PALS_RANKID", "2"}})->count == 3);
+  CHECK(tasks_of({{"PALS_RANKID", "2"}})->apart == "PALS_RANKID=0");
+  for (const char* variable : {"FLUX_JOB_SIZE=4", "PMI_RANK=1", "JSM_NAMESPACE_SIZE=2", "SLURM_STEP_ID=0"})
+    CHECK(tells_of_tasks(variable));
+  for (const char* variable : {"FLUX_URI=local:///x", "OMPI_ALLOW_RUN_AS_ROOT=1", "SLURM_JOB_ID=7", "HOME=/root"})
+    CHECK_FALSE(tells_of_tasks(variable));
   const auto pmix = tasks_of({{"PMIX_RANK", "3"}});  // rank 0 does not know
   REQUIRE(pmix);
   CHECK_FALSE(pmix->first());

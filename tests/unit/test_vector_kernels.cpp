@@ -61,10 +61,13 @@ std::vector<float> norm_gradient(const cpu::norm_loops::Kernels& kernels, bool s
 
 TEST_CASE("values: what kernels write past the caches has the same bits") {
   using cpu::InstructionSet;
-  for (const auto& [set, kernels] : {std::pair{InstructionSet::avx2, &cpu::direct::avx2_kernels().winograd},
-                                     std::pair{InstructionSet::avx2, &cpu::direct::avx2_kernels().winograd_planes},
-                                     std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd},
-                                     std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd_planes}})
+  for (const auto& [set, kernels] :
+       {std::pair{InstructionSet::generic, &cpu::direct::generic_kernels().winograd},
+        std::pair{InstructionSet::generic, &cpu::direct::generic_kernels().winograd_planes},
+        std::pair{InstructionSet::avx2, &cpu::direct::avx2_kernels().winograd},
+        std::pair{InstructionSet::avx2, &cpu::direct::avx2_kernels().winograd_planes},
+        std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd},
+        std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd_planes}})
     if (has(set)) CHECK(winograd_plane(*kernels, true) == winograd_plane(*kernels, false));
   for (const auto& [set, kernels] : {std::pair{InstructionSet::generic, cpu::norm_loops::generic_kernels()},
                                      std::pair{InstructionSet::avx2, cpu::norm_loops::avx2_kernels()},
