@@ -1,5 +1,6 @@
 """Classes as files keep them: one-hot rows, from 1 on, -1 and 255 for no label, -1 and 1, words; and what is no class."""
 import json
+import signal
 
 import h5py
 import numpy as np
@@ -249,6 +250,10 @@ class NamesOfClasses(InitTest):
         self.assertIn("accuracy", self.mrmf("evaluate", "run", "--files", "n.h5"))
         self.assertIn("accuracy", self.mrmf("evaluate", "run", "--files", "a.h5"))
         self.mrmf("predict", "run", "--files", "c.h5", "-o", "p.h5")  # without labels
+        self.config(["c.h5"], run="swapped")
+        self.mrmf("train", "c.toml")
+        self.fails(2, "predict", "run", "swapped", "--files", "n.h5", "-o", "two.h5", message="run and swapped cannot predict "
+                   "together: of the labels swapped calls 0 'dog', and run 'cat'")
         config = self.read("run/config.toml")
         self.assertIn('stored = ["0: cat", "1: dog"]', config)
         # A run of an earlier version remembers no names of numbers.
@@ -268,6 +273,21 @@ class NamesOfClasses(InitTest):
         self.fails(3, "train", "--continue", "run", "--set", "training.epochs=9",
                    message="a.h5: data set 'y' calls 0 'dog', and the training data 'cat'")
         self.fails(3, "evaluate", "run", message="a.h5: data set 'y' calls 0 'dog'")
+
+    def test_a_run_that_was_stopped(self):
+        self.enumerated("a.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30)
+        self.config(["a.h5"])
+        self.write("c.toml", self.read("c.toml").replace("epochs = 8", "epochs = 1000000"))
+        process = self.launch("train", "c.toml")
+        support.wait_while(process, lambda: self.epochs_written() < 2)
+        process.send_signal(signal.SIGUSR1)
+        process.communicate()
+        with h5py.File(self.path("a.h5"), "r+") as file:
+            numbers = file["y"][()]
+            del file["y"]
+            file.create_dataset("y", data=numbers, dtype=h5py.enum_dtype({"dog": 0, "cat": 1}, basetype="i1"))
+        self.fails(3, "train", "c.toml", message="run holds an unfinished run on labels of other names: the data calls 0 'dog', "
+                   "and the run 'cat'; restore the files")
 
     def test_groups_and_attributes(self):
         def groups(names_of):
