@@ -106,14 +106,28 @@ void choose_piece(const DatasetSpec& spec, DatasetShape& shape) {
 
 }  // namespace
 
+namespace {
+
+[[noreturn]] void refuse_all_rows(const DatasetSpec& spec, const DatasetShape& shape) {
+  const Index rows = std::ssize(shape.skipped), of_labels = labels_not_finite(spec, shape);
+  const std::string all = "all " + std::to_string(rows) + " rows hold NaN or infinity";
+  if (of_labels == rows)
+    throw DataError("the labels '" + spec.labels_text() + "' have no row that is finite: " + all +
+                    "; correct them, or name others");
+  throw DataError(
+      "data set '" + spec.samples + "' has no sample that is finite: " + all +
+      (of_labels > 0 ? ", " + std::to_string(of_labels) + " of them in the labels '" + spec.labels_text() + "'" : "") +
+      "; correct them, or, where NaN is a missing number, keep the rows with data.not_finite = \"fill\"");
+}
+
+}  // namespace
+
 DatasetShape without_rows(DatasetShape shape, const DatasetSpec& spec, const std::vector<Index>& rows) {
   shape.skipped = rows;
   if (rows.empty()) return shape;
   std::vector<Index> rest;
   std::ranges::set_difference(chosen_rows(shape), shape.skipped, std::back_inserter(rest));
-  if (rest.empty())
-    throw DataError("data set '" + spec.samples + "' has no sample that is finite: all " +
-                    std::to_string(shape.skipped.size()) + " rows hold NaN or infinity, or their labels do");
+  if (rest.empty()) refuse_all_rows(spec, shape);
   keep_rows(shape, std::move(rest));
   return shape;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/element.hpp"
+#include "io/number_names.hpp"
 #include "io/packing.hpp"
 #include "io/row_choice.hpp"
 #include "io/row_piece.hpp"
@@ -53,6 +54,7 @@ struct LabelForm {
   CoarseLabels coarse = CoarseLabels::shares;
   /// Classes: the labels that stand for class 0, 1, ..., numbers as texts, or words; empty: the classes' numbers.
   std::vector<std::string> values{};
+  bool named = false;  ///< the user says what classes or outputs are called, whatever files call them
   bool operator==(const LabelForm&) const = default;
 };
 
@@ -160,6 +162,7 @@ struct DatasetShape {
   std::optional<Box> block{};
   std::vector<Index> elsewhere{};   ///< files with samples that may lie in other files (io/row_source.hpp), ascending
   std::vector<RowGroups> groups{};  ///< RowForm::groups: of each file
+  LabelNames names{};               ///< what files call the numbers of labels
   MixedLabels mixed{};              ///< none: labels have the positions of samples, or none of them any
   RememberedRows remembered{};      ///< copies share it
   /// The shape of what is read of a sample.

@@ -15,6 +15,7 @@
 #include "io/labels.hpp"
 #include "io/limits.hpp"
 #include "io/mixed_labels.hpp"
+#include "io/names_seen.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "kernels/check.hpp"
@@ -153,6 +154,7 @@ void join_labels(Shape& label, const Shape& more, const RowSource& rows, const D
 struct FileFacts {
   DatasetShape shape;
   std::vector<std::string> units;  ///< units of samples and labels, in the order of the names
+  std::vector<LabelNames> names;   ///< those of labels that differ, of one data set
   RowGroups groups;
   bool elsewhere = false;  ///< samples may lie in another file
 };
@@ -185,6 +187,9 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
     else
       shape.label = more.label, shape.one_hot = more.one_hot;
   }
+  if (open->size() == of_samples + 1)  // several data sets have names of their own
+    for (const auto& [where, names] : common.back().names)
+      facts.names.push_back(LabelNames::from(names, where, spec.form, shape.label.channels));
   return facts;
 }
 
@@ -360,6 +365,7 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
   all.file_samples.assign(spec.files.size(), 0);
   std::vector<std::int64_t> elsewhere(spec.files.size());
   std::vector<UnitsSeen> units(names.size());
+  NamesSeen label_names;
   std::vector<RowGroups> groups(spec.rows == RowForm::groups ? spec.files.size() : 0);
   const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
   collective_try_each(comm, mine.first, mine.count, [&](Index i) {
@@ -371,8 +377,10 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
     elsewhere[file] = one.elsewhere ? 1 : 0;
     if (!groups.empty()) groups[file] = one.groups;
     for (std::size_t name = 0; name < units.size(); ++name) units[name].add(file, one.units[name]);
+    for (const LabelNames& one_name : one.names) label_names.add(i, one_name);
   });
   require_units(sources, units, comm);
+  all.names = label_names.agreed(comm);
   join(all, comm);
   all.groups = share(groups, comm);
   comm.sum(std::span(elsewhere));

@@ -281,6 +281,10 @@ std::string Rows::units() const {
   return text;
 }
 
+NumberNames Rows::number_names() const {
+  return h5::number_names(dataset_.get(), Type(H5Dget_type(dataset_.get())).get());
+}
+
 ObjectIdentity Rows::object() const { return identity_of(dataset_.get()); }
 
 std::unique_ptr<InputFile> Rows::plain_file() const {

@@ -76,6 +76,8 @@ class Rows {
   void require(Index first, Index count) const;
   /// The text of its attribute "units", in one line; "" where it has none.
   std::string units() const;
+  /// What it says of its own numbers.
+  NumberNames number_names() const;
   ObjectIdentity object() const;
   /// The file in which `storage().offset` is, for reading without the library; nothing where that is not to be done.
   std::unique_ptr<InputFile> plain_file() const;

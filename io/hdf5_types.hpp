@@ -9,6 +9,7 @@
 #include "io/element.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_names.hpp"
+#include "io/number_names.hpp"
 #include "io/packing.hpp"
 
 namespace mrmf::h5 {
@@ -58,6 +59,10 @@ Packing packing_of(const Dataset& dataset, ElementType stored, const std::string
 
 /// The names of these attributes.
 const std::vector<std::string>& packing_attributes();
+
+/// What a data set or attribute of this type calls its numbers: an enumeration type does, and attributes of a data set.
+/// Of those that cannot be read there are none.
+NumberNames number_names(hid_t object, hid_t type);
 
 /// Whether an array is a dimension scale of HDF5, as the coordinates and dimensions of netCDF are: it numbers the
 /// positions of other arrays, and holds no data.

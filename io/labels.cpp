@@ -180,6 +180,7 @@ Labels::Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned)
       one_hot_(shape.one_hot),
       form_(spec.form),
       classes_(spec.form),
+      names_(shape.names),
       order_(parse_axes(spec.axes)),
       type_(label_storage(spec.form)) {
   MRMF_CHECK(form_.kind != LabelKind::classes || form_.classes > 0, "the number of classes is not resolved");
@@ -229,9 +230,12 @@ void Labels::read_checked(const Rows& rows, std::vector<float>& values) const {
   const auto stored = read_stored(rows.source, {rows.first, rows.count}, rows.label, moves ? &order_ : nullptr);
   values.resize(stored.size() / static_cast<std::size_t>(size_of(rows.source.type())));
   to_float32(rows.source.type(), stored.data(), values);
-  const Index bad = first_not_finite(ElementType::float32, values.data(), std::ssize(values));
+  const bool lacks = says_no_label(form_, rows.source);
+  const auto first_bad = lacks ? first_infinite : first_not_finite;
+  const Index bad = first_bad(ElementType::float32, values.data(), std::ssize(values));
   if (bad < std::ssize(values))
-    throw DataError(not_finite_text(rows.source, rows.first + bad / width, NotFiniteRule::refuse, NumbersOf::labels));
+    throw DataError(not_finite_text(rows.source, rows.first + bad / width,
+                                    lacks ? NotFiniteRule::fill : NotFiniteRule::refuse, NumbersOf::labels));
   if (form_.kind == LabelKind::classes) to_classes(rows, stored.data(), values);
   if (form_.kind == LabelKind::probabilities) take_probabilities(rows, values);
 }
@@ -257,7 +261,7 @@ void Labels::to_classes(const Rows& rows, const std::byte* stored, std::vector<f
     require_told_apart(rows.source);
     for (Index i = 0; i < std::ssize(values); ++i) {
       const double label = number_at(type, stored, i);
-      const std::optional<float> found = classes_.of(label, type);
+      const std::optional<float> found = class_of(rows.source, label);
       if (!found) refuse_class(row_of(i), label);
       values[static_cast<std::size_t>(i)] = *found;
     }
@@ -266,11 +270,21 @@ void Labels::to_classes(const Rows& rows, const std::byte* stored, std::vector<f
   const auto wide = static_cast<std::size_t>(one_hot_);
   for (std::size_t i = 0; i * wide < values.size(); ++i) {
     const ConstSpan label = ConstSpan(values).subspan(i * wide, wide);
-    const std::optional<float> found = classes_.of_one_hot(label);
+    const bool lacks =
+        says_no_label(form_, rows.source) && std::ranges::any_of(label, [](float v) { return std::isnan(v); });
+    const std::optional<float> found = lacks ? kIgnoredLabel : classes_.of_one_hot(label);
     if (!found) refuse_one_hot(row_of(static_cast<Index>(i)), label);
     values[i] = *found;
   }
   values.resize(values.size() / wide);
+}
+
+std::optional<float> Labels::class_of(const RowSource& source, double label) const {
+  if (std::isnan(label)) return kIgnoredLabel;  // all others are refused before
+  const std::optional<float> found = classes_.of(label, source.type());
+  const bool foreign = found && *found != kIgnoredLabel && names_.complete && form_.values.empty() &&
+                       !names_.of.contains(static_cast<Index>(label));
+  return foreign ? std::nullopt : found;
 }
 
 void Labels::require_told_apart(const RowSource& source) const {
@@ -287,6 +301,9 @@ void Labels::refuse_one_hot(const std::string& where, ConstSpan label) {
 }
 
 void Labels::refuse_class(const std::string& where, double label) const {
+  if (names_.complete && !names_.of.contains(static_cast<Index>(label)))
+    throw DataError(where + " holds " + number(label) +
+                    ", which its enumeration does not have; correct the label, or name its value in training.ignore");
   throw DataError(
       where + " holds " + number(label) + ", and " + classes_.expected() +
       "; correct the label, name its value in training.ignore, or " +
@@ -326,8 +343,8 @@ void Labels::keep_classes(ConstSpan values, std::byte* to) {
 
 void Labels::take_probabilities(const Rows& rows, Span values) const {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (form_.ignore && values[i] == static_cast<float>(*form_.ignore))
-      values[i] = -1;
+    if (std::isnan(values[i]) || (form_.ignore && values[i] == static_cast<float>(*form_.ignore)))
+      values[i] = kIgnoredLabel;  // NaN that means nothing of the kind is refused before
     else if (!(values[i] >= 0 && values[i] <= 1))
       throw DataError(rows.source.row_text(rows.first + static_cast<Index>(i) / rows.label.per_sample()) + " holds " +
                       number(values[i]) +

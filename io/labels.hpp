@@ -35,7 +35,8 @@ bool labels_move(const std::vector<Index>& stored, const Shape& sample, const Ax
 
 class Labels {
  public:
-  /// Reads rows of `owned` and checks them. DataError (file, data set, row in that file): NaN or infinity, a class that
+  /// Reads rows of `owned` and checks them. Classes, and yes or no, that are missing by the attributes of their array
+  /// are ignored. DataError (file, data set, row in that file): other NaN, infinity, a class that
   /// is none, a row that is not one-hot among such, a probability outside of 0 to 1. Not collective.
   Labels(const DatasetSpec& spec, const DatasetShape& shape, Range owned);
 
@@ -70,6 +71,8 @@ class Labels {
   void read_words(const Rows& rows, std::vector<float>& values) const;
   void to_classes(const Rows& rows, const std::byte* stored, std::vector<float>& values) const;
   void require_told_apart(const RowSource& source) const;
+  /// What a number, stored in this type, is among classes: see to_classes().
+  std::optional<float> class_of(const RowSource& source, double label) const;
   void keep(ConstSpan values, std::byte* to);
   void keep_classes(ConstSpan values, std::byte* to);
   void take_probabilities(const Rows& rows, Span values) const;
@@ -80,6 +83,7 @@ class Labels {
   Index one_hot_;  // numbers of each label in the file; 0: one
   LabelForm form_;
   ClassValues classes_;
+  LabelNames names_;
   AxisOrder order_;  // order of samples, and of labels that labels_move() names
   ElementType type_;
   std::vector<std::byte> stored_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <type_traits>
 
@@ -47,7 +48,7 @@ void add_bad(const RowSource& reader, Range rows, Index number, FirstBad first, 
 
 /// This rank's bad rows.
 void scan(const DatasetSpec& spec, const std::vector<std::string>& names, const DatasetShape& shape, Range mine,
-          FirstBad first, std::vector<Index>& bad) {
+          const std::function<FirstBad(const RowSource&)>& first_of, std::vector<Index>& bad) {
   const StoredRows stored(shape);
   std::vector<Index> starts{0};
   for (std::size_t i = 0; i < spec.files.size(); ++i) starts.push_back(starts.back() + stored.rows_of_file(i));
@@ -56,11 +57,34 @@ void scan(const DatasetSpec& spec, const std::vector<std::string>& names, const 
   stored.for_each_run(mine, [&](const RowRun& run) {
     const auto open = sources.at(run.file);
     for (const auto& rows : *open)
-      if (is_float(rows->type())) add_bad(*rows, run.rows, starts[run.file] + run.rows.first, first, bad);
+      if (is_float(rows->type())) add_bad(*rows, run.rows, starts[run.file] + run.rows.first, first_of(*rows), bad);
   });
 }
 
+void scan_labels(const DatasetSpec& spec, const DatasetShape& shape, Range mine, std::vector<Index>& bad) {
+  const auto first_of = [&](const RowSource& rows) {
+    return says_no_label(spec.form, rows) ? first_infinite : first_unusable;
+  };
+  scan(spec, spec.label_names(), shape, mine, first_of, bad);
+}
+
+void sort_once(std::vector<Index>& rows) {
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+}
+
 }  // namespace
+
+bool says_no_label(const LabelForm& form, const RowSource& labels) {
+  return form.kind != LabelKind::numbers && labels.packing().declared;
+}
+
+Index labels_not_finite(const DatasetSpec& spec, const DatasetShape& shape) {
+  std::vector<Index> bad;
+  scan_labels(spec, shape, {0, shape.samples}, bad);
+  sort_once(bad);
+  return std::ssize(bad);
+}
 
 std::string not_finite_text(const RowSource& source, Index number, NotFiniteRule rule, NumbersOf of) {
   std::vector<std::byte> row(static_cast<std::size_t>(source.row_bytes()));
@@ -87,11 +111,11 @@ std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& 
   collective_try(comm, [&] {
     const Range mine = piece(shape.samples, comm.rank(), comm.size());
     const FirstBad in_samples = spec.not_finite == NotFiniteRule::fill ? first_infinite : first_unusable;
-    scan(spec, spec.sample_names(), shape, mine, in_samples, bad);
-    scan(spec, spec.label_names(), shape, mine, first_unusable, bad);
+    scan(
+        spec, spec.sample_names(), shape, mine, [&](const RowSource&) { return in_samples; }, bad);
+    scan_labels(spec, shape, mine, bad);
   });
-  std::ranges::sort(bad);
-  bad.erase(std::unique(bad.begin(), bad.end()), bad.end());
+  sort_once(bad);
   const std::vector<double> counts = comm.all_gather(static_cast<double>(bad.size()));
   const auto before = static_cast<std::ptrdiff_t>(std::accumulate(counts.begin(), counts.begin() + comm.rank(), 0.0));
   std::vector<std::int64_t> all(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0.0)));

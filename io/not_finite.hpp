@@ -21,9 +21,16 @@ std::string not_finite_text(const RowSource& source, Index row, NotFiniteRule ru
                             NumbersOf of = NumbersOf::samples);
 
 /// The rows among a shape's samples whose samples or labels hold NaN or infinity, or, with NotFiniteRule::fill, other
-/// such numbers than NaN in samples; over all files, ascending, the same on every rank. Collective: each rank reads its
+/// such numbers than NaN in samples. NaN that says that a class, or yes or no, is missing is no such number
+/// (says_no_label()). Over all files, ascending, the same on every rank. Collective: each rank reads its
 /// part of all rows, once. DataError for finite numbers that float32 cannot hold, in rows that hold neither.
 std::vector<Index> rows_not_finite(const DatasetSpec& spec, const DatasetShape& shape, Comm& comm);
+
+/// How many rows among a shape's samples have such labels. Reads all labels. Not collective.
+Index labels_not_finite(const DatasetSpec& spec, const DatasetShape& shape);
+
+/// Whether NaN in these labels says that there is none: attributes of their array declare what is missing.
+bool says_no_label(const LabelForm& form, const RowSource& labels);
 
 // Masks: a channel of samples that says where numbers are there.
 

@@ -27,6 +27,9 @@ RowName name_in(const DataFile& file, const std::string& group, const std::strin
   if (name.find('@') == std::string::npos) return {path, ""};
   const h5::Lock lock;
   if (h5::is_dataset(h5::follow(file.id(), path))) return {path, ""};
+  if (name.ends_with('@'))
+    throw DataError(file.path() + ": '" + name + "' stands for an attribute and does not say which; write " + name +
+                    "NAME, or, for a data set, its name without @");
   return RowName::parse(name.starts_with("/@") ? name.substr(1) : path);
 }
 

@@ -136,7 +136,7 @@ std::vector<RowPart> by_shared_folds(const RowChoice& choice, Groups all, const 
 // Each value of the column is a fold, but for those that are named to test.
 std::vector<RowPart> by_fold_column(const RowChoice& choice, const SplitColumn& column) {
   for (const std::string& one : choice.test_roles)
-    if (!is_any_of(one, column.values, column.words))
+    if (!holds(column, one))
       throw DataError("'" + column.name + "' does not hold " + one +
                       ", which data.split.test names; name one of its "
                       "values");

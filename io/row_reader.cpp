@@ -58,6 +58,7 @@ struct RowReader::State {
   Index stored = 0;  // bytes of an element in the file
   Index offset = 0;  // of the first element, in the file
   std::string what, units;
+  NumberNames names;
   bool whole;
   ReadingWay way;
   ChunkMemory chunk_memory;
@@ -72,6 +73,7 @@ struct RowReader::State {
     set_sizes();
     what = rows->what();
     units = rows->units();
+    names = rows->number_names();
     chunk_memory = rows->storage().memory;
     elsewhere = rows->storage().elsewhere;
     object = rows->object();
@@ -89,6 +91,7 @@ struct RowReader::State {
         offset(known.offset),
         what(path + ": data set '" + name + "'"),
         units(known.form->units),
+        names(known.form->names),
         whole(known.form->whole),
         way(known.form->way) {
     object = {known.state.file, known.address};
@@ -220,6 +223,7 @@ ElementType RowReader::type() const { return state_->packing.type(); }
 const Packing& RowReader::packing() const { return state_->packing; }
 const std::vector<Index>& RowReader::shape() const { return state_->shape; }
 const std::string& RowReader::units() const { return state_->units; }
+const NumberNames& RowReader::names() const { return state_->names; }
 const std::string& RowReader::where() const { return state_->what; }
 Index RowReader::row_bytes() const { return state_->row * state_->bytes(); }
 ReadingWay RowReader::way() const { return state_->way; }
@@ -231,7 +235,7 @@ std::optional<PlainRows> RowReader::plain() const {
   if (!state_->plain || state_->elsewhere) return {};
   const std::optional<FileState> state = file_state(state_->plain->number());
   if (!state) return {};
-  PlainRows::Form form{state_->packing, state_->shape, state_->units, state_->way, state_->whole};
+  PlainRows::Form form{state_->packing, state_->shape, state_->units, state_->way, state_->whole, state_->names};
   return PlainRows{std::make_shared<const PlainRows::Form>(std::move(form)), *state, state_->offset,
                    state_->object.second};
 }

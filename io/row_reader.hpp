@@ -12,6 +12,7 @@
 #include "io/element.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/input_file.hpp"
+#include "io/number_names.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
@@ -46,6 +47,7 @@ struct PlainRows {
     std::string units;
     ReadingWay way;
     bool whole = false;
+    NumberNames names{};
     bool operator==(const Form&) const = default;
   };
   std::shared_ptr<const Form> form;
@@ -75,6 +77,7 @@ class RowReader {
   const Packing& packing() const;           ///< how they come from those in the file
   const std::vector<Index>& shape() const;  ///< rows first
   const std::string& units() const;         ///< the text of its attribute of that name; "" where it has none
+  const NumberNames& names() const;         ///< what its numbers are called
   const std::string& where() const;         ///< "<path>: data set '<name>'", for messages
   Index row_bytes() const;
   ReadingWay way() const;

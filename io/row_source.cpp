@@ -37,6 +37,7 @@ class ArrayRows final : public RowSource {
               reader_.chunk_memory(), reader_.where(), reader_.units(),     false,
               reader_.packing()};
     facts_.elsewhere = reader_.elsewhere();
+    facts_.names = reader_.names();
     if (whole_) facts_.object = reader_.object();
   }
   std::vector<RowOrigin> origins() const override {
@@ -93,11 +94,12 @@ class AttributeRows final : public RowSource {
       : whole_(known.form->whole), state_(known.state), values_(known.values) {
     facts_.where = attribute_text(path, name);
     facts_.shape = known.form->shape;
+    facts_.names = known.form->names;
     set_form(known.form->packing.stored, known.form->way);
   }
   std::optional<PlainRows> plain() const override {
     if (!state_ || values_.empty()) return {};
-    PlainRows::Form form{packing(), shape(), units(), way(), whole_};
+    PlainRows::Form form{packing(), shape(), units(), way(), whole_, names()};
     return PlainRows{std::make_shared<const PlainRows::Form>(std::move(form)), *state_, 0, 0, values_};
   }
   std::string row_text(Index row) const override { return where() + (whole_ ? "" : ", row " + std::to_string(row)); }
@@ -117,6 +119,7 @@ class AttributeRows final : public RowSource {
     const h5::Type type(H5Aget_type(attribute.get()));
     const h5::Element element = h5::element_of(type.get());
     facts_.type = element.type;
+    facts_.names = h5::number_names(attribute.get(), type.get());
     if (facts_.type == ElementType::other)
       throw DataError(where() + " holds " + h5::describe(type.get()) + " elements; " + readable_types());
     facts_.shape = h5::shape_of(space.get(), {});
@@ -166,6 +169,7 @@ class GroupRows final : public RowSource {
     facts_ = {first->type(),  first->shape(), first->row_bytes(),   first->way(),    first->chunk_memory(),
               first->where(), first->units(), first->holds_words(), first->packing()};
     facts_.shape.front() = std::ssize(*groups_.names);
+    facts_.names = first->names();
   }
   std::vector<RowOrigin> origins() const override {
     const h5::Lock lock;
@@ -183,7 +187,7 @@ class GroupRows final : public RowSource {
   std::string row_text(Index row) const override { return open_alike(row)->where(); }
   void require_written() const override {}  // each is when it is opened
   Common require_alike(bool written) const override {
-    Common all{units(), false, 0, {}};
+    Common all{units(), false, 0, {}, {}};
     std::string having = all.units.empty() ? "" : group(0);
     std::set<ObjectIdentity> arrays;  // links may lead to one array twice
     for (Index row = 0; row < shape().front(); ++row) {
@@ -194,6 +198,9 @@ class GroupRows final : public RowSource {
         refuse(*rows, "units of " + one.units, "that of '" + having + "' " + all.units);
       const auto array = rows->object();
       all.elsewhere = all.elsewhere || one.elsewhere || (array && !arrays.insert(*array).second);
+      for (const auto& [where, names] : one.names)
+        if (std::ranges::none_of(all.names, [&](const auto& other) { return other.second == names; }))
+          all.names.emplace_back(where, names);
       all.converted = std::max(all.converted, one.converted);
       all.chunk_memory.cache = std::max(all.chunk_memory.cache, one.chunk_memory.cache);
       all.chunk_memory.unpacking = std::max(all.chunk_memory.unpacking, one.chunk_memory.unpacking);
@@ -256,7 +263,7 @@ RowSource::Common RowSource::require_alike(bool written) const {
     converted = size_of(type());
   else if (!packing().in_place())
     converted = size_of(packing().stored);
-  return {units(), facts_.elsewhere, converted, chunk_memory()};
+  return {units(), facts_.elsewhere, converted, chunk_memory(), {{where(), names()}}};
 }
 
 Index RowSource::row_elements() const {

@@ -47,6 +47,7 @@ class RowSource {
   const ChunkMemory& chunk_memory() const { return facts_.chunk_memory; }  ///< chunk memory of the first
   const Packing& packing() const { return facts_.packing; }  ///< how these numbers come from those in the file
   const std::string& units() const { return facts_.units; }  ///< the array's attribute of that name; "": it has none
+  const NumberNames& names() const { return facts_.names; }  ///< what numbers are called; of groups, in the first
   const std::string& where() const { return facts_.where; }  ///< "<path>: data set '<name>'", for messages
   /// The same with the row: "<path>: data set '<name>', row 3", or, of a group, "<path>: data set 'sim_3/<name>'".
   virtual std::string row_text(Index row) const = 0;
@@ -59,6 +60,7 @@ class RowSource {
     bool elsewhere;     ///< rows may lie in another file than the one that was named, or be the same: origins() tells
     Index converted;  ///< bytes of an element in the file, where it is converted on the way to kept_as(type()); else 0
     ChunkMemory chunk_memory;
+    std::vector<std::pair<std::string, NumberNames>> names;  ///< names of numbers, each with where() they are first
   };
   /// DataError where rows are not alike in shape, type and units, which those of groups need not be, or where they were
   /// never written (`written`). Opens them all.
@@ -90,6 +92,7 @@ class RowSource {
     Packing packing{};
     bool elsewhere = false;
     std::optional<ObjectIdentity> object{};
+    NumberNames names{};
   };
   Facts facts_;
 };

@@ -7,9 +7,11 @@
 #include <map>
 #include <optional>
 
+#include "io/class_values.hpp"
 #include "io/edit_distance.hpp"
 #include "io/element.hpp"
 #include "io/limits.hpp"
+#include "io/number_names.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -32,6 +34,20 @@ std::string list_text(const std::vector<std::string>& values) {
   std::string text;
   for (std::size_t i = 0; i < std::min(values.size(), kMostListed); ++i) text += (i > 0 ? ", " : "") + values[i];
   return values.size() > kMostListed ? text + ", ..." : text;
+}
+
+// The word for a value: itself, or what an enumeration calls it; "" where it has none.
+std::string word_of(const SplitColumn& column, std::size_t i) {
+  if (column.words) return column.values[i];
+  return column.names.empty() ? "" : column.names[i];
+}
+
+// "0 (train), 1 (val)"
+std::string values_text(const SplitColumn& column) {
+  std::vector<std::string> texts = column.values;
+  for (std::size_t i = 0; i < texts.size() && !column.names.empty(); ++i)
+    if (!column.names[i].empty()) texts[i] += " (" + column.names[i] + ")";
+  return list_text(texts);
 }
 
 /// Different values as they come, and which one each row has.
@@ -86,25 +102,38 @@ void add_words(const RowSource& column, Distinct<std::string>& distinct) {
 }
 
 // What to write for a value in a configuration.
-std::string key_text(const std::string& value, bool words) { return words ? "\"" + value + "\"" : value; }
+std::string key_text(const SplitColumn& column, std::size_t i) {
+  const std::string word = word_of(column, i);
+  return column.words || !word.empty() ? "\"" + word + "\"" : column.values[i];
+}
+
+// Whether a value is one of those that a user has named.
+bool is_named(const SplitColumn& column, std::size_t i, const std::vector<std::string>& named) {
+  if (is_any_of(column.values[i], named, column.words)) return true;
+  const std::string word = word_of(column, i);
+  return !word.empty() && is_any_of(word, named, true);
+}
 
 void require_there(const SplitColumn& column, const std::vector<std::string>& named, const std::string& key) {
   for (const std::string& one : named)
-    if (!is_any_of(one, column.values, column.words))
-      throw DataError("'" + column.name + "' holds " + list_text(column.values) + ", and not " + one + ", which " +
-                      key + " names; name one of them");
+    if (!holds(column, one))
+      throw DataError("'" + column.name + "' holds " + values_text(column) + ", and not " + one + ", which " + key +
+                      " names; name one of them");
 }
 
 // Which of the values that do not validate train, where nobody has said so: 0, or words for training, of which "Train"
 // and "train" are two; none where it cannot be told.
 std::vector<std::size_t> training_values(const SplitColumn& column, const std::vector<std::size_t>& others) {
   if (others.size() == 1) return others;
+  std::vector<std::size_t> named;
+  std::ranges::copy_if(others, std::back_inserter(named),
+                       [&](std::size_t i) { return is_training_word(word_of(column, i)); });
+  if (column.words || !named.empty()) return named;
   // 0, 1, 2 are roles; of more numbers each may be a fold, of which all but one train.
-  if (!column.words && others.size() > 2) return {};
+  if (others.size() > 2) return {};
   std::vector<std::size_t> found;
-  std::ranges::copy_if(others, std::back_inserter(found), [&](std::size_t i) {
-    return column.words ? is_training_word(column.values[i]) : number_of(column.values[i]).value_or(1) == 0;
-  });
+  std::ranges::copy_if(others, std::back_inserter(found),
+                       [&](std::size_t i) { return number_of(column.values[i]).value_or(1) == 0; });
   return found;
 }
 
@@ -126,8 +155,14 @@ bool is_validation_word(const std::string& word) {
 }
 
 bool tests(const std::vector<std::string>& test_roles, const SplitColumn& column, const std::string& value) {
-  if (test_roles.empty()) return column.words && is_one_of(value, {"test", "testing", "tst"});
-  return is_any_of(value, test_roles, column.words);
+  const auto i = static_cast<std::size_t>(std::ranges::find(column.values, value) - column.values.begin());
+  if (test_roles.empty()) return is_one_of(word_of(column, i), {"test", "testing", "tst"});
+  return is_named(column, i, test_roles);
+}
+
+bool holds(const SplitColumn& column, const std::string& named) {
+  return is_any_of(named, column.values, column.words) ||
+         (!named.empty() && std::ranges::find(column.names, named) != column.names.end());
 }
 
 bool is_any_of(const std::string& value, const std::vector<std::string>& named, bool words) {
@@ -138,11 +173,41 @@ bool is_any_of(const std::string& value, const std::vector<std::string>& named, 
   });
 }
 
+namespace {
+
+// What each value is called, where one is.
+std::vector<std::string> names_of_values(const SplitColumn& column, const LabelNames& names) {
+  if (names.of.empty()) return {};
+  std::vector<std::string> all;
+  for (const std::string& value : column.values) {
+    const double number = number_of(value).value_or(0);
+    const auto found = number == std::floor(number) && std::abs(number) < kMostClassValue
+                           ? names.of.find(static_cast<Index>(number))
+                           : names.of.end();
+    all.push_back(found == names.of.end() ? "" : found->second.text);
+  }
+  return all;
+}
+
+// Adds what a file calls the column's numbers.
+void add_names(const RowSource& rows, LabelNames& names) {
+  for (const auto& [where, here] : rows.require_alike(false).names) {
+    const LabelNames more =
+        LabelNames::from({here.values, here.enumeration, {}}, where, {.kind = LabelKind::classes}, 1);
+    if (const std::string text = contradiction(names, more); !text.empty())
+      throw DataError(text + "; give each word of data.split.column one number in all files");
+    names.add(more);
+  }
+}
+
+}  // namespace
+
 SplitColumn read_split_column(const RowSources& sources, const std::vector<Index>& rows_of_file, std::size_t most) {
   SplitColumn column;
   column.name = sources.names().front();
   Distinct<double> numbers{most};
   Distinct<std::string> words{most};
+  LabelNames names;
   for (std::size_t i = 0; i < rows_of_file.size(); ++i) {
     const auto open = sources.at(i);
     const RowSource& rows = *open->front();
@@ -155,15 +220,18 @@ SplitColumn read_split_column(const RowSources& sources, const std::vector<Index
       throw DataError(rows.where() + " holds " + (column.words ? "numbers" : "words") + ", and in " + sources.path(0) +
                       (column.words ? " words" : " numbers") + "; make them alike");
     column.words = rows.holds_words();
-    if (!column.words)
-      add_numbers(rows, numbers);
-    else
+    if (column.words) {
       add_words(rows, words);
+      continue;
+    }
+    add_numbers(rows, numbers);
+    add_names(rows, names);
   }
   if (column.words)
     words.finish(column, [](const std::string& word) { return word; });
   else
     numbers.finish(column, number_text);
+  column.names = names_of_values(column, names);
   return column;
 }
 
@@ -172,13 +240,36 @@ namespace {
 // The values that are named to test.
 void mark_tests(const RowChoice& choice, const SplitColumn& column, std::vector<RowRole>& roles) {
   for (std::size_t i = 0; i < roles.size(); ++i) {
-    const std::string& value = column.values[i];
-    if (!is_any_of(value, choice.test_roles, column.words)) continue;
+    if (!is_named(column, i, choice.test_roles)) continue;
     if (roles[i] != RowRole::neither)
-      throw DataError("'" + column.name + "' holds " + list_text(column.values) + ", and " + value +
+      throw DataError("'" + column.name + "' holds " + values_text(column) + ", and " + column.values[i] +
                       " is named in data.split.test and beside it; remove one");
     roles[i] = RowRole::test;
   }
+}
+
+// Whether names of numbers say something else than that 0 trains and the other one validates.
+bool named_otherwise(const SplitColumn& column) {
+  for (std::size_t i = 0; i < column.names.size(); ++i) {
+    const bool zero = number_of(column.values[i]).value_or(0) == 0;
+    if (zero ? is_validation_word(column.names[i]) || tests({}, column, column.values[i])
+             : is_training_word(column.names[i]) || tests({}, column, column.values[i]))
+      return true;
+  }
+  return false;
+}
+
+// The column does not tell by itself which rows validate.
+[[noreturn]] void refuse_unnamed(const SplitColumn& column) {
+  std::size_t one = column.values.size() - (are_roles(column.name, column.values) ? 2 : 1);
+  for (std::size_t i = column.values.size(); i-- > 0;)
+    if (is_validation_word(word_of(column, i))) one = i;
+  throw DataError("'" + column.name + "' holds " +
+                  (column.words               ? "the words "
+                   : column.values.size() > 2 ? "more than two different numbers, "
+                                              : "") +
+                  values_text(column) + ": name those whose rows validate, such as data.split.validation = [" +
+                  key_text(column, one) + "], and in data.split.train those whose rows train, if that is not plain");
 }
 
 }  // namespace
@@ -186,41 +277,34 @@ void mark_tests(const RowChoice& choice, const SplitColumn& column, std::vector<
 std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column) {
   const auto& values = column.values;
   const std::string what = "'" + column.name + "' holds ";
-  const auto example = [&](const std::string& value) { return "[" + key_text(value, column.words) + "]"; };
-  if (choice.validation_roles.empty() && (column.words || values.size() > 2)) {
-    const auto usual = std::ranges::find_if(values, is_validation_word);
-    throw DataError(what + (column.words ? "the words " : "more than two different numbers, ") + list_text(values) +
-                    ": name those whose rows validate, such as data.split.validation = " +
-                    example(usual != values.end() ? *usual : values.end()[are_roles(column.name, values) ? -2 : -1]) +
-                    ", and in data.split.train those whose rows train, if that is not plain");
-  }
+  if (choice.validation_roles.empty() && (column.words || values.size() > 2 || named_otherwise(column)))
+    refuse_unnamed(column);
   require_there(column, choice.validation_roles, "data.split.validation");
   require_there(column, choice.train_roles, "data.split.train");
   require_there(column, choice.test_roles, "data.split.test");
   std::vector<RowRole> roles(values.size(), RowRole::neither);
   std::vector<std::size_t> others;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const bool validates = choice.validation_roles.empty()
-                               ? number_of(values[i]).value_or(0) != 0
-                               : is_any_of(values[i], choice.validation_roles, column.words);
+    const bool validates = choice.validation_roles.empty() ? number_of(values[i]).value_or(0) != 0
+                                                           : is_named(column, i, choice.validation_roles);
     if (validates) roles[i] = RowRole::validation;
     if (!validates) others.push_back(i);
-    if (!is_any_of(values[i], choice.train_roles, column.words)) continue;
+    if (!is_named(column, i, choice.train_roles)) continue;
     if (validates)
-      throw DataError(what + list_text(values) + ", and " + values[i] +
+      throw DataError(what + values_text(column) + ", and " + values[i] +
                       " is named in both data.split.train and data.split.validation; remove one");
     roles[i] = RowRole::train;
   }
   const bool given = !choice.train_roles.empty();
-  std::erase_if(others, [&](std::size_t i) { return is_any_of(values[i], choice.test_roles, column.words); });
+  std::erase_if(others, [&](std::size_t i) { return is_named(column, i, choice.test_roles); });
   const std::vector<std::size_t> trains =
       given || others.empty() ? std::vector<std::size_t>{} : training_values(column, others);
   mark_tests(choice, column, roles);
   if (given || others.empty()) return roles;
   if (trains.empty()) {
     std::string rest;
-    for (const std::size_t i : others) rest += (rest.empty() ? "" : ", ") + key_text(values[i], column.words);
-    throw DataError(what + list_text(values) +
+    for (const std::size_t i : others) rest += (rest.empty() ? "" : ", ") + key_text(column, i);
+    throw DataError(what + values_text(column) +
                     ", and it is not plain which of them train; name these, such as data.split.train = [" + rest + "]");
   }
   for (const std::size_t i : trains) roles[i] = RowRole::train;
@@ -232,7 +316,7 @@ std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
   const auto neither = [&](std::size_t i) { return roles[i] == RowRole::neither; };
   std::vector<std::string> unused;
   for (std::size_t i = 0; i < roles.size(); ++i)
-    if (neither(i)) unused.push_back(key_text(column.values[i], column.words));
+    if (neither(i)) unused.push_back(key_text(column, i));
   if (unused.empty()) return "";
   const auto rows = std::ranges::count_if(column.of_row,
                                           [&](std::int32_t value) { return neither(static_cast<std::size_t>(value)); });

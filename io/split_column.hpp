@@ -16,16 +16,20 @@ struct SplitColumn {
   bool words = false;
   std::vector<std::string> values;   ///< the different ones: numbers ascending, as texts; words in alphabetic order
   std::vector<std::int32_t> of_row;  ///< for each row: the index of its value
+  /// What an enumeration, or flag_meanings (CF), call each number, which means the same; empty: there are no names.
+  std::vector<std::string> names{};
 };
 
 /// Reads the column of all files, which have so many rows; `column` opens it, words included. Not collective.
 /// DataError: another shape than a number or a word for each row, a number that is not finite, words in one file and
-/// numbers in another, more than `most` different values.
+/// numbers in another, other names of numbers, more than `most` different values.
 SplitColumn read_split_column(const RowSources& column, const std::vector<Index>& rows_of_file, std::size_t most);
 constexpr std::size_t kMostRoles = 4096;
 
 /// Whether a value of a column of words, or of numbers, is one of those that a user has named.
 bool is_any_of(const std::string& value, const std::vector<std::string>& named, bool words);
+/// Whether a column holds what a user has named: a value, or the name of one.
+bool holds(const SplitColumn& column, const std::string& named);
 
 enum class RowRole { train, validation, test, neither };
 

@@ -115,15 +115,15 @@ std::string to_json(const DataFound& found, const std::vector<std::string>& name
 }
 
 // Names of classes, or of the labels' channels, as a run has them; none where they have none, or do not fit: an advice
-// then. Collective.
-std::vector<std::string> find_names(Config config, DataFound& found, Comm& world) {
+// then.
+std::vector<std::string> find_names(Config config, DataFound& found) {
   const SplitFound& train = found.splits.front();
   const bool classes = train.spec.form.kind == LabelKind::classes;
   const Index outputs = classes ? train.spec.form.classes : train.shape.label.channels;
   if (outputs <= 0) return {};
   config.data.train = train.spec;
   try {
-    resolve_names(config, outputs, world);
+    resolve_names(config, outputs, train.shape);
     return names_of(config);
   } catch (const ConfigError& error) {  // on every rank alike
     found.advice.emplace_back(error.what());
@@ -150,7 +150,8 @@ std::string misfit(Config config, const DatasetShape& train) {
 void print_data(const DataOptions& options, Comm& world) {
   const Config config = read_config(options.config, options.overrides);
   DataFound found = survey(config, options.headers, world);
-  const std::vector<std::string> names = find_names(config, found, world);
+  for (const SplitFound& split : found.splits) require_same_names(found.splits.front().shape, split.shape, split.part);
+  const std::vector<std::string> names = find_names(config, found);
   if (!world.root()) return;
   if (const std::string why = misfit(config, found.splits.front().shape); !why.empty()) found.advice.push_back(why);
   if (options.json) {

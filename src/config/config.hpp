@@ -234,6 +234,7 @@ enum class Sampling { all, balanced };
 /// What classes and outputs are called, in their order; empty: their numbers.
 struct Names {
   std::vector<std::string> classes, labels;
+  std::vector<std::string> stored{};  ///< what files call the numbers of labels (LabelNames::texts())
   bool operator==(const Names&) const = default;
 };
 

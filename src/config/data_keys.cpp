@@ -234,6 +234,9 @@ void add_names_of_labels(Keys<DataConfig>& keys) {
           "names of classes 0, 1, ..., for tables, plots and prediction files" + file);
   add_key(keys, "names.labels", MRMF_FIELD(names.labels), {},
           "the same of outputs that are numbers, or yes or no" + file);
+  add_key(keys, "names.stored", MRMF_FIELD(names.stored), {},
+          "what the labels' files call their numbers, such as \"2: owl\", as a run keeps it: other data that say "
+          "something else are refused");
   add_key(keys, "sampling", MRMF_FIELD(sampling), one_of({"all", "balanced"}),
           "which samples an epoch takes: all, each once; or as many draws, in which every class is equally frequent");
 }

@@ -293,6 +293,8 @@ void complete_task(Config& config, const KeyLocations& locations, const std::str
   form.ignore = training.ignore;
   form.coarse = config.data.coarse_labels;
   form.values = training.class_values;
+  const Names& names = config.data.names;
+  form.named = names.stored.empty() && !(task == Task::classes ? names.classes : names.labels).empty();
   config.data.train.form = config.data.validation.form = config.data.test.form = form;
   set_strata(config, task);
 }

@@ -11,6 +11,7 @@
 #include "io/same_rows.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/class_balance.hpp"
+#include "src/data/label_names.hpp"
 #include "src/data/memory_budget.hpp"
 #include "src/data/normalise.hpp"
 #include "src/data/windows.hpp"
@@ -32,6 +33,7 @@ Split make_split(const DatasetSpec& spec, DatasetShape shape, const DataConfig& 
 
 // part: "validation" or "test".
 void require_same_samples(const DatasetShape& train, const DatasetShape& other, const std::string& part) {
+  require_same_names(train, other, part);
   if (train.sample == other.sample && train.label == other.label) return;
   throw DataError(fmt::format(
       "training and {0} data differ: samples {1} and {2}, labels {3} and {4}; check data.train and data.{0}", part,

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "io/class_values.hpp"
-#include "io/stored_names.hpp"
+#include "io/number_names.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -26,19 +26,6 @@ void require_names(const std::vector<std::string>& names, Index outputs, const c
                                     name.empty() ? "has an empty name" : "has \"" + name + "\" twice", what));
 }
 
-// The same on every rank: the root's.
-void share(std::vector<std::string>& names, Comm& comm) {
-  std::string text;
-  for (const std::string& name : names) text += name + '\n';
-  comm.broadcast(text, 0);
-  names.clear();
-  for (std::size_t first = 0; first < text.size();) {
-    const std::size_t end = text.find('\n', first);
-    names.push_back(text.substr(first, end - first));
-    first = end + 1;
-  }
-}
-
 // "dice:tumour" becomes "dice:1".
 void resolve_metric(Config& config) {
   TrainingConfig& training = config.training;
@@ -54,8 +41,8 @@ void resolve_metric(Config& config) {
   training.metric_class.clear();
 }
 
-// Unless they are given or the classes' own values, what the labels' file says.
-void find_names(Config& config, Index outputs, Comm& comm) {
+// Unless they are given or the classes' own values, what the labels' files say.
+void find_names(Config& config, Index outputs, const DatasetShape& train) {
   const bool classes = config.training.loss.task() == Task::classes;
   Names& names = config.data.names;
   if (!(classes ? names.labels : names.classes).empty())
@@ -73,16 +60,38 @@ void find_names(Config& config, Index outputs, Comm& comm) {
     std::ranges::replace(own, std::string(), std::string("(empty)"));  // a list of a configuration holds no empty text
     return;
   }
-  if (comm.root()) own = stored_names(config.data.train, static_cast<std::size_t>(outputs));
-  std::ranges::for_each(own, [](std::string& name) { std::ranges::replace(name, '\n', ' '); });
-  share(own, comm);
+  own = config.data.train.more_labels.empty() ? train.names.in_order(config.data.train.form, outputs)
+                                              : config.data.train.label_names();
+  if (std::ssize(own) != outputs) own.clear();
+}
+
+// ConfigError: data.names.stored is not as a run writes it.
+LabelNames kept_names(const Config& config) {
+  try {
+    return LabelNames::from_texts(config.data.names.stored, "the training data");
+  } catch (const DataError& error) {
+    throw ConfigError(std::string("data.names.stored: ") + error.what() + "; leave it to the run, which writes it");
+  }
 }
 
 }  // namespace
 
-void resolve_names(Config& config, Index outputs, Comm& comm) {
-  find_names(config, outputs, comm);
+void resolve_names(Config& config, Index outputs, const DatasetShape& train) {
+  require_same_names(config, train);
+  find_names(config, outputs, train);
+  if (config.data.names.stored.empty()) config.data.names.stored = train.names.texts();
   resolve_metric(config);
+}
+
+void require_same_names(const Config& config, const DatasetShape& shape) {
+  const LabelNames stored = kept_names(config);
+  const std::string text = contradiction(stored, shape.names);
+  if (!text.empty()) throw DataError(text + "; store the labels as the training data has them, or train anew");
+}
+
+void require_same_names(const DatasetShape& train, const DatasetShape& other, const std::string& part) {
+  if (const std::string text = contradiction(train.names, other.names); !text.empty())
+    throw DataError(fmt::format("training and {} data differ: {}; {}", part, text, rename_text(train.names)));
 }
 
 const std::vector<std::string>& names_of(const Config& config) {

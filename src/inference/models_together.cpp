@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "io/number_names.hpp"
 #include "io/row_choice.hpp"
 #include "kernels/check.hpp"
 #include "src/plan/plan.hpp"
@@ -63,6 +64,11 @@ void require_together(const ModelOptions& options, const std::vector<ModelChoice
       if (here[i].value != first[i].value && !here[i].value.empty() && !first[i].value.empty())
         refuse_together(options.models.front(), options.models[m],
                         here[i].what + " is " + first[i].value + " here and " + here[i].value + " there");
+    const auto names = [&](std::size_t model) {
+      return LabelNames::from_texts(choices[model].config.data.names.stored, options.models[model]);
+    };
+    if (const std::string text = contradiction(names(0), names(m)); !text.empty())
+      refuse_together(options.models.front(), options.models[m], "of the labels " + text);
     std::error_code none;
     for (std::size_t other = 0; other < m; ++other)
       if (std::filesystem::equivalent(choices[other].file, choices[m].file, none))

@@ -14,6 +14,7 @@
 #include "kernels/check.hpp"
 #include "layers/model.hpp"
 #include "src/data/data.hpp"
+#include "src/data/label_names.hpp"
 #include "src/data/memory_budget.hpp"
 #include "src/data/normalise.hpp"
 #include "src/inference/models_together.hpp"
@@ -185,6 +186,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   require_channels(t.config.data, t.shape.sample);
   require_same_data(t.spec, &t.shape, world);
   if (labels == LabelUse::needed) resolve_labels(t.config, t.shape, {t.resolution});
+  for (const ModelChoice& one : choices) require_same_names(one.config, t.shape);
   t.spec.form = t.config.data.train.form;
   std::vector<ChannelMap> units;
   for (const ModelChoice& one : choices) {

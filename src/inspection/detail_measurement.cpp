@@ -137,7 +137,7 @@ SomeLabels read_labels(const Config& config, const DatasetShape& all, const std:
   const Labels labels(spec, some, {0, std::ssize(rows)});
   SomeLabels found{{0, all.label.per_sample()}, {}};
   std::vector<float> values(static_cast<std::size_t>(found.y.columns));
-  const bool may_lack = spec.form.kind != LabelKind::numbers && spec.form.ignore.has_value();
+  const bool may_lack = spec.form.kind != LabelKind::numbers;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     labels.write({1, 1, 1}, static_cast<Index>(i), values);
     if (config.data.normalise_labels.log1p && !(std::ranges::min(values) > -1))

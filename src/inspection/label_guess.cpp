@@ -14,8 +14,8 @@
 #include "io/axis_order.hpp"
 #include "io/class_values.hpp"
 #include "io/labels.hpp"
+#include "io/number_names.hpp"
 #include "io/row_source.hpp"
-#include "io/stored_names.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -119,6 +119,8 @@ struct Found {
   const FileArray& labels;
   LabelLayout layout;
   LabelValues values;
+  LabelNames names{};      ///< what all files call the values of classes
+  NumberNames of_first{};  ///< what the first says
   bool integer() const { return labels.integer(); }
   bool whole() const { return integer() && values.whole; }
   bool one() const { return layout.width == 1 || (layout.single && whole()); }
@@ -223,26 +225,51 @@ std::optional<Classes> enumerated_classes(const Found& found) {
 }
 
 // A few whole numbers of which the file says what each is called, as flag_meanings (CF) do.
-std::optional<Classes> named_classes(const Found& found, const std::string& path) {
+std::optional<Classes> named_classes(const Found& found) {
   if (!found.few()) return {};
   Classes classes{.count = static_cast<Index>(found.values.distinct()), .how = "numbers that the file has names for"};
   for (const float value : found.values.listed()) classes.values.push_back(fmt::format("{:.0f}", value));
-  DatasetSpec spec;
-  spec.files = {path}, spec.labels = found.labels.name;
-  spec.form = {LabelKind::classes, classes.count, {}, CoarseLabels::shares, classes.values};
-  if (stored_names(spec, classes.values.size()).empty()) return {};
+  const LabelForm form{LabelKind::classes, classes.count, {}, CoarseLabels::shares, classes.values};
+  const LabelNames first = LabelNames::from(found.of_first, "", form, 1);
+  if (found.names.in_order(form, classes.count).empty() && first.in_order(form, classes.count).empty()) return {};
   return classes;
 }
 
-std::optional<Classes> classes_of(const Found& found, const std::string& path) {
+std::optional<Classes> classes_of(const Found& found);
+
+// The values that an enumeration does not have are no classes: a single one may say that there is no label.
+std::optional<Classes> without_strays(const Found& found, const std::vector<float>& strays) {
+  constexpr float kMostLabel = 65535;
+  const auto refuse = [&] {
+    throw DataError(fmt::format("'{}' holds {}, which its enumeration does not have; correct these labels",
+                                found.labels.name, fmt::join(strays, ", ")));
+  };
+  const float stray = strays.front();
+  if (strays.size() > 1 || std::abs(stray) > kMostLabel) refuse();
+  Found rest = found;
+  rest.values = without(found.values, stray);
+  std::optional<Classes> classes = classes_of(rest);
+  if (!classes) return {};
+  if (classes->ignore) refuse();
+  classes->ignore = static_cast<int>(stray);
+  classes->how += fmt::format(", and {:g}, which the enumeration does not have and which is taken for no label", stray);
+  return classes;
+}
+
+std::optional<Classes> classes_of(const Found& found) {
   const LabelValues& values = found.values;
+  if (found.names.complete && found.whole() && found.one()) {
+    std::vector<float> strays = values.listed();
+    std::erase_if(strays, [&](float value) { return found.names.of.contains(static_cast<Index>(value)); });
+    if (!strays.empty()) return without_strays(found, strays);
+  }
   if (found.labels.words) return word_classes(found);
   if (found.layout.width > 1 && !found.layout.single && found.layout.width <= kMostClasses && values.one_hot &&
       values.count > 0)
     return Classes{.count = found.layout.width, .values = {}, .ignore = {}, .absent = 0, .how = "one-hot rows"};
   if (std::optional<Classes> classes = whole_classes(found)) return classes;
   if (std::optional<Classes> classes = enumerated_classes(found)) return classes;
-  return named_classes(found, path);
+  return named_classes(found);
 }
 
 // Rows that are one-hot but for a few: whether these are a slip, only the user knows. "" where they are not.
@@ -303,10 +330,12 @@ std::string hint(const Found& found) {
 }
 
 void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
-  const auto& [labels, layout, values] = found;
+  const FileArray& labels = found.labels;
+  const LabelLayout& layout = found.layout;
+  const LabelValues& values = found.values;
   const auto say = [&](const std::string& reason) { guesses.reasons.push_back(reason); };
   guesses.outputs = layout.width;
-  if (const std::optional<Classes> classes = classes_of(found, path)) {
+  if (const std::optional<Classes> classes = classes_of(found)) {
     guesses.kind = LabelKind::classes;
     guesses.outputs = classes->count;
     guesses.class_values = classes->values;
@@ -346,6 +375,29 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
   if (const std::string more = hint(found); !more.empty()) say(more);
 }
 
+/// Gathers the names of classes, of one file after the other.
+class NamesOfFiles {
+ public:
+  explicit NamesOfFiles(Found& found) : found_(found) {}
+  void add(const RowSource& labels) {
+    const LabelForm form{.kind = LabelKind::classes};
+    for (const auto& [where, names] : labels.require_alike(false).names) {
+      if (first_) found_.of_first = names;
+      // Lists may be of something else, as long as nobody knows how many classes there are.
+      const LabelNames more = LabelNames::from({names.values, names.enumeration, {}}, where, form, 1);
+      if (const std::string text = contradiction(found_.names, more); !text.empty())
+        throw DataError(text + "; " + rename_text(more));
+      if (first_) found_.names = more;
+      found_.names.add(more);
+      first_ = false;
+    }
+  }
+
+ private:
+  Found& found_;
+  bool first_ = true;
+};
+
 }  // namespace
 
 bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes) {
@@ -363,6 +415,7 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
                     "1, 2 and so on, or name others with --labels",
                     path, labels.name, labels.type_name));
   Found found{labels, layout_of(labels, samples, path, guesses.axes), {}};
+  NamesOfFiles label_names(found);
   Index more = 0;  // numbers of further labels
   DatasetSpec spec;
   spec.files = paths;
@@ -380,6 +433,8 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
     for (std::size_t file = 0; file < paths.size(); ++file) {
       const auto open = sources.at(file);
       for (const auto& rows : *open) add_values(*rows, found.layout, found.values);
+      if (guesses.more_labels.empty())
+        for (const auto& rows : *open) label_names.add(*rows);
       if (more == 0)
         for (std::size_t i = 1; i <= guesses.more_labels.size(); ++i) more += (*open)[i]->row_elements();
     }

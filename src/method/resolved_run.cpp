@@ -42,7 +42,7 @@ void resolve_from_data(Config& config, const DatasetShape& train, const std::vec
   resolve_labels(config, train, resolutions);
   resolve_normalisation(config, train, world);
   resolve_class_weights(config, train, world);
-  resolve_names(config, output_channels(config, make_plan(config), train), world);
+  resolve_names(config, output_channels(config, make_plan(config), train), train);
 }
 
 // Collective.

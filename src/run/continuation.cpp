@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/number_names.hpp"
 #include "kernels/check.hpp"
 #include "src/config/toml.hpp"
 #include "src/plan/plan.hpp"
@@ -180,6 +181,15 @@ void require_same_numbers(const std::pair<RecordedData, RecordedData>& records, 
       advice.holds(), changed, advice.epochs == Epochs::same ? "" : "or ", advice.anew(), advice.is.config.run.folder));
 }
 
+// What the labels' files call their numbers. Earlier versions kept none.
+void require_same_label_names(const RunStart& was, const Advice& advice) {
+  const LabelNames then = LabelNames::from_texts(was.config.data.names.stored, "the run"),
+                   now = LabelNames::from_texts(advice.is.config.data.names.stored, "the data");
+  if (const std::string text = contradiction(then, now); !text.empty())
+    throw DataError(fmt::format("{}on labels of other names: {}; restore the files, {}{}", advice.holds(), text,
+                                advice.epochs == Epochs::same ? "" : "or ", advice.anew()));
+}
+
 // Keys that a run sets itself where the user does not, by what it finds in the training data.
 bool may_be_measured(const KeyDifference& difference) {
   static const std::set<std::string> keys{"data.normalise.sample_mean", "data.normalise.sample_std",
@@ -300,6 +310,7 @@ void require_continuable(const RunStart& before, const RunStart& is, Epochs epoc
         fmt::format("{}on {} with training.batch_norm = \"local\", where every rank has its own "
                     "statistics, and this is a run on {}; continue on {}, or {}",
                     advice.holds(), counted(was.ranks, "rank"), is.ranks, counted(was.ranks, "rank"), advice.anew()));
+  require_same_label_names(was, advice);
   if (const auto records = records_of(was, is)) {
     if (contents == DataContents::same) require_same_numbers(*records, advice);
     follow_moves(was.config.data, is.config.data);

@@ -1,5 +1,6 @@
 """Classes as files keep them: one-hot rows, from 1 on, -1 and 255 for no label, -1 and 1, words; and what is no class."""
 import json
+import signal
 
 import h5py
 import numpy as np
@@ -161,6 +162,185 @@ class ClassLabels(InitTest):
             self.trains(name)
         text, said = self.made("several", x=self.x, y=np.tile([[1, 1, 0], [0, 1, 0]], (N // 2, 1)).astype("u1"))
         self.assertIn("yes or no for 3 outputs", said)
+
+
+LEVEL = {"cat": 0.0, "dog": 1.0, "owl": 2.0}
+
+
+class NamesOfClasses(InitTest):
+    """What files call the numbers of classes must agree: between the files and groups of a set, between training and
+    validation, and between a trained run and the data that it is given."""
+
+    def enumerated(self, name, numbers, words, as_kept="enum"):
+        """A file whose samples tell the words of its rows, which stand under these numbers."""
+        rng = np.random.default_rng(len(name))
+        x = np.array([LEVEL[word] for word in words])[:, None, None] + rng.normal(0, 0.1, (len(words), 16, 2))
+        y = np.array([numbers[word] for word in words], "i1")
+        with h5py.File(self.path(name), "w") as file:
+            file["x"] = x.astype("f4")
+            kind = h5py.enum_dtype(numbers, basetype="i1") if as_kept == "enum" else y.dtype
+            file.create_dataset("y", data=y, dtype=kind)
+            inverse = {number: word for word, number in numbers.items()}
+            names = [inverse[number] for number in sorted(inverse)]
+            if as_kept == "flags":
+                file["y"].attrs["flag_values"] = np.array(sorted(inverse), "i1")
+                file["y"].attrs["flag_meanings"] = " ".join(names)
+            if as_kept == "list":
+                file["y"].attrs["class_names"] = names
+
+    def config(self, files, run="run", units=2, more="", split='split = { by = "rows", validation = 0.25 }\n'):
+        names = ", ".join(f'"{file}"' for file in files)
+        text = CONFIG.replace('["FILE.h5"]', f"[{names}]").replace("RUN", run).replace("epochs = 2", "epochs = 8")
+        text = text.replace('split = { by = "rows", validation = 0.25 }\n', split + more)
+        self.write("c.toml", text + support.layers("conv filters=4 kernel=3", "relu", "flatten", f"dense units={units}"))
+
+    def test_files_of_a_set(self):
+        for kept in ("enum", "flags", "list"):
+            self.enumerated("a.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30, kept)
+            self.enumerated("b.h5", {"cat": 0, "owl": 1}, ["cat", "owl"] * 30, kept)
+            self.enumerated("c.h5", {"dog": 0, "cat": 1}, ["cat", "dog"] * 30, kept)
+            self.enumerated("d.h5", {"cat": 0, "dog": 1}, ["dog", "cat"] * 30, kept)
+            owl = "b.h5: data set 'y' calls 1 'owl', and a.h5: data set 'y' 'dog'; store each class under one number"
+            self.config(["a.h5", "d.h5", "b.h5", "c.h5"])
+            for command in "train", "data":
+                self.fails(3, command, "c.toml", message=owl)
+            self.fails(3, "train", "c.toml", message=owl, ranks=2)
+            self.fails(3, "init", "a.h5", "d.h5", "b.h5", "-o", "i.toml", message=owl)
+            self.config(["a.h5", "c.h5"])
+            self.fails(3, "train", "c.toml", message="c.h5: data set 'y' calls 0 'dog', and a.h5: data set 'y' 'cat'")
+            self.config(["a.h5", "c.h5"], more='names.classes = ["one", "two"]\n')  # the user knows better
+            self.assertIn("one", self.mrmf("data", "c.toml"))
+            self.config(["a.h5", "d.h5"])
+            self.assertRegex(self.mrmf("data", "c.toml"), r"cat +46\n +dog +44\n")
+
+    def test_more_names_and_none_contradict_nothing(self):
+        self.enumerated("a.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30)
+        self.enumerated("b.h5", {"cat": 0, "dog": 1, "owl": 2}, ["cat", "owl"] * 30)
+        self.enumerated("n.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30, "plain")
+        self.config(["a.h5", "b.h5", "n.h5"], units=3)
+        self.mrmf("train", "c.toml")
+        self.assertIn('["cat", "dog", "owl"]', self.read("run/config.toml"))
+        self.enumerated("e.h5", {"owl": 1, "dog": 0}, ["owl", "dog"] * 30)
+        self.config(["n.h5", "e.h5", "b.h5"], units=3)
+        self.fails(3, "train", "c.toml", message="b.h5: data set 'y' calls 0 'cat', and e.h5: data set 'y' 'dog'")
+        self.enumerated("f.h5", {"owl": 3}, ["owl"] * 60)
+        self.config(["b.h5", "f.h5"], units=4)
+        self.fails(3, "train", "c.toml", message="f.h5: data set 'y' calls 3 'owl', and b.h5: data set 'y' 2")
+
+    def test_sets_of_a_run(self):
+        self.enumerated("a.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30)
+        self.enumerated("c.h5", {"dog": 0, "cat": 1}, ["cat", "dog"] * 30)
+        for part in "validation", "test":
+            other = f'{part} = {{ files = ["c.h5"], samples = "x", labels = "y" }}\n'
+            more = 'validation = { files = ["d.h5"], samples = "x", labels = "y" }\n' if part == "test" else ""
+            self.enumerated("d.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30)
+            self.config(["a.h5"], split=other + more)
+            for command in "train", "data":
+                self.fails(3, command, "c.toml", message=f"training and {part} data differ: c.h5: data set 'y' calls 0 "
+                           "'dog', and a.h5: data set 'y' 'cat'")
+
+    def test_data_given_to_a_run(self):
+        self.enumerated("a.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30)
+        self.enumerated("c.h5", {"dog": 0, "cat": 1}, ["cat", "dog"] * 30)
+        self.enumerated("n.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30, "plain")
+        self.config(["a.h5"])
+        self.mrmf("train", "c.toml")
+        differs = "c.h5: data set 'y' calls 0 'dog', and the training data 'cat'; store the labels"
+        self.fails(3, "evaluate", "run", "--files", "c.h5", message=differs)
+        self.assertIn("accuracy", self.mrmf("evaluate", "run", "--files", "n.h5"))
+        self.assertIn("accuracy", self.mrmf("evaluate", "run", "--files", "a.h5"))
+        self.mrmf("predict", "run", "--files", "c.h5", "-o", "p.h5")  # without labels
+        self.config(["c.h5"], run="swapped")
+        self.mrmf("train", "c.toml")
+        self.fails(2, "predict", "run", "swapped", "--files", "n.h5", "-o", "two.h5", message="run and swapped cannot predict "
+                   "together: of the labels swapped calls 0 'dog', and run 'cat'")
+        config = self.read("run/config.toml")
+        self.assertIn('stored = ["0: cat", "1: dog"]', config)
+        # A run of an earlier version remembers no names of numbers.
+        self.write("run/config.toml", "".join(line + "\n" for line in config.splitlines() if '"0: cat"' not in line))
+        self.assertIn("accuracy", self.mrmf("evaluate", "run", "--files", "c.h5"))
+        self.write("run/config.toml", config.replace('"0: cat"', '"cat"'))
+        self.fails(2, "evaluate", "run", "--files", "a.h5", message='data.names.stored: "cat" is no number and name')
+
+    def test_a_run_that_continues(self):
+        self.enumerated("a.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30)
+        self.config(["a.h5"])
+        self.mrmf("train", "c.toml")
+        with h5py.File(self.path("a.h5"), "r+") as file:
+            numbers = file["y"][()]
+            del file["y"]
+            file.create_dataset("y", data=numbers, dtype=h5py.enum_dtype({"dog": 0, "cat": 1}, basetype="i1"))
+        self.fails(3, "train", "--continue", "run", "--set", "training.epochs=9",
+                   message="a.h5: data set 'y' calls 0 'dog', and the training data 'cat'")
+        self.fails(3, "evaluate", "run", message="a.h5: data set 'y' calls 0 'dog'")
+
+    def test_a_run_that_was_stopped(self):
+        self.enumerated("a.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30)
+        self.config(["a.h5"])
+        self.write("c.toml", self.read("c.toml").replace("epochs = 8", "epochs = 1000000"))
+        process = self.launch("train", "c.toml")
+        support.wait_while(process, lambda: self.epochs_written() < 2)
+        process.send_signal(signal.SIGUSR1)
+        process.communicate()
+        with h5py.File(self.path("a.h5"), "r+") as file:
+            numbers = file["y"][()]
+            del file["y"]
+            file.create_dataset("y", data=numbers, dtype=h5py.enum_dtype({"dog": 0, "cat": 1}, basetype="i1"))
+        self.fails(3, "train", "c.toml", message="run holds an unfinished run on labels of other names: the data calls 0 'dog', "
+                   "and the run 'cat'; restore the files")
+
+    def test_groups_and_attributes(self):
+        def groups(names_of):
+            with h5py.File(self.path("g.h5"), "w") as file:
+                for i in range(24):
+                    group = file.create_group(f"s{i:02}")
+                    group["x"] = np.full((16, 2), i % 2, "f4")
+                    kind = h5py.enum_dtype(names_of(i), basetype="i1")
+                    group.create_dataset("y", data=np.int8(i % 2), dtype=kind)
+                    group.attrs.create("kind", np.int8(i % 2), dtype=kind)
+        for labels, what in ("y", "data set 's{:02}/y'"), ("@kind", "attribute 'kind' of 's{:02}'"):
+            groups(lambda i: {"dog": 0, "cat": 1} if i > 6 else {"cat": 0, "dog": 1})
+            self.config(["g.h5"], more='rows = "groups"\n')
+            self.write("c.toml", self.read("c.toml").replace('labels = "y"', f'labels = "{labels}"'))
+            self.fails(3, "train", "c.toml", message=f"g.h5: {what.format(7)} calls 0 'dog', and g.h5: {what.format(0)} 'cat'")
+            groups(lambda i: {"cat": 0, "dog": 1})
+            self.assertRegex(self.mrmf("data", "c.toml"), r"cat +9\n +dog +9\n")
+
+    def test_names_of_outputs(self):
+        def numbers(name, names):
+            with h5py.File(self.path(name), "w") as file:
+                y = np.random.default_rng(0).normal(0, 1, (40, 2))
+                file["x"], file["y"] = np.repeat(y[:, None, :], 16, 1), y
+                file["y"].attrs["names"] = names
+        numbers("a.h5", ["mass", "radius"])
+        numbers("b.h5", ["radius", "mass"])
+        self.config(["a.h5", "b.h5"])
+        self.write("c.toml", self.read("c.toml").replace('loss = "cross_entropy"', 'loss = "mse"'))
+        self.fails(3, "train", "c.toml", message="b.h5: data set 'y' calls output 0 'radius', and a.h5: data set 'y' 'mass'; "
+                   "store the outputs in one order")
+
+    def test_numbers_that_an_enumeration_does_not_have(self):
+        names = {"cat": 0, "dog": 1, "owl": 2}
+
+        def stray(*values):
+            self.enumerated("a.h5", names, ["cat", "dog", "owl"] * 20)
+            with h5py.File(self.path("a.h5"), "r+") as file:
+                y = file["y"][()]
+                y[7:7 + len(values)] = values
+                file["y"][...] = y
+        stray(3)
+        self.config(["a.h5"], units=4)
+        self.fails(3, "train", "c.toml", message="a.h5: data set 'y', row 7 holds 3, which its enumeration does not have; "
+                   "correct the label, or name its value in training.ignore")
+        self.fails(3, "data", "c.toml", message="row 7 holds 3, which its enumeration does not have")
+        for value in 3, 9, -5:
+            stray(value)
+            said = self.mrmf("init", "a.h5", "-o", "i.toml", "--overwrite")
+            self.assertIn(f"and {value}, which the enumeration does not have and which is taken for no label: 3 classes", said)
+            self.assertIn(f"ignore = {value}\n", self.read("i.toml"))
+            self.assertRegex(self.mrmf("data", "i.toml"), r"cat +\d+\n +dog +\d+\n +owl")
+        stray(3, 9)
+        self.fails(3, "init", "a.h5", "-o", "i.toml", "--overwrite", message="'y' holds 3, 9, which its enumeration does not have")
 
 
 if __name__ == "__main__":

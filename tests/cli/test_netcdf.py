@@ -488,6 +488,136 @@ class Missing(PeopleTest):
         self.refused(text, 3, "holds no number in channel 1 of any training sample")
 
 
+class MissingClasses(InitTest):
+    """What attributes call missing among classes, or yes and no, is no label: as if training.ignore named it."""
+
+    def setUp(self):
+        super().setUp()
+        self.rng = np.random.default_rng(0)
+        self.kinds = self.rng.integers(0, 3, (40, 16, 16))
+        self.field = (self.kinds + self.rng.normal(0, 0.3, self.kinds.shape)).astype("f4")
+
+    def data(self, labels, samples=None, **attributes):
+        with h5py.File(self.path("l.h5"), "w") as file:
+            file["f"], file["y"] = self.field if samples is None else samples, labels
+            file["y"].attrs.update(attributes)
+
+    def masked(self, lacking, dtype, kinds=None):
+        labels = (self.kinds if kinds is None else kinds).astype(dtype)
+        labels[:, :3, :3] = lacking
+        return labels
+
+    def config(self, more="", loss="cross_entropy", ignore="", axes="n y x", layers=None):
+        layers = layers or ("conv filters=4 kernel=3 padding=\"same\"", "relu", "conv filters=3 kernel=1")
+        self.write("c.toml", f"""
+[data]
+files = ["l.h5"]
+axes = "{axes}"
+train = {{ samples = "f", labels = "y" }}
+split = {{ by = "rows", validation = 0.25 }}
+{more}
+[training]
+loss = "{loss}"
+{ignore}
+batch = 4
+epochs = 2
+[method]
+name = "mrmf"
+top = "interpolated"
+resolutions = [[2, 2], [1, 1]]
+[run]
+folder = "run"
+threads = 1
+""" + support.layers(*layers))
+
+    def trained(self, *more):
+        self.mrmf("train", "c.toml", "--overwrite", *more)
+        shown = [{key: value for key, value in line.items() if "loss" in key or "accuracy" in key or "dice" in key}
+                 for line in self.lines("run/epochs.jsonl")]
+        text = self.mrmf("evaluate", "run", "--json")
+        scores, _ = json.JSONDecoder().raw_decode(text[text.index("{"):])
+        return shown, {key: value for key, value in scores.items() if key not in ("seconds", "files", "time")}
+
+    def test_they_are_as_what_is_ignored(self):
+        self.data(self.masked(255, "u1"))
+        self.config(ignore="ignore = 255")
+        plain = self.trained()
+        for labels, attributes in ((self.masked(255, "u1"), {"_FillValue": np.uint8(255)}),
+                                   (self.masked(-1, "i1"), {"_FillValue": np.int8(-1)}),
+                                   (self.masked(-9999, "i4"), {"missing_value": np.int32(-9999)}),
+                                   (self.masked(99, "i2"), {"valid_range": np.array([0, 2], "i2")}),
+                                   (self.masked(np.nan, "f4"), {"_FillValue": np.float32(np.nan)}),
+                                   (self.masked(1e20, "f4"), {"_FillValue": np.float32(1e20)})):
+            self.data(labels, **attributes)
+            for rule in "refuse", "skip", "fill":
+                self.config(f'not_finite = "{rule}"')
+                self.assertEqual(self.trained()[0], plain[0], (attributes, rule))
+            self.assertEqual(self.trained()[1], plain[1], attributes)
+        said = self.mrmf("data", "c.toml")
+        self.assertNotIn("rows hold NaN", said)
+        one_hot = np.concatenate([np.eye(3)[self.kinds]], -1).astype("i2")
+        one_hot[:, :3, :3] = -1
+        self.data(one_hot, self.field[..., None], _FillValue=np.int16(-1))
+        self.config(axes="n y x c")
+        self.assertEqual(self.trained()[0], plain[0])
+
+    def test_nan_that_no_attribute_declares(self):
+        self.data(self.masked(np.nan, "f4"))
+        self.config()
+        self.fails(3, "train", "c.toml", message="l.h5: data set 'y', row ")
+        self.config('not_finite = "skip"')
+        self.fails(3, "train", "c.toml", message="the labels 'y' have no row that is finite: all 30 rows hold NaN or infinity; "
+                   "correct them, or name others")
+        labels = self.masked(1e20, "f4")
+        labels[0, 9, 9] = np.inf
+        self.data(labels, _FillValue=np.float32(1e20))
+        self.config()
+        self.fails(3, "train", "c.toml", message="data set 'y', row 0 holds an infinity")
+        field = self.field.copy()
+        field[:, 0, 0] = np.nan
+        self.data(self.kinds, field)
+        self.config('not_finite = "skip"')
+        self.fails(3, "train", "c.toml", message="data set 'f' has no sample that is finite: all 30 rows hold NaN or infinity; ")
+
+    def test_one_per_row(self):
+        kinds = np.arange(40) % 3
+        samples = np.repeat(kinds[:, None], 16, 1)[..., None].astype("f4")
+        layers = ("conv filters=4 kernel=3", "relu", "flatten", "dense units=3")
+
+        def scores(labels, ignore="", **attributes):
+            self.data(labels, samples, **attributes)
+            self.config(ignore=ignore, axes="n t c", layers=layers)
+            self.write("c.toml", self.read("c.toml").replace("[[2, 2], [1, 1]]", "[[2], [1]]"))
+            return self.trained()
+        lacking = np.where(np.arange(40) % 7 == 0, -9, kinds).astype("i4")
+        plain = scores(lacking, "ignore = -9")
+        self.assertEqual(scores(lacking, _FillValue=np.int32(-9)), plain)
+        for more in ("data.split.stratify=true", "training.class_weights=balanced", "data.sampling=balanced"):
+            self.mrmf("train", "c.toml", "--overwrite", "--set", more)
+
+    def test_yes_or_no(self):
+        self.data(self.masked(-1, "i1", self.kinds > 0), self.field)
+        layers = ("conv filters=4 kernel=3 padding=\"same\"", "relu", "conv filters=1 kernel=1")
+        self.config(loss="binary_cross_entropy", ignore="ignore = -1", layers=layers)
+        plain = self.trained()
+        self.data(self.masked(-1, "i1", self.kinds > 0), self.field, _FillValue=np.int8(-1))
+        self.config(loss="binary_cross_entropy", layers=layers)
+        self.assertEqual(self.trained(), plain)
+
+    def test_init(self):
+        for labels, attributes in ((self.masked(255, "u1"), {"_FillValue": np.uint8(255)}),
+                                   (self.masked(-9999, "i4"), {"_FillValue": np.int32(-9999)}),
+                                   (self.masked(-1, "i1"), {"_FillValue": np.int8(-1), "flag_values": np.arange(3, dtype="i1"),
+                                                            "flag_meanings": "sea land ice"})):
+            self.data(labels, **attributes)
+            said = self.mrmf("init", "l.h5", "-o", "i.toml", "--folder", "made", "--overwrite")
+            self.assertIn("3 classes, one per position", said)
+            self.assertNotIn("ignore", self.read("i.toml"))
+            self.assertNotIn("not_finite", self.read("i.toml"))
+            self.assertIn("nothing stands in the way", self.mrmf("data", "i.toml").replace("advice: labels", ""))
+            self.mrmf("train", "i.toml", "--set", "training.epochs=1", "--overwrite")
+
+
 class Coordinates(InitTest):
     """Dimensions and coordinates beside the data."""
 

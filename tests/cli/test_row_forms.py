@@ -230,6 +230,8 @@ class RowForms(support.MrmfTest):
         self.refused("files", "attribute 'omega_m' of the file holds words; as classes", labels=TWICE[0])
         self.refused("files", "no 'nowhere' that could have an attribute 'x'", labels='labels = "nowhere@x"')
         self.refused("files", "no attribute 'x' of 'density'; it has none", labels='labels = "density@x"')
+        for form in "files", "groups":
+            self.refused(form, "density@' stands for an attribute and does not say which", labels='labels = "density@"')
 
     def test_attributes_of_other_objects(self):
         self.make()

@@ -120,6 +120,37 @@ class SplitColumns(InitTest):
             self.fails(code, "train", "s.toml", message=message)
         self.fails(3, "train", "s.toml", ranks=2, message="one number for each of 100 samples, or one word")
 
+    def test_enumerations_are_known_by_names_and_by_numbers(self):
+        def column(name, numbers, words=WORDS):
+            with h5py.File(self.path("s.h5"), "r+") as file:
+                file.create_dataset(name, data=np.array([numbers[word] for word in words], "i1"),
+                                    dtype=h5py.enum_dtype(numbers, basetype="i1"))
+        column("enum", {"train": 0, "val": 1, "test": 2})
+        column("other", {"test": 0, "train": 1, "val": 2})
+        column("pair", {"val": 0, "train": 1}, ["train" if word == "test" else word for word in WORDS])
+        unused = "20 rows of '{}' = \"test\" neither train nor validate"
+        for split, expected in (('column = "enum", validation = ["val"]', (60, 20, unused.format("enum"))),
+                                ('column = "enum", validation = [1]', (60, 20, unused.format("enum"))),
+                                ('column = "other", validation = ["val"]', (60, 20, unused.format("other"))),
+                                ('column = "other", validation = [2]', (60, 20, unused.format("other"))),
+                                ('column = "enum", validation = ["val"], train = ["train", 2]', (80, 20, "")),
+                                ('column = "pair", validation = ["val"]', (80, 20, ""))):
+            self.assertEqual(self.counts(split), expected, split)
+        self.assertEqual(self.found('column = "enum", validation = ["val"], test = ["test"]')["test"]["samples"], 20)
+        for split, message in (('column = "enum"', "'enum' holds more than two different numbers, 0 (train), 1 (val), 2 (test): "
+                                'name those whose rows validate, such as data.split.validation = ["val"]'),
+                               ('column = "pair"', "'pair' holds 0 (val), 1 (train): name those whose rows validate, such as "
+                                'data.split.validation = ["val"]'),
+                               ('column = "enum", validation = ["dev"]', "and not dev, which data.split.validation names")):
+            self.write("s.toml", CONFIG.replace("SPLIT", split))
+            self.fails(3, "train", "s.toml", message=message)
+        self.data("t.h5", **self.columns)
+        with h5py.File(self.path("t.h5"), "r+") as file:
+            file.create_dataset("enum", data=np.zeros(N, "i1"), dtype=h5py.enum_dtype({"val": 0, "train": 1}, basetype="i1"))
+        self.write("s.toml", CONFIG.replace("SPLIT", 'column = "enum", validation = ["val"]').replace('["s.h5"]', '["s.h5", "t.h5"]'))
+        self.fails(3, "train", "s.toml", message="t.h5: data set 'enum' calls 0 'val', and s.h5: data set 'enum' 'train'; "
+                   "give each word of data.split.column one number in all files")
+
     def test_more_rows_validate_than_train(self):
         line = "75 samples validate and 25 train"
         self.write("s.toml", CONFIG.replace("SPLIT", 'column = "most"'))

@@ -1,0 +1,244 @@
+#include "io/number_names.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include "io/class_values.hpp"
+#include "io/dataset.hpp"
+#include "io/hdf5_library.hpp"
+#include "io/hdf5_types.hpp"
+#include "kernels/check.hpp"
+
+namespace mrmf {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// The number that stands for a class; none where a word does.
+std::optional<Index> number_of_class(const LabelForm& form, std::size_t c) {
+  if (form.values.empty()) return static_cast<Index>(c);
+  const std::optional<double> number = c < form.values.size() ? class_number(form.values[c]) : std::nullopt;
+  return number && *number == std::floor(*number) ? std::optional(static_cast<Index>(*number)) : std::nullopt;
+}
+
+std::map<Index, std::string> enumerated(hid_t type) {
+  std::map<Index, std::string> known;
+  if (H5Tget_class(type) != H5T_ENUM) return known;
+  const h5::Type base(H5Tget_super(type));
+  const int members = H5Tget_nmembers(type);
+  for (int m = 0; m < members; ++m) {
+    char* const name = H5Tget_member_name(type, static_cast<unsigned>(m));
+    const std::unique_ptr<char, herr_t (*)(void*)> owned(name, H5free_memory);
+    std::vector<std::byte> value(std::max<std::size_t>(H5Tget_size(type), sizeof(long long)));
+    if (name == nullptr || H5Tget_member_value(type, static_cast<unsigned>(m), value.data()) < 0) return {};
+    if (H5Tconvert(base.get(), H5T_NATIVE_LLONG, 1, value.data(), nullptr, H5P_DEFAULT) < 0) return {};
+    long long number = 0;
+    std::copy_n(value.begin(), sizeof number, reinterpret_cast<std::byte*>(&number));
+    known[number] = name;
+  }
+  // What h5py writes for true and false says nothing.
+  if (known.size() == 2 && known[0] == "FALSE" && known[1] == "TRUE") return {};
+  return known;
+}
+
+h5::Attribute attribute(hid_t object, const char* name) {
+  return h5::Attribute(H5Aexists(object, name) > 0 ? H5Aopen(object, name, H5P_DEFAULT) : H5I_INVALID_HID);
+}
+
+// CF: "water land ice", and the values that have these meanings.
+std::map<Index, std::string> flags(hid_t dataset) {
+  std::map<Index, std::string> known;
+  const h5::Attribute meanings = attribute(dataset, "flag_meanings"), values = attribute(dataset, "flag_values");
+  if (!meanings) return known;
+  std::istringstream text(h5::text_of(meanings));
+  Names words;
+  for (std::string word; text >> word;) words.push_back(word);
+  std::vector<long long> numbers;
+  if (values) {
+    const h5::Space space(H5Aget_space(values.get()));
+    if (H5Sget_simple_extent_npoints(space.get()) != static_cast<hssize_t>(words.size())) return known;
+    numbers.resize(words.size());
+    if (H5Aread(values.get(), H5T_NATIVE_LLONG, numbers.data()) < 0) return known;
+  }
+  for (std::size_t i = 0; i < words.size(); ++i) known[values ? numbers[i] : static_cast<Index>(i)] = words[i];
+  return known;
+}
+
+std::vector<Names> lists(hid_t dataset) {
+  std::vector<Names> all;
+  for (const char* name : {"class_names", "label_names", "names", "classes", "columns", "labels"})
+    if (const h5::Attribute list = attribute(dataset, name))
+      if (auto words = h5::words_of(list, name); words && !words->words.empty()) all.push_back(std::move(words->words));
+  return all;
+}
+
+// One text with commas between the names.
+Names parts_of(const std::string& list) {
+  Names parts;
+  std::istringstream text(list);
+  for (std::string part; std::getline(text, part, ',');) {
+    const std::size_t first = part.find_first_not_of(' '), last = part.find_last_not_of(' ');
+    parts.push_back(first == std::string::npos ? "" : part.substr(first, last - first + 1));
+  }
+  return parts;
+}
+
+// A list of as many texts as are wanted; 0: as there are, if more than one.
+Names list_of(const std::vector<Names>& lists, std::size_t count) {
+  const auto fits = [&](const Names& names) {
+    return (count == 0 ? names.size() > 1 : names.size() == count) && std::ranges::none_of(names, &std::string::empty);
+  };
+  for (const Names& list : lists) {
+    if (fits(list)) return list;
+    if (list.size() != 1) continue;
+    if (Names parts = parts_of(list.front()); fits(parts)) return parts;
+  }
+  return {};
+}
+
+// The bytes of the UTF-8 character that begins here; 0: none does.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xC2 ? 0
+                             : first < 0xE0 ? 2
+                             : first < 0xF0 ? 3
+                             : first < 0xF5 ? 4
+                                            : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
+  const bool outside = (first == 0xED && byte(1) > 0x9F) || (first == 0xF4 && byte(1) > 0x8F);
+  return overlong || outside ? 0 : length;
+}
+
+// A run's configuration is UTF-8. What is not was written in Latin-1, whose numbers are Unicode's.
+std::string as_utf8(const std::string& text) {
+  bool valid = true;
+  for (std::size_t at = 0, length = 0; valid && at < text.size(); at += length) {
+    length = utf8_length(std::string_view(text).substr(at));
+    valid = length > 0;
+  }
+  if (valid) return text;
+  std::string made;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80)
+      made += c;
+    else
+      made += {static_cast<char>(0xC0 | byte >> 6), static_cast<char>(0x80 | (byte & 0x3F))};
+  }
+  return made;
+}
+
+// As a configuration can hold it.
+std::string in_one_line(const std::string& name) {
+  std::string text = as_utf8(name);
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
+}  // namespace
+
+NumberNames h5::number_names(hid_t object, hid_t type) try {
+  NumberNames names{enumerated(type), false, {}};
+  names.enumeration = !names.values.empty();
+  if (H5Iget_type(object) != H5I_DATASET) return names;
+  if (!names.enumeration) names.values = flags(object);
+  names.lists = lists(object);
+  return names;
+} catch (const DataError&) {  // of a damaged attribute: the numbers have no names then
+  return {};
+}
+
+LabelNames LabelNames::from(const NumberNames& names, const std::string& where, const LabelForm& form, Index outputs) {
+  LabelNames all;
+  const bool classes = form.kind == LabelKind::classes;
+  if (form.named || (classes && !form.values.empty() && !class_number(form.values.front()))) return all;
+  const auto add = [&](Index number, const std::string& name) {
+    if (!name.empty() && !(classes && form.ignore == number)) all.of[number] = {in_one_line(name), in_one_line(where)};
+  };
+  all.outputs = !classes;
+  if (classes)
+    for (const auto& [number, name] : names.values) add(number, name);
+  all.complete = classes && names.enumeration;
+  if (!all.of.empty()) return all;
+  const Index count = classes ? form.classes : outputs;
+  const Names list = list_of(names.lists, static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (const std::optional<Index> number = classes ? number_of_class(form, i) : static_cast<Index>(i))
+      add(*number, list[i]);
+  all.listed = !all.of.empty();
+  return all;
+}
+
+void LabelNames::add(const LabelNames& more) {
+  listed = of.empty() ? more.listed : listed && (more.listed || more.of.empty());
+  outputs = more.outputs;
+  complete = complete && more.complete;
+  of.insert(more.of.begin(), more.of.end());
+}
+
+std::vector<std::string> LabelNames::in_order(const LabelForm& form, Index count) const {
+  if (listed && std::ssize(of) != count) return {};
+  std::vector<std::string> names;
+  for (Index i = 0; i < count; ++i) {
+    const std::optional<Index> number = outputs ? i : number_of_class(form, static_cast<std::size_t>(i));
+    const auto found = number ? of.find(*number) : of.end();
+    if (found == of.end()) return {};
+    names.push_back(found->second.text);
+  }
+  return names;
+}
+
+std::vector<std::string> LabelNames::texts() const {
+  std::vector<std::string> all;
+  for (const auto& [number, name] : of) all.push_back(std::to_string(number) + ": " + name.text);
+  return all;
+}
+
+LabelNames LabelNames::from_texts(const std::vector<std::string>& texts, const std::string& where) {
+  LabelNames names;
+  for (const std::string& text : texts) {
+    const char* const end = text.data() + text.size();
+    Index number = 0;
+    const auto [after, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc{} || end - after < 3 || std::string_view(after, 2) != ": ")
+      throw DataError("\"" + text + "\" is no number and name such as \"2: owl\"");
+    names.of[number] = {{after + 2, end}, where};
+  }
+  return names;
+}
+
+std::string contradiction(const LabelNames& known, const LabelNames& more) {
+  for (const auto& [number, name] : more.of) {
+    const std::string calls = name.where + " calls " + (more.outputs ? "output " : "");
+    const auto same = known.of.find(number);
+    if (same != known.of.end() && same->second.text == name.text) continue;
+    if (same != known.of.end())
+      return calls + std::to_string(number) + " '" + name.text + "', and " + same->second.where + " '" +
+             same->second.text + "'";
+    const auto other = std::ranges::find_if(known.of, [&](const auto& one) { return one.second.text == name.text; });
+    if (other != known.of.end() && !more.of.contains(other->first))
+      return calls + std::to_string(number) + " '" + name.text + "', and " + other->second.where + " " +
+             std::to_string(other->first);
+  }
+  return {};
+}
+
+std::string rename_text(const LabelNames& names) {
+  return names.outputs ? "store the outputs in one order, or, where the names mean the same, give them in "
+                         "data.names.labels"
+                       : "store each class under one number, or, where the names mean the same, give them in "
+                         "data.names.classes";
+}
+
+}  // namespace mrmf
