@@ -26,59 +26,6 @@ constexpr Index kMostMarks = 200;     // classes of positions: more are rather a
 constexpr Index kFewOdd = 10;         // at most one row of so many is odd by a slip
 constexpr double kLeastShare = 0.75;  // share of the classes, which must occur
 
-/// How labels lie beside samples.
-struct LabelLayout {
-  bool positions = false;             ///< one or more per position
-  Index width = 1;                    ///< numbers per sample or position
-  bool single = false;                ///< (n, W) with samples of W positions: one per position if they are classes
-  std::optional<ChannelBox> moves{};  ///< the axis of the width to the end; none: it is there
-};
-
-Shape shape_of(const FileArray& samples, const AxisOrder& order) {
-  const std::vector<Index> sizes = channels_last(samples.shape, order, "'" + samples.name + "'");
-  if (sizes.size() < 2 || sizes.size() > 5)
-    throw DataError(
-        fmt::format("'{}' has {} axes; samples are (n, features) or (n, 1 to 3 axes of positions, channels)",
-                    samples.name, sizes.size()));
-  return sample_shape(sizes);
-}
-
-// Whether labels of several axes have the samples' positions, and channels behind these or none.
-bool have_positions(const FileArray& labels, const Shape& sample, const AxisOrder& order) {
-  const bool move = labels_move(labels.shape, sample, order);
-  const std::vector<Index> all = move ? channels_last(labels.shape, order, labels.name) : labels.shape;
-  const std::size_t spatial = static_cast<std::size_t>(sample.axes), axes = all.size() - 1;
-  return spatial > 0 && (axes == spatial || axes == spatial + 1) &&
-         std::equal(sample.spatial.end() - sample.axes, sample.spatial.end(), all.begin() + 1);
-}
-
-LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const std::string& path,
-                      const std::string& axes) {
-  const AxisOrder order = parse_axes(axes);
-  const Shape sample = shape_of(samples, order);
-  const std::size_t count = labels.shape.size(), spatial = static_cast<std::size_t>(sample.axes);
-  if (!labels_fit(labels, samples, axes))
-    throw DataError(
-        fmt::format("{}: '{}' ({}) does not fit '{}' ({}): labels per position have the samples' positions, and labels "
-                    "per sample are stored as ({}, {}); store them so, or name others with --labels",
-                    path, labels.name, fmt::join(labels.shape, ", "), samples.name, fmt::join(samples.shape, ", "),
-                    labels.rows(), labels.per_row()));
-  LabelLayout layout;
-  layout.positions = count > 2;
-  const bool last_axis = layout.positions ? count == spatial + 2 : count == 2;
-  const bool first = layout.positions && last_axis && labels_move(labels.shape, sample, order);
-  layout.width = !last_axis ? 1
-                 : first    ? labels.shape[static_cast<std::size_t>(order.channel) + 1]
-                            : labels.shape.back();
-  if (first) {
-    Shape label = sample;
-    label.channels = layout.width;
-    layout.moves = channel_box(label, order);
-  }
-  layout.single = spatial == 1 && count == 2 && layout.width > 1 && layout.width == sample.spatial[2];
-  return layout;
-}
-
 /// Adds the labels of a file, which lie as those of the first.
 void add_values(const RowSource& labels, const LabelLayout& layout, LabelValues& all) {
   const Index width = labels.row_elements(), step = std::max<Index>(1, (Index{1} << 20) / std::max<Index>(1, width));
@@ -323,6 +270,11 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
                       *classes->ignore));
     return;
   }
+  if (values.words.size() == 1)
+    throw DataError(
+        fmt::format("{}: '{}' holds one text alone, which is {}, and there is nothing to learn from it; name "
+                    "other labels with --labels",
+                    path, labels.name, values.words.begin()->empty() ? "empty" : "\"" + *values.words.begin() + "\""));
   if (labels.words)
     throw DataError(fmt::format(
         "{}: '{}' holds more different words than classes would have for so many samples; name other labels with "
@@ -347,12 +299,6 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
 }
 
 }  // namespace
-
-bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes) {
-  if (labels.shape.size() <= 2) return true;
-  const AxisOrder order = parse_axes(axes);
-  return have_positions(labels, shape_of(samples, order), order);
-}
 
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
                   DatasetGuess& guesses) {
