@@ -22,9 +22,11 @@ namespace mrmf {
 namespace {
 
 constexpr Index kMostClasses = 256;
-constexpr Index kMostMarks = 200;     // classes of positions: more are rather an image of bytes
-constexpr Index kFewOdd = 10;         // at most one row of so many is odd by a slip
-constexpr double kLeastShare = 0.75;  // share of the classes, which must occur
+constexpr Index kMostMarks = 200;      // classes of positions: more are rather an image of bytes
+constexpr Index kFewOdd = 10;          // at most one row of so many is odd by a slip
+constexpr float kMostIgnored = 65535;  // the largest training.ignore, and the least but for its sign
+constexpr float kExact = 16777216;     // 2^24: float32 tells smaller whole numbers apart
+constexpr double kLeastShare = 0.75;   // share of the classes, which must occur
 
 /// Adds the labels of a file, which lie as those of the first.
 void add_values(const RowSource& labels, const LabelLayout& layout, LabelValues& all) {
@@ -72,7 +74,9 @@ struct Found {
   /// Whether these are a label per position if they are classes.
   bool positions() const { return layout.positions || (layout.single && whole()); }
   /// Whether these are a few different whole numbers.
-  bool few() const { return whole() && one() && values.distinct() > 1 && values.distinct() <= kFewNumbers; }
+  bool few() const { return exact() && one() && values.distinct() > 1 && values.distinct() <= kFewNumbers; }
+  /// Whether whole numbers are known as they are in the file.
+  bool exact() const { return whole() && std::max(-values.least, values.most) < kExact; }
 };
 
 /// Classes, as labels keep them.
@@ -106,7 +110,7 @@ std::optional<Classes> classes_from(const LabelValues& values, const Found& foun
 LabelValues without(const LabelValues& all, float value) {
   LabelValues rest = all;
   rest.others.erase(value);
-  if (value >= 0) rest.classes.reset(static_cast<std::size_t>(value));
+  if (value >= 0 && value < LabelValues::kMostCounted) rest.classes.reset(static_cast<std::size_t>(value));
   const std::vector<float> left = rest.listed();
   rest.count = left.empty() ? 0 : all.count;
   if (!left.empty()) rest.least = left.front(), rest.most = left.back();
@@ -122,7 +126,8 @@ std::optional<Classes> whole_classes(const Found& found) {
   if (found.positions() && values.distinct() == 2 && values.least == 0)  // masks of pictures are 0 and 255
     return Classes{2, {"0", fmt::format("{:.0f}", values.most)}, {}, 0, fmt::format("0 and {:.0f}", values.most)};
   constexpr float kMarked = 255;  // the last value of a byte
-  const bool negative = values.others.size() == 1 && *values.others.begin() < 0;
+  const bool negative =
+      values.others.size() == 1 && *values.others.begin() < 0 && *values.others.begin() >= -kMostIgnored;
   if (!negative && (values.most != kMarked || !values.others.empty())) return {};
   const float lacking = negative ? *values.others.begin() : kMarked;
   std::optional<Classes> classes = classes_from(without(values, lacking), found);
@@ -163,10 +168,18 @@ std::optional<Classes> enumerated_classes(const Found& found) {
   const LabelValues& values = found.values;
   const bool few = values.distinct() > 1 && values.others.size() <= kFewNumbers &&
                    static_cast<Index>(values.distinct()) <= kMostClasses;
-  if (found.labels.type_name != "enumeration" || !found.whole() || !found.one() || !few) return {};
+  if (found.labels.type_name != "enumeration" || !found.exact() || !found.one() || !few) return {};
   Classes classes{.count = static_cast<Index>(values.distinct()), .how = "values of an enumeration"};
-  for (const float value : values.listed()) classes.values.push_back(fmt::format("{:g}", value));
+  for (const float value : values.listed()) classes.values.push_back(fmt::format("{:.0f}", value));
   return classes;
+}
+
+// Whether the file has names for these values of its labels.
+bool are_named(const Found& found, const std::string& path, const std::vector<std::string>& values) {
+  DatasetSpec spec;
+  spec.files = {path}, spec.labels = found.labels.name;
+  spec.form = {LabelKind::classes, std::ssize(values), {}, CoarseLabels::shares, values};
+  return !stored_names(spec, values.size()).empty();
 }
 
 // A few whole numbers of which the file says what each is called, as flag_meanings (CF) do.
@@ -174,11 +187,38 @@ std::optional<Classes> named_classes(const Found& found, const std::string& path
   if (!found.few()) return {};
   Classes classes{.count = static_cast<Index>(found.values.distinct()), .how = "numbers that the file has names for"};
   for (const float value : found.values.listed()) classes.values.push_back(fmt::format("{:.0f}", value));
-  DatasetSpec spec;
-  spec.files = {path}, spec.labels = found.labels.name;
-  spec.form = {LabelKind::classes, classes.count, {}, CoarseLabels::shares, classes.values};
-  if (stored_names(spec, classes.values.size()).empty()) return {};
-  return classes;
+  return are_named(found, path, classes.values) ? std::optional(classes) : std::nullopt;
+}
+
+// A value without a name among others that have one is rather a slip than a class: in an enumeration it cannot be
+// meant. "" where there is none.
+std::string unnamed_value(const Found& found, const Classes& classes, const std::string& path) {
+  if (found.labels.words || !found.exact() || !found.one() || found.values.distinct() > kMostClasses) return "";
+  std::vector<std::string> named, unnamed;
+  for (const float value : found.values.listed()) {
+    if (classes.ignore && value == static_cast<float>(*classes.ignore)) continue;
+    const std::string text = fmt::format("{:.0f}", value);
+    (are_named(found, path, {text}) ? named : unnamed).push_back(text);
+  }
+  if (named.empty() || unnamed.empty()) return "";
+  return fmt::format("'{}' holds {}, for which the file has no name, as it has for {}", found.labels.name,
+                     fmt::join(unnamed, ", "), fmt::join(named, ", "));
+}
+
+// Classes, and one number far from them that may stand for no label, which no training.ignore can be; "" where there is
+// none.
+std::string far_from_classes(const Found& found) {
+  const LabelValues& values = found.values;
+  if (!found.whole() || !found.one() || values.others.size() != 1) return "";
+  const float far = *values.others.begin();
+  const std::optional<Classes> classes = classes_from(without(values, far), found);
+  if (std::abs(far) <= kMostIgnored || !classes) return "";
+  return fmt::format(
+      "'{}' holds {}, and {}, which may stand for no label; training.ignore is a number of -65535 to 65535: store -1 "
+      "in "
+      "its place",
+      found.labels.name, classes->how,
+      std::abs(far) < kExact ? fmt::format("{:.0f}", far) : fmt::format("a number near {:g}", far));
 }
 
 std::optional<Classes> classes_of(const Found& found, const std::string& path) {
@@ -254,6 +294,12 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
   const auto say = [&](const std::string& reason) { guesses.reasons.push_back(reason); };
   guesses.outputs = layout.width;
   if (const std::optional<Classes> classes = classes_of(found, path)) {
+    if (const std::string unnamed = unnamed_value(found, *classes, path); !unnamed.empty()) {
+      if (labels.type_name == "enumeration")
+        throw DataError(
+            fmt::format("{}: {}; correct it, or write a configuration with training.ignore", path, unnamed));
+      say(unnamed + ", so all classes are told by their numbers");
+    }
     guesses.kind = LabelKind::classes;
     guesses.outputs = classes->count;
     guesses.class_values = classes->values;
@@ -270,6 +316,7 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
                       *classes->ignore));
     return;
   }
+  if (const std::string far = far_from_classes(found); !far.empty()) throw DataError(path + ": " + far);
   if (values.words.size() == 1)
     throw DataError(
         fmt::format("{}: '{}' holds one text alone, which is {}, and there is nothing to learn from it; name "

@@ -168,6 +168,76 @@ class NothingToLearn(InitLabels):
         return self.read(f"{name}.toml"), said
 
 
+class Values(InitLabels):
+    """What labels hold beside classes."""
+
+    def test_numbers_without_label_that_no_key_can_name(self):
+        for value, text in ((-99999, "-99999"), (-70000, "-70000"), (65536, "65536"), (2**31 - 1, "a number near 2.14748e+09"),
+                            (-2**63, "a number near -9.22337e+18")):
+            self.file("far", x=self.images, y=np.where(np.arange(ROWS) % 7 == 0, value, self.kind))
+            self.refused("far", f"far.h5: 'y' holds whole numbers of 0 to 2, and {text}, which may stand for no label; training.ignore is a "
+                         "number of -65535 to 65535: store -1 in its place")
+        text, _ = self.made("near", x=self.images, y=np.where(np.arange(ROWS) % 7 == 0, -65535, self.kind))
+        self.assertIn("ignore = -65535", text)
+        _, said = self.made("apart", x=self.images, y=np.array([0, 500, 2**31 - 1])[self.kind])
+        self.assertNotIn("21474836", said)  # float32 knows no such number
+
+    def test_values_that_an_enumeration_lacks(self):
+        kinds = h5py.enum_dtype({"a": 0, "b": 1, "c": 2}, basetype="i1")
+        for stray in (9, 3):
+            with h5py.File(self.path("stray.h5"), "w") as file:
+                file["x"] = self.images
+                file.create_dataset("y", data=np.where(np.arange(ROWS) == 50, stray, self.kind).astype("i1"), dtype=kinds)
+            self.refused("stray", f"stray.h5: 'y' holds {stray}, for which the file has no name, as it has for 0, 1, 2; correct it, or write a "
+                         "configuration with training.ignore")
+        with h5py.File(self.path("no_label.h5"), "w") as file:
+            file["x"] = self.images
+            file.create_dataset("y", data=np.where(np.arange(ROWS) == 50, -1, self.kind).astype("i1"), dtype=kinds)
+        self.mrmf("init", "no_label.h5", "-o", "no_label.toml")
+        self.assertIn("ignore = -1", self.read("no_label.toml"))
+        with h5py.File(self.path("flags.h5"), "w") as file:
+            file["x"], file["y"] = self.images, np.arange(ROWS) % 4
+            file["y"].attrs["flag_values"], file["y"].attrs["flag_meanings"] = np.arange(3), "water land ice"
+        self.assertIn("'y' holds 3, for which the file has no name, as it has for 0, 1, 2, so all classes are told by their numbers",
+                      self.mrmf("init", "flags.h5", "-o", "flags.toml"))
+
+
+class Texts(InitLabels):
+    """A configuration is UTF-8, and each line that init says is one line."""
+
+    def test_what_is_not_utf_8(self):
+        self.file("words", x=self.images, y=np.array([b"caf\xe9", b"th\xe9", b"eau"], "S4")[self.kind])
+        self.refused("words", "words.h5: 'y' holds words that are not UTF-8, such as \"caf\\xE9\", and configurations name words in UTF-8; store "
+                     "them so")
+        with h5py.File(self.path("name.h5"), "w") as file:
+            file[b"don\xe9es"], file["y"] = self.images, self.kind
+        self.refused("name", "name.h5: the name 'don\\xE9es' is not UTF-8, as configurations are; rename it")
+        self.file("split", x=self.images, y=self.kind, split=np.array([b"train", b"val", b"r\xe9serve"], "S10")[self.kind])
+        self.made("split", "--overwrite", x=self.images, y=self.kind, split=np.array([b"train", b"val", b"r\xe9serve"], "S10")[self.kind])
+        os.rename(self.path("name.h5"), os.fsencode(self.path("")) + b"fich\xe9.h5")
+        self.fails(3, "init", "fich*.h5", "-o", "name.toml", message="fich\\xE9.h5: the file's name is not UTF-8")
+
+    def test_names_of_several_lines(self):
+        text, said = self.made("lines", **{"a\nb": self.images, "c\nd": self.rng.normal(0, 1, ROWS), "e\nf": self.kind})
+        self.assertIn("'e\\x0Af' would do as well", said)
+        self.assertIn('samples = "a\\u000Ab", labels = "c\\u000Ad"', text)
+        self.trains("lines")
+
+
+class Marks(InitLabels):
+    def test_validation_comes_before_tests(self):
+        part = np.array(["train", "val", "train", "test", "train"] * 12)
+        marks = {f"is_{name}": part == name for name in ("train", "val", "test")}
+        for names in (("is_train", "is_val", "is_test"), ("is_val", "is_test")):
+            text, said = self.made("marks", "--overwrite", x=self.images, y=self.kind, **{name: marks[name] for name in names})
+            self.assertIn('split = { column = "is_val" }', text)
+            self.assertIn("'is_val' is taken for the split; 'is_test' may say what rows are for, too", said)
+        text, _ = self.made("plain", x=self.images, y=self.kind, val=marks["is_val"].astype("u1"), test=marks["is_test"].astype("u1"))
+        self.assertIn('split = { column = "val" }', text)
+        text, _ = self.made("tests", x=self.images, y=self.kind, is_test=marks["is_test"])
+        self.assertIn('split = { column = "is_test" }', text)
+
+
 class LibrariesFiles(InitLabels):
     def test_indices_of_tables_are_not_told_of(self):
         with h5py.File(self.path("table.h5"), "w") as file:
@@ -181,6 +251,13 @@ class LibrariesFiles(InitLabels):
         message = self.mrmf("init", "many.h5", "-o", "many.toml", code=3)
         self.assertIn("and 88 more", message)
         self.assertLess(len(message), 1200)
+
+    def test_what_is_contiguous_is_not_to_be_made_so(self):
+        self.file("bits", x=self.images > 1, y=self.kind)
+        self.mrmf("init", "bits.h5", "-o", "bits.toml")
+        found = self.mrmf("data", "bits.toml")
+        self.assertIn("advice: 'x' is contiguous, converted by HDF5, so it is read by one thread; where that matters, store it as int8", found)
+        self.assertNotIn("h5repack", found)
 
     def test_sparse_matrices(self):
         self.file("sparse", X__data=np.ones(90), X__indices=np.arange(90) % 20, X__indptr=np.arange(31) * 3, obs__kind=np.arange(30) % 2)
