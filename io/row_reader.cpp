@@ -23,7 +23,9 @@ constexpr Index short_read = Index{1} << 20;        // bytes of short runs, what
 constexpr Index unpacked_at_once = Index{1} << 17;  // bytes of packed numbers, with the result less than a core's cache
 
 std::string way_text(const h5::Storage& storage, bool whole) {
-  if (storage.chunk.empty()) return storage.offset ? "contiguous" : "contiguous, converted by HDF5";
+  if (storage.offset) return "contiguous";
+  if (storage.elsewhere) return "read from other files by HDF5";
+  if (storage.chunk.empty()) return storage.contiguous ? "contiguous, converted by HDF5" : "compact";
   const Index rows = storage.chunk.front();
   const std::string chunks = storage.filtered ? "compressed" : "chunked";
   if (whole) return chunks;

@@ -299,7 +299,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   std::vector<std::string> files;
   for (const std::string& file : options.files) files.push_back(quoted(file));
   std::string& text = draft.data;
-  for (const std::string& reason : guess.reasons) text += "# " + reason + "\n";
+  for (const std::string& reason : guess.reasons) text += "# " + in_one_line(reason) + "\n";
   text += fmt::format("# {} samples of {}\n[data]\nfiles = [{}]\n", draft.shape.samples, to_string(draft.shape.sample),
                       fmt::join(files, ", "));
   text += layout_lines(guess, draft.shape.sample);
@@ -389,6 +389,31 @@ void choose_batch(Draft& draft, const InitOptions& options, Comm& world) {
   }
 }
 
+// A configuration is UTF-8, and names what is in the files by the same bytes.
+void require_quotable(const std::vector<std::string>& files, const DatasetGuess& guess) {
+  for (const std::string& file : files)
+    if (!may_be_quoted(file))
+      throw DataError(in_one_line(file) + ": the file's name is not UTF-8, as configurations are; rename it");
+  const std::string path = files.front() + ": ";
+  std::vector<std::string> names{
+      guess.samples,      guess.labels, guess.validation_samples, guess.validation_labels, guess.split_column,
+      guess.group_column, guess.groups, guess.validation_groups};
+  names.insert(names.end(), guess.more_labels.begin(), guess.more_labels.end());
+  for (const std::string& name : names)
+    if (!may_be_quoted(name))
+      throw DataError(path + "the name '" + in_one_line(name) + "' is not UTF-8, as configurations are; rename it");
+  const auto require_words = [&](const std::string& name, const std::vector<std::string>& words) {
+    for (const std::string& word : words)
+      if (!may_be_quoted(word))
+        throw DataError(
+            fmt::format("{}'{}' holds words that are not UTF-8, such as \"{}\", and configurations name words "
+                        "in UTF-8; store them so",
+                        path, name, in_one_line(word)));
+  };
+  require_words(guess.labels, guess.class_values);
+  require_words(guess.split_column, guess.split_validation);
+}
+
 void write_config(const InitOptions& options, Comm& world) {
   Draft draft;
   const std::vector<std::string> files = expand_patterns(options.files);
@@ -399,6 +424,7 @@ void write_config(const InitOptions& options, Comm& world) {
       require_output(options.output, options.replace, all_inputs(options.output, files));
     }
     draft.guess = guess_datasets(files, options.names);
+    require_quotable(files, draft.guess);
   });
   describe_data(draft, options, world);
   describe_model(draft);
@@ -410,7 +436,7 @@ void write_config(const InitOptions& options, Comm& world) {
   collective_try(world, [&] {
     if (!world.root()) return;
     write_file(options.output, text, options.replace);
-    for (const std::string& reason : draft.guess.reasons) std::cout << reason << "\n";
+    for (const std::string& reason : draft.guess.reasons) std::cout << in_one_line(reason) << "\n";
     std::cout << fmt::format("{0}: written; see what it comes to with `mrmf plan {0}`, train with `mrmf train {0}`\n",
                              options.output);
   });

@@ -184,6 +184,26 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
+bool may_be_quoted(const std::string& text) {
+  try {
+    parse_toml("x = " + quoted(text), "");
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+std::string in_one_line(const std::string& text) {
+  const bool valid = may_be_quoted(text);
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool shown = byte >= 0x20 && byte != 0x7f && (valid || byte < 0x80);
+    out += shown ? std::string(1, c) : fmt::format("\\x{:02X}", static_cast<unsigned>(byte));
+  }
+  return out;
+}
+
 std::string render(const Value& value) {
   const auto joined = [&] {
     std::string text;

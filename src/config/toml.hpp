@@ -39,5 +39,9 @@ bool unset(Value& root, const std::string& path);
 std::string render(const Value& value);
 /// A TOML string literal.
 std::string quoted(const std::string& text);
+/// Whether a document may hold the text, which is UTF-8 then.
+bool may_be_quoted(const std::string& text);
+/// The text for people and comments, in one line: control characters, and bytes of what is not UTF-8, as "\xE9".
+std::string in_one_line(const std::string& text);
 
 }  // namespace mrmf

@@ -26,54 +26,49 @@ constexpr Index kFar = 8, kApart = 2;  // times more: so many are positions; so 
 
 std::string shown(const FileArray& array) { return fmt::format("'{}' ({})", array.name, fmt::join(array.shape, ", ")); }
 
-std::string list(const std::vector<FileArray>& arrays) {
-  std::vector<std::string> texts;
-  for (const FileArray& array : arrays) texts.push_back(shown(array) + " of " + array.type_name);
-  return texts.empty() ? "no array" : fmt::format("{}", fmt::join(texts, ", "));
+// What a name that is no array holds, where that is a sparse matrix, as SciPy, AnnData and 10x store it; "" where not.
+std::string sparse_text(const std::vector<FileArray>& arrays, const std::string& group) {
+  const auto holds = [&](const char* part) {
+    return std::ranges::find(arrays, (group.empty() ? "" : group + "/") + part, &FileArray::name) != arrays.end();
+  };
+  if (!holds("data") || !holds("indices") || !holds("indptr")) return "";
+  return fmt::format("{} is a sparse matrix (data, indices and indptr): store it as one array, such as X.toarray()",
+                     group.empty() ? "the file" : "'" + group + "'");
 }
 
 const FileArray& named(const std::vector<FileArray>& arrays, const std::string& name, const std::string& path) {
   const auto found = std::ranges::find(arrays, name, &FileArray::name);
-  if (found == arrays.end()) throw DataError(path + ": there is no array '" + name + "'; there are " + list(arrays));
-  return *found;
+  if (found != arrays.end()) return *found;
+  if (const std::string sparse = sparse_text(arrays, name); !sparse.empty()) throw DataError(path + ": " + sparse);
+  throw DataError(path + ": there is no array '" + name + "'; there are " + list_of(arrays));
 }
 
-// Coordinates and dimensions of netCDF number the positions of others.
-bool may_be_labels(const FileArray& array) {
-  return (array.type != ElementType::other || array.words) && array.rows() > 1 && !array.scale;
+// Why nothing looks like samples, where that can be told; "" where not.
+std::string why_no_samples(const std::vector<FileArray>& arrays) {
+  for (const FileArray& array : arrays) {
+    if (!array.name.ends_with("indptr")) continue;
+    const std::size_t slash = array.name.rfind('/');
+    const std::string group = slash == std::string::npos ? "" : array.name.substr(0, slash);
+    if (std::string sparse = sparse_text(arrays, group); !sparse.empty()) return sparse;
+  }
+  const FileArray* most = nullptr;  // the largest that is none
+  for (const FileArray& array : arrays)
+    if ((array.type_name == "reference" || array.type_name == "compound") &&
+        (most == nullptr || array.rows() * array.per_row() > most->rows() * most->per_row()))
+      most = &array;
+  return most == nullptr ? "" : why_no_numbers(*most);
 }
-
-bool readable(const FileArray& array) { return array.type != ElementType::other && array.rows() > 1 && !array.scale; }
 
 bool may_be_samples(const FileArray& array) {
-  return readable(array) && array.shape.size() >= 2 && array.shape.size() <= 5;
+  return holds_rows_of_numbers(array) && array.shape.size() >= 2 && array.shape.size() <= 5;
 }
-
-bool held_out(const FileArray& array) { return is_only_held_out(array.name); }
-
-/// The best of some arrays, and others that a user may have meant.
-struct Choice {
-  const FileArray* best = nullptr;
-  std::vector<std::string> others;  ///< their names, in quotes
-
-  template <class Likely>
-  void add_others(const std::vector<const FileArray*>& candidates, const Likely& likely) {
-    for (const FileArray* array : candidates)
-      if (array != best && likely(*array)) others.push_back("'" + array->name + "'");
-  }
-  void tell(const std::string& as, std::vector<std::string>& reasons) const {
-    if (others.empty()) return;
-    reasons.push_back(fmt::format("'{}' is taken for the {}; {} would do as well: choose with --{}", best->name, as,
-                                  fmt::join(others, ", "), as));
-  }
-};
 
 // The array with the most numbers per row: rather one that is not named like labels, and for training. A mask is as
 // large as its image, and of integers. What lies in the file itself comes before what it links to.
 Choice choose_samples(const std::vector<FileArray>& arrays, const std::string& path) {
   std::vector<const FileArray*> candidates;
   for (const FileArray& array : arrays)
-    if (may_be_samples(array) && !held_out(array)) candidates.push_back(&array);
+    if (may_be_samples(array) && !is_only_held_out(array.name)) candidates.push_back(&array);
   if (candidates.empty()) return {};
   const auto size = [](const FileArray& array) { return std::tuple(!is_like_labels(array.name), array.per_row()); };
   const auto rank = [&](const FileArray* array) {
@@ -81,49 +76,6 @@ Choice choose_samples(const std::vector<FileArray>& arrays, const std::string& p
   };
   Choice choice{*std::ranges::max_element(candidates, {}, rank), {}};
   choice.add_others(candidates, [&](const FileArray& array) { return size(array) == size(*choice.best); });
-  return choice;
-}
-
-// Whether both are the same array of groups that are only counted: "s00/data" and "s01/data".
-bool are_of_counted_groups(const FileArray& one, const FileArray& other) {
-  const auto without_digits = [](std::string name) {
-    std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
-    return name;
-  };
-  const auto own = [](const FileArray& array) { return array.name.substr(array.name.rfind('/') + 1); };
-  return one.shape == other.shape && one.name.find('/') != std::string::npos && own(one) == own(other) &&
-         without_digits(one.name) == without_digits(other.name);
-}
-
-std::string group_of(const FileArray& array) { return array.name.substr(0, array.name.rfind('/') + 1); }
-
-// Another array with as many rows: rather one whose name is that of the samples with a word for labels in it, then one
-// named like labels, then one that lies in the same file, then the one with fewer numbers per row, then one of the same
-// group. All that are of the same split, and no row numbers, may be meant: of several labels the file does not say
-// which are to be learnt.
-Choice choose_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& axes,
-                     const std::string& split_column) {
-  std::vector<const FileArray*> candidates;
-  for (const FileArray& array : arrays)
-    if (may_be_labels(array) && array.name != samples.name && array.rows() == samples.rows() &&
-        array.name != split_column && !are_of_counted_groups(array, samples))
-      candidates.push_back(&array);
-  if (candidates.empty()) return {};
-  const auto role = [&](const FileArray& array) {
-    const bool trains = is_for_training(array.name) == is_for_training(samples.name);
-    const bool marks = array.per_row() == 1 && (is_training_mark(array.name) || is_held_out_mark(array.name));
-    return std::tuple(!trains, marks || is_like_row_numbers(array.name) || is_like_group(array.name));
-  };
-  const auto rank = [&](const FileArray* array) {
-    return std::tuple(role(*array), !is_named_beside(array->name, samples.name), !is_like_labels(array->name),
-                      array->unclear, array->words, array->file != samples.file, array->per_row(),
-                      group_of(*array) != group_of(samples));
-  };
-  Choice choice{*std::ranges::min_element(candidates, {}, rank), {}};
-  choice.add_others(candidates, [&](const FileArray& array) {
-    return !array.words && !array.unclear && role(array) == role(*choice.best) &&
-           held_out(array) == held_out(*choice.best) && labels_fit(array, samples, axes);
-  });
   return choice;
 }
 
@@ -139,54 +91,10 @@ const FileArray& find_samples(const std::vector<FileArray>& arrays, const std::s
           fmt::format("{}: {} is named as data for validation or tests; if it is to train, name it with "
                       "--samples {}",
                       path, shown(array), array.name));
+  if (const std::string why = why_no_samples(arrays); !why.empty())
+    throw DataError(path + ": no array looks like samples, and " + why);
   throw DataError(path + ": no array looks like samples, of two to five axes and several rows; there are " +
-                  list(arrays));
-}
-
-// Whether an array has its rows in its last axis, as MATLAB stores them.
-bool lies_turned(const FileArray& array, Index rows) {
-  return array.shape.size() > 1 && array.rows() != rows && array.shape.back() == rows && rows > 1;
-}
-
-// Why nothing serves as labels, where that can be told; "" where not.
-std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray& samples) {
-  for (const FileArray& array : arrays)
-    if (array.name != samples.name && !array.scale && lies_turned(array, samples.rows()))
-      return fmt::format("{} has the {} rows of {} in its last axis; store it transposed, with these first",
-                         shown(array), samples.rows(), shown(samples));
-  for (const FileArray& array : arrays)
-    if (array.name != samples.name && readable(array) && lies_turned(samples, array.rows()))
-      return fmt::format(
-          "{} has the {} rows of {} in its last axis; store it with these first, such as "
-          "numpy.moveaxis(x, -1, 0)",
-          shown(samples), array.rows(), shown(array));
-  for (const FileArray& array : arrays)
-    if (array.rows() == samples.rows() && array.type == ElementType::other && !array.scale)
-      return fmt::format(
-          "{} has as many rows as {}, but holds {} elements; store classes as whole numbers 0, 1, 2 and "
-          "so on",
-          shown(array), shown(samples), array.type_name);
-  return "";
-}
-
-const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                             const std::string& hint, DatasetGuess& guess) {
-  const Choice choice = choose_labels(arrays, samples, guess.axes, guess.split_column);
-  if (choice.best != nullptr) {
-    choice.tell("labels", guess.reasons);
-    for (const FileArray& array : arrays)
-      if (array.unclear && &array != choice.best && array.name != samples.name && array.rows() == samples.rows())
-        guess.reasons.push_back(
-            fmt::format("'{}' is passed over: what its attributes say of its numbers cannot be "
-                        "applied; --labels takes it, and tells what is wrong",
-                        array.name));
-    return *choice.best;
-  }
-  if (const std::string why = why_no_labels(arrays, samples); !why.empty()) throw DataError(path + ": " + why);
-  throw DataError(
-      fmt::format("{}: '{}' looks like samples, and no other array has its {} rows to be labels; {}there are "
-                  "{}; name them with --samples and --labels",
-                  path, samples.name, samples.rows(), hint.empty() ? "" : hint + "; ", list(arrays)));
+                  list_of(arrays));
 }
 
 const FileArray* partner(const FileArray& train, const std::string& word, const std::vector<FileArray>& arrays) {
@@ -224,14 +132,18 @@ void find_validation(const std::vector<FileArray>& arrays, const FileArray& samp
                                         labels.name, samples.name));
 }
 
-// All data sets of a file but single values. One that the user calls by another of its names has that one.
+// All data sets of these names but single values, and those that the user names, who may call one by another of its
+// names.
 std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names, const GivenNames& given) {
   const Hdf5File file = Hdf5File::open(path, Comm::self(), given.packing);
   std::map<std::string, std::string> called;
   for (const std::string& name : {given.samples, given.labels})
     if (!name.empty()) called[first_name(names, path, name)] = name;
+  std::vector<std::string> looked_at = names.datasets;
+  for (const auto& [name, by_user] : called)
+    if (std::ranges::find(looked_at, name) == looked_at.end() && file.has(name)) looked_at.push_back(name);
   std::vector<FileArray> arrays;
-  for (const std::string& name : names.datasets) {
+  for (const std::string& name : looked_at) {
     const DatasetInfo info = file.info(name);
     const auto other = called.find(name);
     if (!info.shape.empty())
@@ -277,14 +189,16 @@ std::string guess_axes(const FileArray& samples, std::vector<std::string>& reaso
 }
 
 // Where an attribute is the label, all others of fractional numbers are outputs, too.
-void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels, DatasetGuess& guess) {
+void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels,
+                    const std::vector<std::string>& paths, DatasetGuess& guess) {
   const auto serves = [](const FileArray& array) {
     return array.name.starts_with('@') && !array.integer() && array.type != ElementType::other &&
            !is_like_row_numbers(array.name);
   };
   if (!serves(labels)) return;
   for (const FileArray& array : arrays)
-    if (serves(array) && array.name != labels.name) guess.more_labels.push_back(array.name);
+    if (serves(array) && array.name != labels.name && learnable_from(array, paths, guess).nothing.empty())
+      guess.more_labels.push_back(array.name);
   if (!guess.more_labels.empty())
     guess.reasons.push_back(fmt::format("the attributes '{}', '{}' are the labels; choose others with --labels",
                                         labels.name, fmt::join(guess.more_labels, "', '")));
@@ -298,7 +212,7 @@ Index FileArray::per_row() const {
 
 DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNames& given) {
   const std::string& path = paths.front();
-  const FileNames names = names_of(path);
+  const FileNames names = users_names(path);
   const RowLayout layout = find_rows(paths, arrays_of(path, names, given), given);
   const std::vector<FileArray>& arrays = layout.arrays;
   DatasetGuess guess;
@@ -310,10 +224,11 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   guess.packing = given.packing;
   const FileArray& samples =
       given.samples.empty() ? find_samples(arrays, path, guess) : named(arrays, given.samples, path);
+  if (samples.type == ElementType::other) throw DataError(path + ": " + why_no_numbers(samples));
   std::vector<std::string> of_axes;
   guess.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
   if (guess.rows == RowForm::axis) find_split_column(arrays, samples, path, guess);
-  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, path, layout.why_not, guess)
+  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.why_not, guess)
                                                  : named(arrays, given.labels, path);
   if (given.labels.empty() && layout.constants.contains(labels.name))
     throw DataError(
@@ -328,7 +243,7 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
     if (!array->packing.empty()) guess.reasons.push_back(fmt::format("'{}' is {}", array->name, array->packing));
   if (guess.rows == RowForm::axis) find_validation(arrays, samples, labels, guess);
   if (!guess.validation_groups.empty()) guess.validation_samples = samples.name, guess.validation_labels = labels.name;
-  if (given.labels.empty()) add_attributes(arrays, labels, guess);
+  if (given.labels.empty()) add_attributes(arrays, labels, paths, guess);
   if (!guess.validation_samples.empty()) guess.split_column.clear();   // data sets of their own
   if (guess.split_column == guess.labels) guess.split_column.clear();  // as the user says
   if (guess.rows == RowForm::axis && guess.validation_samples.empty() && guess.split_column.empty())

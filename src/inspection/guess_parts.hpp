@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/axis_order.hpp"
 #include "io/dataset.hpp"
 #include "io/edit_distance.hpp"  // in_small_letters()
 #include "io/hdf5_names.hpp"
@@ -23,6 +24,17 @@ namespace mrmf {
 /// Whether an array may be labels of samples of these axes (data.axes): numbers per sample, or per position of the
 /// samples.
 bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes);
+
+/// How labels lie beside samples.
+struct LabelLayout {
+  bool positions = false;             ///< one or more per position
+  Index width = 1;                    ///< numbers per sample or position
+  bool single = false;                ///< (n, W) with samples of W positions: one per position if they are classes
+  std::optional<ChannelBox> moves{};  ///< the axis of the width to the end; none: it is there
+};
+/// DataError where they do not fit.
+LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const std::string& path,
+                      const std::string& axes);
 
 /// Reads the labels of all files, for training and for validation, and sets guesses.kind and guesses.outputs;
 /// guesses.axes and the names are known. Classes are whole numbers in integers, from 0 or 1 on and nearly without gaps,
@@ -64,6 +76,64 @@ struct LabelValues {
   /// What is odd about words that are classes by themselves, and may not be meant so; "" where nothing is.
   std::string odd_words() const;
 };
+
+// Which array is the labels.
+
+/// The best of some arrays, and others that a user may have meant.
+struct Choice {
+  const FileArray* best = nullptr;
+  std::vector<std::string> others;  ///< their names
+
+  template <class Likely>
+  void add_others(const std::vector<const FileArray*>& candidates, const Likely& likely) {
+    for (const FileArray* array : candidates)
+      if (array != best && likely(*array)) others.push_back(array->name);
+  }
+  void tell(const std::string& as, std::vector<std::string>& reasons) const;
+};
+
+/// A few of many names, for people: "'a', 'b' and 3 more".
+std::string some_names(const std::vector<std::string>& names);
+/// Names, shapes and types; a few of many.
+std::string list_of(const std::vector<FileArray>& arrays);
+
+/// The labels beside these samples, of those among which a file's or all samples' arrays are. guess.axes,
+/// guess.split_column and how samples lie in the files are known; a line among the reasons tells of others that may be
+/// meant, and of those from which there is nothing to learn. Reads what may be labels, as far as needed. DataError
+/// where nothing serves, with `hint`.
+const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples,
+                             const std::vector<std::string>& paths, const std::string& hint, DatasetGuess& guess);
+
+/// Why labels of which the samples' rows lie in another axis do not serve, where that can be told; "" where not.
+std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray& samples);
+/// What is in an array that holds no numbers, and what to do: a sentence for people.
+std::string why_no_numbers(const FileArray& array);
+/// Whether an array has its rows in its last axis, as MATLAB stores them.
+bool lies_turned(const FileArray& array, Index rows);
+bool holds_rows_of_numbers(const FileArray& array);
+
+/// What may be learnt from an array as labels, beside all that its name and shape say.
+struct Learnable {
+  /// Why nothing may, to follow the array's name: "counts the rows from 0 on"; "": something may.
+  std::string nothing;
+  bool unlikely = false;  ///< whole numbers at one distance, as times have, or words of which nearly all differ
+};
+/// Reads the array in all files until that is known; how samples lie in them is known. What cannot be read is found out
+/// later, and may be learnt from.
+Learnable learnable_from(const FileArray& array, const std::vector<std::string>& paths, const DatasetGuess& guess);
+
+// Arrays that are one sample each, in a file of many.
+
+/// Whether what may be labels is rather a sample as these are, or belongs to another one: "img_1" or "mask_1" beside
+/// "img_0", "dog/x" beside "cat/x".
+bool is_another_sample(const FileArray& labels, const FileArray& samples, const std::vector<FileArray>& arrays);
+/// Whether the array that looks most like samples is one of many that are one sample each.
+bool is_array_per_sample(const FileArray& samples, const std::vector<FileArray>& arrays);
+/// What to do about it, for people; "" where too few arrays are alike.
+std::string array_per_sample_text(const FileArray& samples, const std::vector<FileArray>& arrays);
+/// names_of() but those data sets in which a library keeps what belongs to others, and which no user has named:
+/// MATLAB's cells and PyTables' indices.
+FileNames users_names(const std::string& path);
 
 // Which array says of each row whether it trains or validates, guessed from names and values.
 

@@ -22,62 +22,11 @@ namespace mrmf {
 namespace {
 
 constexpr Index kMostClasses = 256;
-constexpr Index kMostMarks = 200;     // classes of positions: more are rather an image of bytes
-constexpr Index kFewOdd = 10;         // at most one row of so many is odd by a slip
-constexpr double kLeastShare = 0.75;  // share of the classes, which must occur
-
-/// How labels lie beside samples.
-struct LabelLayout {
-  bool positions = false;             ///< one or more per position
-  Index width = 1;                    ///< numbers per sample or position
-  bool single = false;                ///< (n, W) with samples of W positions: one per position if they are classes
-  std::optional<ChannelBox> moves{};  ///< the axis of the width to the end; none: it is there
-};
-
-Shape shape_of(const FileArray& samples, const AxisOrder& order) {
-  const std::vector<Index> sizes = channels_last(samples.shape, order, "'" + samples.name + "'");
-  if (sizes.size() < 2 || sizes.size() > 5)
-    throw DataError(
-        fmt::format("'{}' has {} axes; samples are (n, features) or (n, 1 to 3 axes of positions, channels)",
-                    samples.name, sizes.size()));
-  return sample_shape(sizes);
-}
-
-// Whether labels of several axes have the samples' positions, and channels behind these or none.
-bool have_positions(const FileArray& labels, const Shape& sample, const AxisOrder& order) {
-  const bool move = labels_move(labels.shape, sample, order);
-  const std::vector<Index> all = move ? channels_last(labels.shape, order, labels.name) : labels.shape;
-  const std::size_t spatial = static_cast<std::size_t>(sample.axes), axes = all.size() - 1;
-  return spatial > 0 && (axes == spatial || axes == spatial + 1) &&
-         std::equal(sample.spatial.end() - sample.axes, sample.spatial.end(), all.begin() + 1);
-}
-
-LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const std::string& path,
-                      const std::string& axes) {
-  const AxisOrder order = parse_axes(axes);
-  const Shape sample = shape_of(samples, order);
-  const std::size_t count = labels.shape.size(), spatial = static_cast<std::size_t>(sample.axes);
-  if (!labels_fit(labels, samples, axes))
-    throw DataError(
-        fmt::format("{}: '{}' ({}) does not fit '{}' ({}): labels per position have the samples' positions, and labels "
-                    "per sample are stored as ({}, {}); store them so, or name others with --labels",
-                    path, labels.name, fmt::join(labels.shape, ", "), samples.name, fmt::join(samples.shape, ", "),
-                    labels.rows(), labels.per_row()));
-  LabelLayout layout;
-  layout.positions = count > 2;
-  const bool last_axis = layout.positions ? count == spatial + 2 : count == 2;
-  const bool first = layout.positions && last_axis && labels_move(labels.shape, sample, order);
-  layout.width = !last_axis ? 1
-                 : first    ? labels.shape[static_cast<std::size_t>(order.channel) + 1]
-                            : labels.shape.back();
-  if (first) {
-    Shape label = sample;
-    label.channels = layout.width;
-    layout.moves = channel_box(label, order);
-  }
-  layout.single = spatial == 1 && count == 2 && layout.width > 1 && layout.width == sample.spatial[2];
-  return layout;
-}
+constexpr Index kMostMarks = 200;      // classes of positions: more are rather an image of bytes
+constexpr Index kFewOdd = 10;          // at most one row of so many is odd by a slip
+constexpr float kMostIgnored = 65535;  // the largest training.ignore, and the least but for its sign
+constexpr float kExact = 16777216;     // 2^24: float32 tells smaller whole numbers apart
+constexpr double kLeastShare = 0.75;   // share of the classes, which must occur
 
 /// Adds the labels of a file, which lie as those of the first.
 void add_values(const RowSource& labels, const LabelLayout& layout, LabelValues& all) {
@@ -127,7 +76,9 @@ struct Found {
   /// Whether these are a label per position if they are classes.
   bool positions() const { return layout.positions || (layout.single && whole()); }
   /// Whether these are a few different whole numbers.
-  bool few() const { return whole() && one() && values.distinct() > 1 && values.distinct() <= kFewNumbers; }
+  bool few() const { return exact() && one() && values.distinct() > 1 && values.distinct() <= kFewNumbers; }
+  /// Whether whole numbers are known as they are in the file.
+  bool exact() const { return whole() && std::max(-values.least, values.most) < kExact; }
 };
 
 /// Classes, as labels keep them.
@@ -148,8 +99,10 @@ std::optional<Classes> classes_from(const LabelValues& values, const Found& foun
     return {};
   const int first = values.least == 1 ? 1 : 0;
   const Index most = std::min(found.positions() ? kMostMarks : kMostClasses, found.values.count);
+  if (values.count == 0 || !values.others.empty() || values.most < first + 1 ||
+      values.most + 1 - first > static_cast<double>(most))
+    return {};
   const Index count = static_cast<Index>(values.most) + 1 - first;
-  if (values.count == 0 || !values.others.empty() || values.most < first + 1 || count > most) return {};
   if (static_cast<double>(values.distinct()) < kLeastShare * static_cast<double>(count)) return {};
   Classes classes{.count = count, .absent = count - static_cast<Index>(values.distinct()), .how = ""};
   classes.how = fmt::format("whole numbers of {} to {:g}", first, values.most);
@@ -161,7 +114,7 @@ std::optional<Classes> classes_from(const LabelValues& values, const Found& foun
 LabelValues without(const LabelValues& all, float value) {
   LabelValues rest = all;
   rest.others.erase(value);
-  if (value >= 0) rest.classes.reset(static_cast<std::size_t>(value));
+  if (value >= 0 && value < LabelValues::kMostCounted) rest.classes.reset(static_cast<std::size_t>(value));
   const std::vector<float> left = rest.listed();
   rest.count = left.empty() ? 0 : all.count;
   if (!left.empty()) rest.least = left.front(), rest.most = left.back();
@@ -177,7 +130,8 @@ std::optional<Classes> whole_classes(const Found& found) {
   if (found.positions() && values.distinct() == 2 && values.least == 0)  // masks of pictures are 0 and 255
     return Classes{2, {"0", fmt::format("{:.0f}", values.most)}, {}, 0, fmt::format("0 and {:.0f}", values.most)};
   constexpr float kMarked = 255;  // the last value of a byte
-  const bool negative = values.others.size() == 1 && *values.others.begin() < 0;
+  const bool negative =
+      values.others.size() == 1 && *values.others.begin() < 0 && *values.others.begin() >= -kMostIgnored;
   if (!negative && (values.most != kMarked || !values.others.empty())) return {};
   const float lacking = negative ? *values.others.begin() : kMarked;
   std::optional<Classes> classes = classes_from(without(values, lacking), found);
@@ -218,9 +172,9 @@ std::optional<Classes> enumerated_classes(const Found& found) {
   const LabelValues& values = found.values;
   const bool few = values.distinct() > 1 && values.others.size() <= kFewNumbers &&
                    static_cast<Index>(values.distinct()) <= kMostClasses;
-  if (found.labels.type_name != "enumeration" || !found.whole() || !found.one() || !few) return {};
+  if (found.labels.type_name != "enumeration" || !found.exact() || !found.one() || !few) return {};
   Classes classes{.count = static_cast<Index>(values.distinct()), .how = "values of an enumeration"};
-  for (const float value : values.listed()) classes.values.push_back(fmt::format("{:g}", value));
+  for (const float value : values.listed()) classes.values.push_back(fmt::format("{:.0f}", value));
   return classes;
 }
 
@@ -233,6 +187,21 @@ std::optional<Classes> named_classes(const Found& found) {
   const LabelNames first = LabelNames::from(found.of_first, "", form, 1);
   if (found.names.in_order(form, classes.count).empty() && first.in_order(form, classes.count).empty()) return {};
   return classes;
+}
+
+// Classes, and one number far from them that may stand for no label, which no training.ignore can be; "" where there is
+// none.
+std::string far_from_classes(const Found& found) {
+  const LabelValues& values = found.values;
+  if (!found.whole() || !found.one() || values.others.size() != 1) return "";
+  const float far = *values.others.begin();
+  const std::optional<Classes> classes = classes_from(without(values, far), found);
+  if (std::abs(far) <= kMostIgnored || !classes) return "";
+  return fmt::format(
+      "'{}' holds {}, and {}, which may stand for no label; training.ignore is a number of -65535 to 65535: store -1 "
+      "in its place",
+      found.labels.name, classes->how,
+      std::abs(far) < kExact ? fmt::format("{:.0f}", far) : fmt::format("a number near {:g}", far));
 }
 
 std::optional<Classes> classes_of(const Found& found);
@@ -352,6 +321,12 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
                       *classes->ignore));
     return;
   }
+  if (const std::string far = far_from_classes(found); !far.empty()) throw DataError(path + ": " + far);
+  if (values.words.size() == 1)
+    throw DataError(
+        fmt::format("{}: '{}' holds one text alone, which is {}, and there is nothing to learn from it; name "
+                    "other labels with --labels",
+                    path, labels.name, values.words.begin()->empty() ? "empty" : "\"" + *values.words.begin() + "\""));
   if (labels.words)
     throw DataError(fmt::format(
         "{}: '{}' holds more different words than classes would have for so many samples; name other labels with "
@@ -399,12 +374,6 @@ class NamesOfFiles {
 };
 
 }  // namespace
-
-bool labels_fit(const FileArray& labels, const FileArray& samples, const std::string& axes) {
-  if (labels.shape.size() <= 2) return true;
-  const AxisOrder order = parse_axes(axes);
-  return have_positions(labels, shape_of(samples, order), order);
-}
 
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
                   DatasetGuess& guesses) {

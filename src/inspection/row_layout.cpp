@@ -189,8 +189,11 @@ std::vector<const FileArray*> labels_beside(const FileArray& samples, const Comp
     return is_word(array) ? compared.names_classes(array) : compared.varies(array);
   };
   std::vector<const FileArray*> found;
-  for (const FileArray& array : compared.arrays())
-    if (&array != &samples && (is_number(array) || is_word(array)) && serves(array)) found.push_back(&array);
+  for (const FileArray& array : compared.arrays()) {
+    if (&array == &samples || !(is_number(array) || is_word(array))) continue;
+    if (given.empty() && is_another_sample(array, samples, compared.arrays())) continue;
+    if (serves(array)) found.push_back(&array);
+  }
   return found;
 }
 
@@ -230,6 +233,7 @@ std::vector<FileArray> of_all(const Compared& compared, Index samples, const Giv
   if (largest_one == nullptr) return {};
   const auto labels = labels_beside(*largest_one, compared, given.labels);
   if (labels.empty() || count_rows(*largest_one, labels, kind)) return {};
+  if (given.labels.empty() && is_array_per_sample(*largest_one, compared.arrays())) return {};
   std::vector<FileArray> arrays{*largest_one};
   for (const FileArray* array : labels) arrays.push_back(*array);
   for (FileArray& array : arrays) array.shape.insert(array.shape.begin(), samples);
@@ -327,14 +331,14 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
   layout.groups = groups;
   layout.validation_groups = validation;
   layout.arrays = std::move(arrays);
-  tell_of_groups(names_of(paths.front()), used, layout);
+  tell_of_groups(users_names(paths.front()), used, layout);
   for (const std::string& line : compared.dropped()) layout.reasons.push_back(line);
   return true;
 }
 
 bool find_groups(const std::vector<std::string>& paths, const std::vector<FileArray>& all, const GivenNames& given,
                  RowLayout& layout) {
-  return std::ranges::any_of(likely_families(names_of(paths.front()).datasets),
+  return std::ranges::any_of(likely_families(users_names(paths.front()).datasets),
                              [&](const GroupFamily& family) { return are_samples(paths, family, all, given, layout); });
 }
 
@@ -344,7 +348,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
                                   [&](const std::string& path) {
                                     return Location{path, ""};
                                   }),
-                          names_of(paths.front()).datasets, Types::any, given.packing);
+                          users_names(paths.front()).datasets, Types::any, given.packing);
   if (layout.why_not.empty() && !compared.unlike().empty()) {
     layout.why_not = "nor is each file a sample, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants()) layout.constants.insert(name);

@@ -74,7 +74,11 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     return is_one_number_per_row(array, samples) && is_held_out_mark(array.name);
   });
   std::vector<std::string> told, others;
-  for (const FileArray& array : arrays) {
+  std::vector<const FileArray*> columns;
+  for (const FileArray& array : arrays) columns.push_back(&array);
+  std::ranges::stable_partition(columns, [](const FileArray* array) { return !is_for_tests(array->name); });
+  for (const FileArray* const column_array : columns) {
+    const FileArray& array = *column_array;
     if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
     const bool trains = is_training_mark(array.name);  // all other rows validate, unless others are marked, too
     if (trains && several_marks)

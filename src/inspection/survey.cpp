@@ -317,6 +317,11 @@ void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice
   const auto rows = std::ranges::find_if(*open, [](const auto& one) { return !one->way().direct; });
   if (rows == open->end()) return;
   const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
+  if ((*rows)->way().text.starts_with("contiguous"))  // h5repack would change nothing
+    return advice.push_back(fmt::format(
+        "'{}' is {}, so it is read by one thread; where that matters, store it as {} in this machine's own format{}",
+        sources.names()[static_cast<std::size_t>(rows - open->begin())], (*rows)->way().text,
+        to_string((*rows)->type()), more));
   advice.push_back(
       fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every epoch: "
                   "`h5repack -l CONTI {} NEW.h5` makes it contiguous{}",

@@ -52,7 +52,7 @@ class WrongPacking(InitTest):
                 with h5py.File(self.path(f"each/{i:02}.h5"), "w") as one:
                     for place in (one, groups.create_group(f"s{i:02}")):
                         place["field"] = rng.integers(0, 99, (16, 8)).astype("i2")
-                        place["energy"] = float(i)
+                        place["energy"] = float(i * i)
                         place["axis"] = np.arange(16, dtype="i2")  # the same in all: it does not count the samples
                         place["axis"].attrs["scale_factor"] = "0.5"
                         place["field"].attrs["scale_factor"] = 0.5
@@ -70,7 +70,7 @@ class WrongPacking(InitTest):
                 file["field"] = rng.normal(0, 1, (16, 8)).astype("f4")
                 file["energy"] = np.int16(7)
                 file["energy"].attrs["scale_factor"] = 1.0 + i
-                file["level"] = np.int16(i)
+                file["level"] = np.int16(i * i)
                 file["field"].attrs["scale_factor"] = "none"
         self.fails(3, "init", "each/*.h5", "-o", "c.toml", message="attribute 'scale_factor' is of type string")
         self.mrmf("init", "each/*.h5", "-o", "c.toml", "--packing", "ignore")

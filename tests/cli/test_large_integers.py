@@ -102,8 +102,11 @@ class LabelsWithoutTruth(support.MrmfTest):
         """init refuses them, data says so and advises nothing that train refuses."""
         for value, kind in ((7.0, "f4"), (7000.0, "f8"), (7, "i4"), (0.001, "f4")):
             self.make(np.full(60, value, kind))
-            self.fails(3, "init", "d.h5", "-o", "i.toml", message=f"the labels 'y' are all {value:g} in the rows that train, so there is nothing to "
-                                                                  "learn from them; name others with --labels")
+            self.fails(3, "init", "d.h5", "-o", "i.toml", message=f"there is nothing to learn from what has the rows of 'x': 'y' is {value:g} "
+                                                                  "everywhere; add labels, or name others with --labels")
+            self.fails(3, "init", "d.h5", "-o", "i.toml", "--labels", "y",
+                       message=f"the labels 'y' are all {value:g} in the rows that train, so there is nothing to learn from them; name "
+                               "others with --labels")
             found = self.mrmf("data", "c.toml")
             self.assertIn(f"advice: the training labels 'y' are all {value:g}: there is nothing to learn from them", found)
             self.assertNotIn("labels 'y' as they are will train badly", found)
@@ -123,11 +126,13 @@ class LabelsWithoutTruth(support.MrmfTest):
     def test_row_numbers_are_no_classes(self):
         for first in (0, 1):
             self.make(np.arange(first, first + 60))
-            output = self.mrmf("init", "d.h5", "-o", "i.toml", "--overwrite")
+            self.fails(3, "init", "d.h5", "-o", "n.toml", message=f"'y' counts the rows from {first} on")
+            output = self.mrmf("init", "d.h5", "-o", "i.toml", "--overwrite", "--labels", "y")
             self.assertIn(f"these count the samples from {first} on, and there is nothing to learn from row numbers", output)
             self.assertIn('loss = "mse"', self.read("i.toml"))
         self.make(np.random.default_rng(0).permutation(60))
-        self.assertNotIn("classes, one per sample", self.mrmf("init", "d.h5", "-o", "i.toml", "--overwrite"))
+        self.fails(3, "init", "d.h5", "-o", "n.toml", message="'y' counts the rows from 0 on")
+        self.assertNotIn("classes, one per sample", self.mrmf("init", "d.h5", "-o", "i.toml", "--overwrite", "--labels", "y"))
         self.make(np.arange(60) % 30)  # each twice
         self.assertIn("30 classes, one per sample", self.mrmf("init", "d.h5", "-o", "i.toml", "--overwrite"))
 

@@ -1,0 +1,211 @@
+// Which array of a file is the labels.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/check.hpp"
+#include "src/inspection/guess_parts.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr std::size_t kMostNamed = 12;  // names in a line for people
+
+std::string shown_array(const FileArray& array) {
+  return fmt::format("'{}' ({})", array.name, fmt::join(array.shape, ", "));
+}
+
+// Coordinates and dimensions of netCDF number the positions of others.
+bool may_be_labels(const FileArray& array) {
+  return (array.type != ElementType::other || array.words) && array.rows() > 1 && !array.scale;
+}
+
+// Whether both are the same array of groups that are only counted: "s00/data" and "s01/data".
+bool are_of_counted_groups(const FileArray& one, const FileArray& other) {
+  const auto without_digits = [](std::string name) {
+    std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+    return name;
+  };
+  const auto own = [](const FileArray& array) { return array.name.substr(array.name.rfind('/') + 1); };
+  return one.shape == other.shape && one.name.find('/') != std::string::npos && own(one) == own(other) &&
+         without_digits(one.name) == without_digits(other.name);
+}
+
+std::string group_of(const FileArray& array) { return array.name.substr(0, array.name.rfind('/') + 1); }
+
+/// What is known of labels by their name, beside the samples'.
+struct LabelRole {
+  bool other_split, counts_rows;
+  bool operator==(const LabelRole&) const = default;
+  auto operator<=>(const LabelRole&) const = default;
+};
+
+LabelRole role_of(const FileArray& labels, const FileArray& samples) {
+  const bool marks = labels.per_row() == 1 && (is_training_mark(labels.name) || is_held_out_mark(labels.name));
+  return {is_for_training(labels.name) != is_for_training(samples.name),
+          marks || is_like_row_numbers(labels.name) || is_like_group(labels.name)};
+}
+
+// Other arrays with as many rows, the likeliest first: rather one whose name is that of the samples with a word for
+// labels in it, then one named like labels, then one that lies in the same file, then the one with fewer numbers per
+// row, then one of the same group.
+std::vector<const FileArray*> label_candidates(const std::vector<FileArray>& arrays, const FileArray& samples,
+                                               const std::string& split_column) {
+  std::vector<const FileArray*> candidates;
+  for (const FileArray& array : arrays)
+    if (may_be_labels(array) && array.name != samples.name && array.rows() == samples.rows() &&
+        array.name != split_column && !are_of_counted_groups(array, samples) &&
+        !is_another_sample(array, samples, arrays))
+      candidates.push_back(&array);
+  std::ranges::stable_sort(candidates, {}, [&](const FileArray* array) {
+    return std::tuple(role_of(*array, samples), !is_named_beside(array->name, samples.name),
+                      !is_like_labels(array->name), array->unclear, array->words, array->file != samples.file,
+                      array->per_row(), group_of(*array) != group_of(samples));
+  });
+  return candidates;
+}
+
+/// An array from which there is nothing to learn, and why.
+using Useless = std::pair<const FileArray*, std::string>;
+
+std::string text_of_useless(const std::vector<Useless>& all) {
+  std::vector<std::string> texts;
+  for (const auto& [array, why] : all) {
+    if (texts.size() == kMostNamed) break;
+    texts.push_back("'" + array->name + "' " + why);
+  }
+  if (all.size() > texts.size()) texts.push_back(fmt::format("and {} more", all.size() - texts.size()));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// The first candidate from which something may be learnt. All that are of the same split, and no row numbers, may be
+// meant, too: of several labels the file does not say which are to be learnt. Times and others at one distance count
+// samples rather than say what is in them, unless they are named like labels, and names of all samples are no classes.
+Choice choose_labels(const std::vector<const FileArray*>& candidates, const FileArray& samples,
+                     const std::vector<std::string>& paths, const DatasetGuess& guess, std::vector<Useless>& useless) {
+  Choice choice;
+  const FileArray* unlikely = nullptr;
+  std::vector<const FileArray*> useful;
+  for (const FileArray* const array : candidates) {
+    const FileArray* const first = choice.best != nullptr ? choice.best : unlikely;
+    if (first != nullptr && role_of(*array, samples) != role_of(*first, samples)) break;
+    const Learnable use = learnable_from(*array, paths, guess);
+    if (!use.nothing.empty()) {
+      useless.emplace_back(array, use.nothing);
+      continue;
+    }
+    const bool rather_not = use.unlikely && (array->words || !is_like_labels(array->name));
+    if (!rather_not) useful.push_back(array);
+    const FileArray*& place = rather_not ? unlikely : choice.best;
+    if (place == nullptr) place = array;
+  }
+  if (choice.best == nullptr) choice.best = unlikely;
+  choice.add_others(useful, [&](const FileArray& array) {
+    return !array.words && !array.unclear && is_only_held_out(array.name) == is_only_held_out(choice.best->name) &&
+           labels_fit(array, samples, guess.axes);
+  });
+  return choice;
+}
+
+}  // namespace
+
+bool holds_rows_of_numbers(const FileArray& array) {
+  return array.type != ElementType::other && array.rows() > 1 && array.per_row() > 0 && !array.scale;
+}
+
+bool lies_turned(const FileArray& array, Index rows) {
+  return array.shape.size() > 1 && array.rows() != rows && array.shape.back() == rows && rows > 1;
+}
+
+std::string why_no_numbers(const FileArray& array) {
+  if (array.type_name == "reference")
+    return fmt::format(
+        "{} holds references to other arrays, as MATLAB's cells do; store what they refer to as one array",
+        shown_array(array));
+  if (array.type_name == "compound")
+    return fmt::format("{} is a table of compound elements; store its columns as arrays of numbers",
+                       shown_array(array));
+  return fmt::format("{} holds {} elements; samples are numbers", shown_array(array), array.type_name);
+}
+
+std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray& samples) {
+  for (const FileArray& array : arrays)
+    if (array.name != samples.name && !array.scale && lies_turned(array, samples.rows()))
+      return fmt::format("{} has the {} rows of {} in its last axis; store it transposed, with these first",
+                         shown_array(array), samples.rows(), shown_array(samples));
+  for (const FileArray& array : arrays)
+    if (array.name != samples.name && holds_rows_of_numbers(array) && lies_turned(samples, array.rows()))
+      return fmt::format(
+          "{} has the {} rows of {} in its last axis; store it with these first, such as "
+          "numpy.moveaxis(x, -1, 0)",
+          shown_array(samples), array.rows(), shown_array(array));
+  for (const FileArray& array : arrays)
+    if (array.rows() == samples.rows() && array.type == ElementType::other && !array.words && !array.scale)
+      return array.type_name == "reference"
+                 ? why_no_numbers(array)
+                 : fmt::format(
+                       "{} has as many rows as {}, but holds {} elements; store classes as whole numbers 0, 1, 2 and "
+                       "so on",
+                       shown_array(array), shown_array(samples), array.type_name);
+  return "";
+}
+
+std::string some_names(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min(names.size(), kMostNamed);
+  const std::string text = fmt::format("'{}'", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), "', '"));
+  return shown == names.size() ? text : fmt::format("{} and {} more", text, names.size() - shown);
+}
+
+std::string list_of(const std::vector<FileArray>& arrays) {
+  std::vector<std::string> texts;
+  for (const FileArray& array : arrays) {
+    if (texts.size() == kMostNamed) break;
+    texts.push_back(shown_array(array) + " of " + array.type_name);
+  }
+  if (arrays.size() > texts.size()) texts.push_back(fmt::format("and {} more", arrays.size() - texts.size()));
+  return texts.empty() ? "no array" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+void Choice::tell(const std::string& as, std::vector<std::string>& reasons) const {
+  if (others.empty()) return;
+  reasons.push_back(fmt::format("'{}' is taken for the {}; {} would do as well: choose with --{}", best->name, as,
+                                some_names(others), as));
+}
+
+const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples,
+                             const std::vector<std::string>& paths, const std::string& hint, DatasetGuess& guess) {
+  const std::string& path = paths.front();
+  const std::string per_sample = guess.rows == RowForm::axis ? array_per_sample_text(samples, arrays) : "";
+  if (!per_sample.empty() && is_array_per_sample(samples, arrays)) throw DataError(path + ": " + per_sample);
+  const auto candidates = label_candidates(arrays, samples, guess.split_column);
+  std::vector<Useless> useless;
+  const Choice choice = choose_labels(candidates, samples, paths, guess, useless);
+  if (choice.best != nullptr) {
+    choice.tell("labels", guess.reasons);
+    if (!useless.empty()) guess.reasons.push_back("passed over as labels: " + text_of_useless(useless));
+    for (const FileArray& array : arrays)
+      if (array.unclear && &array != choice.best && array.name != samples.name && array.rows() == samples.rows())
+        guess.reasons.push_back(
+            fmt::format("'{}' is passed over: what its attributes say of its numbers cannot be "
+                        "applied; --labels takes it, and tells what is wrong",
+                        array.name));
+    return *choice.best;
+  }
+  if (!useless.empty())
+    throw DataError(
+        fmt::format("{}: there is nothing to learn from what has the rows of '{}': {}; add labels, or name others with "
+                    "--labels",
+                    path, samples.name, text_of_useless(useless)));
+  if (const std::string why = why_no_labels(arrays, samples); !why.empty()) throw DataError(path + ": " + why);
+  if (!per_sample.empty()) throw DataError(path + ": " + per_sample);
+  throw DataError(
+      fmt::format("{}: '{}' looks like samples, and no other array has its {} rows to be labels; {}there are "
+                  "{}; name them with --samples and --labels",
+                  path, samples.name, samples.rows(), hint.empty() ? "" : hint + "; ", list_of(arrays)));
+}
+
+}  // namespace mrmf
