@@ -241,6 +241,20 @@ std::optional<Classes> classes_of(const Found& found) {
   return named_classes(found);
 }
 
+// Classes some of which the file has names for, and others not: then none is called by its name. "" where there are
+// none.
+std::string unnamed_values(const Found& found) {
+  if (found.labels.words || found.names.listed || !found.whole() || !found.one() || !found.few()) return "";
+  std::vector<std::string> named, unnamed;
+  for (const float value : found.values.listed())
+    (found.names.of.contains(static_cast<Index>(value)) ? named : unnamed).push_back(fmt::format("{:.0f}", value));
+  if (named.empty() || unnamed.empty()) return "";
+  return fmt::format(
+      "'{}' holds {}, for which the file has no name, as it has for {}, so all classes are told by their "
+      "numbers",
+      found.labels.name, fmt::join(unnamed, ", "), fmt::join(named, ", "));
+}
+
 // Rows that are one-hot but for a few: whether these are a slip, only the user knows. "" where they are not.
 std::string nearly_one_hot(const Found& found) {
   const LabelValues& values = found.values;
@@ -312,6 +326,7 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
     say(fmt::format("'{}' holds {}: {} classes, one {}", labels.name, classes->how, guesses.outputs,
                     found.positions() ? "per position" : "per sample"));
     if (const std::string odd = values.odd_words(); !odd.empty()) say(odd);
+    if (const std::string unnamed = unnamed_values(found); !unnamed.empty() && !found.names.complete) say(unnamed);
     if (classes->absent > 0)
       say(fmt::format("{} of these classes never occur{}", classes->absent, classes->absent == 1 ? "s" : ""));
     if (classes->ignore && *classes->ignore < 0)

@@ -188,8 +188,8 @@ class Values(InitLabels):
             with h5py.File(self.path("stray.h5"), "w") as file:
                 file["x"] = self.images
                 file.create_dataset("y", data=np.where(np.arange(ROWS) == 50, stray, self.kind).astype("i1"), dtype=kinds)
-            self.refused("stray", f"stray.h5: 'y' holds {stray}, for which the file has no name, as it has for 0, 1, 2; correct it, or write a "
-                         "configuration with training.ignore")
+            self.assertIn(f"and {stray}, which the enumeration does not have and which is taken for no label",
+                          self.mrmf("init", "stray.h5", "-o", "stray.toml", "--overwrite"))
         with h5py.File(self.path("no_label.h5"), "w") as file:
             file["x"] = self.images
             file.create_dataset("y", data=np.where(np.arange(ROWS) == 50, -1, self.kind).astype("i1"), dtype=kinds)
