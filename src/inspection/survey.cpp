@@ -17,6 +17,7 @@
 #include "src/data/class_balance.hpp"
 #include "src/data/data.hpp"
 #include "src/data/row_facts.hpp"
+#include "src/data/units.hpp"
 #include "src/inspection/dataset_guess.hpp"
 #include "src/inspection/guess_parts.hpp"
 #include "src/plan/labels.hpp"
@@ -349,6 +350,8 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   DataFound found;
   found.splits.push_back(inspect("training", config.data.train, nullptr, comm));
   found.splits.push_back(inspect("validation", config.data.validation, &found.splits.front(), comm));
+  require_same_units({found.splits[0].spec, found.splits[0].shape}, {found.splits[1].spec, found.splits[1].shape},
+                     "validation");
   const std::optional<DatasetShape> test = test_headers(config.data, found.splits[0].shape, comm);
   require_distinct_rows(config.data, found.splits[0].shape, found.splits[1].shape, test ? &*test : nullptr, comm);
   if (has_test_split(config.data))
