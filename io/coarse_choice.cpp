@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "io/axis_order.hpp"
-#include "io/coarsen.hpp"
+#include "io/coarse_parts.hpp"
 #include "io/edit_distance.hpp"
+#include "io/hdf5_conventions.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_names.hpp"
@@ -19,6 +20,15 @@ namespace {
 bool may_be_classes(ElementType type) {
   return type != ElementType::float16 && type != ElementType::int16 && type != ElementType::uint16 &&
          type != ElementType::float32 && type != ElementType::float64;
+}
+
+bool has_axes(const CoarseCopy& copy, const AxisOrder& order, const DatasetInfo& info) {
+  return std::ssize(info.shape) == order.axes + (copy.whole() ? 0 : 1);
+}
+
+/// Numbers of the right shape, of a type that has means.
+bool are_numbers(const CoarseCopy& copy, const AxisOrder& order, const DatasetInfo& info) {
+  return has_axes(copy, order, info) && !info.scale && !may_be_classes(info.whole ? info.stored : info.type);
 }
 
 /// The data sets asked for have as many axes.
@@ -80,6 +90,7 @@ std::string none_fits(const CoarseCopy& copy, const AxisOrder& order) {
 
 std::vector<std::string> samples_to_average(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
                                             const FileNames& names, std::vector<std::string>& others) {
+  const DataFile file(copy.source);
   std::vector<std::string> chosen;
   std::string unreadable;
   require_axes(copy, order, source);
@@ -93,8 +104,8 @@ std::vector<std::string> samples_to_average(const CoarseCopy& copy, const AxisOr
   };
   for (const std::string& name : names.datasets) {
     const DatasetInfo info = source.info(name);
-    const bool shaped = std::ssize(info.shape) == order.axes + (copy.whole() ? 0 : 1);
-    const bool fits = shaped && !info.scale && !may_be_classes(info.whole ? info.stored : info.type);
+    const bool shaped = has_axes(copy, order, info);
+    const bool fits = are_numbers(copy, order, info) && h5::classes_told(file, name).empty();
     if (shaped && !fits && !info.scale) unreadable = name;
     const bool wanted = copy.samples.empty() ? fits : shaped && is_asked(name);
     (wanted ? chosen : others).push_back(name);
@@ -107,6 +118,32 @@ std::vector<std::string> samples_to_average(const CoarseCopy& copy, const AxisOr
                       " elements; " + readable_types());
   if (chosen.empty()) throw ConfigError(copy.source + ": " + none_fits(copy, order));
   return chosen;
+}
+
+void ClassesFound::tell(std::vector<std::string>& notes) const {
+  const auto holds = [](const std::vector<std::string>& names, const std::string& told) {
+    return listed_names(names) + (names.size() == 1 ? " holds" : " hold") + " classes, as the " + told + " says";
+  };
+  for (const auto& [told, names] : copied_)
+    notes.push_back(holds(names, told) + ": copied, not averaged, unless --samples names " +
+                    (names.size() == 1 ? "it" : "them"));
+  for (const auto& [told, names] : averaged_)
+    notes.push_back(holds(names, told) + ": averaged, because --samples names " + (names.size() == 1 ? "it" : "them") +
+                    "; the copy does not say so of means");
+}
+
+ClassesFound find_classes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                          const std::vector<std::string>& averaged, const std::vector<std::string>& others) {
+  ClassesFound found;
+  const DataFile file(copy.source);
+  const auto look = [&](const std::vector<std::string>& names, bool chosen) {
+    for (const std::string& name : names)
+      if (const std::string told = h5::classes_told(file, name); !told.empty())
+        if (chosen || are_numbers(copy, order, source.info(name))) found.add(name, told, chosen);
+  };
+  look(averaged, true);
+  if (copy.samples.empty()) look(others, false);
+  return found;
 }
 
 }  // namespace mrmf

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <span>
@@ -10,13 +11,17 @@
 #include <vector>
 
 #include "io/axis_order.hpp"
+#include "io/coarse_parts.hpp"
 #include "io/coarsen.hpp"
+#include "io/hdf5_conventions.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_names.hpp"
 #include "io/hdf5_output.hpp"
+#include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
 #include "io/row_reader.hpp"
+#include "io/units.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -202,13 +207,27 @@ struct Contents {
   std::vector<Samples> samples;
   std::vector<CoarseScale> scales;
   std::vector<std::string> others;
+  AttributesLeftOut left_out;
 };
+
+/// What is averaged is neither packed any more, nor classes.
+void leave_out_of_averages(Contents& contents) {
+  const auto add = [&](const std::string& name, const std::vector<std::string>& attributes) {
+    std::ranges::copy(attributes, std::back_inserter(contents.left_out[name]));
+  };
+  for (const CoarseScale& scale : contents.scales) add(scale.name, h5::packing_attributes());
+  for (const Samples& samples : contents.samples) {
+    if (samples.packed) add(samples.name, h5::packing_attributes());
+    add(samples.name, h5::flag_attributes());
+  }
+}
 
 Contents contents_of(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
                      const std::shared_ptr<const DataFile>& file, CoarseFile& made) {
   Contents found;
   found.names = names_of(copy.source);
   made.samples = samples_to_average(copy, order, source, found.names, found.others);
+  find_classes(copy, order, source, made.samples, found.others).tell(made.notes);
   for (const std::string& name : made.samples) {
     const RowReader reader = open_samples(copy, file, name);
     if (copy.missing == MissingRule::refuse) reader.require_written();
@@ -216,6 +235,8 @@ Contents contents_of(const CoarseCopy& copy, const AxisOrder& order, const Hdf5F
     made.count += reader.shape().front();
   }
   found.scales = averaged_scales(copy, order, source, found.names, made, found.others);
+  found.left_out = untied(copy, order, source, found.names, found.scales, made, found.others);
+  leave_out_of_averages(found);
   return found;
 }
 
@@ -243,16 +264,30 @@ void copy_samples(const CoarseCopy& copy, const std::vector<Samples>& all, const
   }
 }
 
-/// The attributes of all that is averaged.
-void copy_attributes(const CoarseCopy& copy, const Contents& contents, Hdf5Output& target) {
-  std::vector<std::string> packed, plain;
-  for (const CoarseScale& scale : contents.scales) packed.push_back(scale.name);
+/// Data sets by the attributes that their copies do not get, so that the source is opened once for those alike.
+std::map<std::vector<std::string>, std::vector<std::string>> by_left_out(const std::vector<std::string>& names,
+                                                                         const AttributesLeftOut& left_out) {
+  std::map<std::vector<std::string>, std::vector<std::string>> alike;
+  for (const std::string& name : names) {
+    const auto found = left_out.find(name);
+    alike[found == left_out.end() ? std::vector<std::string>{} : found->second].push_back(name);
+  }
+  return alike;
+}
+
+/// All that is copied as it is, and the attributes of all that is averaged.
+void copy_others(const CoarseCopy& copy, const Contents& contents, Hdf5Output& target) {
+  for (const auto& [left_out, names] : by_left_out(contents.others, contents.left_out))
+    target.copy_datasets(copy.source, names, left_out);
+  target.copy_attributes(copy.source, {"/"});
+  std::vector<std::string> averaged;
+  for (const CoarseScale& scale : contents.scales) averaged.push_back(scale.name);
   for (const Samples& samples : contents.samples) {
-    (samples.packed ? packed : plain).push_back(samples.name);
+    averaged.push_back(samples.name);
     if (samples.may_miss && copy.type == ElementType::float32) target.mark_missing(samples.name);
   }
-  target.copy_attributes(copy.source, packed, true);
-  target.copy_attributes(copy.source, plain);
+  for (const auto& [left_out, names] : by_left_out(averaged, contents.left_out))
+    target.copy_attributes(copy.source, names, left_out);
 }
 
 /// Samples that are beside each other: data sets of one name in files, or in groups of one group.
@@ -273,7 +308,7 @@ class Siblings {
     if (sample != first.sample) refuse("samples of " + to_string(sample), to_string(first.sample), first.where);
     if (units.empty()) return;
     if (first.units.empty()) first.units = units, first.with_units = where;
-    if (units != first.units) refuse("units of " + units, first.units, first.with_units);
+    if (!same_units(units, first.units)) refuse("units of " + units, first.units, first.with_units);
   }
 
  private:
@@ -333,9 +368,7 @@ CoarseFile coarse_copy(const CoarseCopy& copy, Comm& world) {
     for (const CoarseScale& scale : contents.scales)
       if (world.root()) target.write_rows(scale.name, 0, std::as_bytes(std::span(scale.means)));
   });
-  target.copy_datasets(copy.source, contents.others);
-  target.copy_attributes(copy.source, {"/"});
-  copy_attributes(copy, contents, target);
+  copy_others(copy, contents, target);
   target.copy_names(copy.source, contents.names);
   for (const std::string& text : target.left_out()) made.notes.push_back("not in the copy: " + text);
   made.file = target.finish();

@@ -141,6 +141,37 @@ h5::Glance glance_at_each(Index files, RowForm form) {
   return glance;
 }
 
+std::vector<ArrayRecord> records_of(const UsedFile& used, Index position, const h5::Glance& glance,
+                                    const OpenRows& open) {
+  std::vector<ArrayRecord> records;
+  for (std::size_t i = 0; i < used.datasets.size(); ++i) {
+    const RowSource& rows = *open[i];
+    h5::Digest digest;
+    const std::string type = rows.holds_words() ? "words" : to_string(rows.type());
+    digest.add(rows.holds_words() ? "words" : "numbers");
+    if (rows.holds_words())
+      for (const std::string& word : rows.words(0, rows.shape().front())) digest.add(word);
+    else
+      add_numbers(digest, rows, glance, h5::NumberDigest::values);
+    records.push_back({position, used.datasets[i], rows.shape(), digest.sum(), type});
+  }
+  return records;
+}
+
+/// The digests of all numbers, by `digest`. Groups whose types differ are read as float64: which types there are nobody
+/// has looked for here.
+template <typename Digests>
+Digests with_any_types(const RowSources& sources, std::size_t file,
+                       const std::function<Digests(const OpenRows&)>& digest) {
+  try {
+    return digest(*sources.open(file));
+  } catch (const DataError&) {
+    RowGroups any;
+    for (const std::string& name : sources.names()) any.types[name] = ElementType::float64;
+    return digest(*sources.open(file, any));  // which says what is wrong if it is not that
+  }
+}
+
 void record_arrays(const UsedFile& used, Index position, const h5::Glance& glance, std::vector<ArrayRecord>& arrays) {
   DatasetSpec spec;
   spec.files = {used.path};
@@ -149,18 +180,11 @@ void record_arrays(const UsedFile& used, Index position, const h5::Glance& glanc
   spec.groups = used.groups;
   spec.packing = used.packing;
   spec.missing = MissingRule::fill;  // whoever reads the rows says what is missing
-  const auto open = RowSources(spec, nullptr, used.datasets, {.words = true}).open(0);
-  for (std::size_t i = 0; i < used.datasets.size(); ++i) {
-    const RowSource& rows = *(*open)[i];
-    h5::Digest digest;
-    const std::string type = rows.holds_words() ? "words" : to_string(rows.type());
-    digest.add(rows.holds_words() ? "words" : "numbers");
-    if (rows.holds_words())
-      for (const std::string& word : rows.words(0, rows.shape().front())) digest.add(word);
-    else
-      add_numbers(digest, rows, glance, h5::NumberDigest::values);
-    arrays.push_back({position, used.datasets[i], rows.shape(), digest.sum(), type});
-  }
+  const std::function<std::vector<ArrayRecord>(const OpenRows&)> record = [&](const OpenRows& open) {
+    return records_of(used, position, glance, open);
+  };
+  const RowSources sources(spec, nullptr, used.datasets, {.words = true});
+  std::ranges::move(with_any_types(sources, 0, record), std::back_inserter(arrays));
 }
 
 }  // namespace
@@ -232,8 +256,10 @@ class Views {
   /// The digests of this rank's files.
   std::vector<std::int64_t> of(Range files) const {
     std::vector<std::int64_t> digests;
-    collective_try_each(comm_, files.first, files.count,
-                        [&](Index i) { digests.push_back(digest_of(*sources_.open(static_cast<std::size_t>(i)))); });
+    const std::function<std::int64_t(const OpenRows&)> digest = digest_of;
+    collective_try_each(comm_, files.first, files.count, [&](Index i) {
+      digests.push_back(with_any_types(sources_, static_cast<std::size_t>(i), digest));
+    });
     return digests;
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -119,8 +120,11 @@ struct RowsOpening {
 /// The groups of a file of which each is a row, by name. Copies share them.
 struct RowGroups {
   std::shared_ptr<const std::vector<std::string>> names;
+  /// By name of an array or attribute, the type that holds its numbers in all groups; where these are of one type,
+  /// none.
+  std::map<std::string, ElementType> types{};
   bool operator==(const RowGroups& other) const {
-    return names == other.names || (names && other.names && *names == *other.names);
+    return types == other.types && (names == other.names || (names && other.names && *names == *other.names));
   }
 };
 
@@ -163,8 +167,10 @@ struct DatasetShape {
   std::vector<Index> elsewhere{};   ///< files with samples that may lie in other files (io/row_source.hpp), ascending
   std::vector<RowGroups> groups{};  ///< RowForm::groups: of each file
   LabelNames names{};               ///< what files call the numbers of labels
-  MixedLabels mixed{};              ///< none: labels have the positions of samples, or none of them any
-  RememberedRows remembered{};      ///< copies share it
+  std::vector<std::string>
+      units{};                  ///< units of samples and labels, in the order of their names; "": nothing says them
+  MixedLabels mixed{};          ///< none: labels have the positions of samples, or none of them any
+  RememberedRows remembered{};  ///< copies share it
   /// The shape of what is read of a sample.
   Shape read_sample() const {
     Shape part = sample;

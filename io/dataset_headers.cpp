@@ -18,6 +18,8 @@
 #include "io/names_seen.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
+#include "io/shared_groups.hpp"
+#include "io/units.hpp"
 #include "kernels/check.hpp"
 
 #define XXH_INLINE_ALL
@@ -161,13 +163,16 @@ struct FileFacts {
 
 FileFacts inspect_file(const RowSources& sources, std::size_t file, const DatasetSpec& spec) {
   FileFacts facts;
-  const auto open = sources.open(file, facts.groups);
+  auto open = sources.open(file, facts.groups);
   const std::size_t of_samples = spec.sample_names().size();
   std::vector<RowSource::Common> common;
   for (const auto& rows : *open) {
     common.push_back(rows->require_alike(spec.missing == MissingRule::refuse));
-    facts.units.push_back(common.back().units);
+    facts.units.push_back(readable_units(common.back().units));
   }
+  for (std::size_t i = 0; i < common.size(); ++i)
+    if (common[i].type != (*open)[i]->type()) facts.groups.types[sources.names()[i]] = common[i].type;
+  if (!facts.groups.types.empty()) open = sources.open(file, facts.groups);
   DatasetShape& shape = facts.shape;
   for (std::size_t i = 0; i < of_samples; ++i) facts.elsewhere = facts.elsewhere || common[i].elsewhere;
   shape = inspect_samples(*open->front(), common.front(), spec);
@@ -223,19 +228,21 @@ struct UnitsSeen {
   std::vector<std::pair<std::size_t, std::string>> others{};  ///< the first that has them, for each other ones
 
   void add(std::size_t here, const std::string& text) {
-    if (text.empty() || text == units) return;
+    if (text.empty() || same_units(text, units)) return;
     if (units.empty()) {
       units = text, file = here;
       return;
     }
-    const auto known = [&](const auto& other) { return other.second == text; };
+    const auto known = [&](const auto& other) { return same_units(other.second, text); };
     if (std::ranges::none_of(others, known)) others.emplace_back(here, text);
   }
 };
 
-/// DataError where files have other units than the first that has some: arrays without have any. Collective.
-void require_units(const RowSources& sources, const std::vector<UnitsSeen>& seen, Comm& comm) {
+/// The units of each name, of the first file that has some; arrays without have any. DataError where files have others.
+/// Collective.
+std::vector<std::string> require_units(const RowSources& sources, const std::vector<UnitsSeen>& seen, Comm& comm) {
   constexpr double none = std::numeric_limits<double>::max();
+  std::vector<std::string> all(seen.size());
   for (std::size_t name = 0; name < seen.size(); ++name) {
     const UnitsSeen& own = seen[name];
     const double here = own.units.empty() ? none : static_cast<double>(own.file), first = comm.min(here);
@@ -244,14 +251,16 @@ void require_units(const RowSources& sources, const std::vector<UnitsSeen>& seen
     comm.broadcast(units, static_cast<int>(comm.min(here == first ? comm.rank() : comm.size())));
     std::vector<std::pair<std::size_t, std::string>> mine = own.others;
     if (!own.units.empty()) mine.emplace_back(own.file, own.units);
-    std::erase_if(mine, [&](const auto& one) { return one.second == units; });
+    std::erase_if(mine, [&](const auto& one) { return same_units(one.second, units); });
     std::ranges::sort(mine);
     const Index bad = mine.empty() ? 0 : static_cast<Index>(mine.front().first);
     collective_try_each(comm, bad, mine.empty() ? 0 : 1, [&](Index file) {
       refuse_file(sources, static_cast<std::size_t>(file), name, "units of " + mine.front().second,
                   static_cast<std::size_t>(first), units);
     });
+    all[name] = std::move(units);
   }
+  return all;
 }
 
 void require_files(const DatasetSpec& spec, Comm& comm) {
@@ -264,23 +273,6 @@ void require_files(const DatasetSpec& spec, Comm& comm) {
   for (const std::string& path : spec.files)
     if (is_pattern(path))
       throw ConfigError("data.files: no file matches " + path + "; correct the pattern, or the folder to start from");
-}
-
-/// Texts, whatever they hold, as one: each after its length.
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += std::to_string(text.size()) + ':' + text;
-  return all;
-}
-
-std::vector<std::string> parted(const std::string& all) {
-  std::vector<std::string> texts;
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t colon = all.find(':', at), size = std::stoull(all.substr(at, colon - at));
-    texts.push_back(all.substr(colon + 1, size));
-    at = colon + 1 + size;
-  }
-  return texts;
 }
 
 /// The shape that the root found, on all ranks.
@@ -326,29 +318,6 @@ void join(DatasetShape& all, Comm& comm) {
   comm.sum(std::span<std::int64_t>(all.file_samples));
 }
 
-/// The groups of all files, of which every rank has those of its own.
-std::vector<RowGroups> share(const std::vector<RowGroups>& groups, Comm& comm) {
-  std::vector<RowGroups> all(groups.size());
-  for (int rank = 0; rank < comm.size() && !groups.empty(); ++rank) {
-    const Range files = piece(std::ssize(groups), rank, comm.size());
-    std::vector<std::int64_t> counts(static_cast<std::size_t>(files.count));
-    std::string names;
-    for (std::size_t i = 0; i < counts.size() && rank == comm.rank(); ++i) {
-      const std::vector<std::string>& own = *groups[static_cast<std::size_t>(files.first) + i].names;
-      counts[i] = std::ssize(own);
-      names += joined(own);
-    }
-    comm.broadcast(std::span(counts), rank);
-    comm.broadcast(names, rank);
-    const std::vector<std::string> found = parted(names);
-    auto next = found.begin();
-    for (std::size_t i = 0; i < counts.size(); ++i, next += counts[i - 1])
-      all[static_cast<std::size_t>(files.first) + i].names =
-          std::make_shared<const std::vector<std::string>>(next, next + counts[i]);
-  }
-  return all;
-}
-
 }  // namespace
 
 DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const RememberedRows& remembered) {
@@ -379,10 +348,10 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
     for (std::size_t name = 0; name < units.size(); ++name) units[name].add(file, one.units[name]);
     for (const LabelNames& one_name : one.names) label_names.add(i, one_name);
   });
-  require_units(sources, units, comm);
+  all.units = require_units(sources, units, comm);
   all.names = label_names.agreed(comm);
   join(all, comm);
-  all.groups = share(groups, comm);
+  all.groups = share_groups(groups, comm);
   comm.sum(std::span(elsewhere));
   for (std::size_t i = 0; i < elsewhere.size(); ++i)
     if (elsewhere[i] != 0) all.elsewhere.push_back(static_cast<Index>(i));

@@ -105,7 +105,7 @@ void copy_attributes(const CopyLocations& locations, const std::string& object,
       locations.left_out.references[name].push_back("'" + object + "'");
 }
 
-void copy_dataset(const CopyLocations& locations, const std::string& name) {
+void copy_dataset(const CopyLocations& locations, const std::string& name, const std::vector<std::string>& except) {
   const std::string what = locations.source + ": data set '" + name + "' for " + locations.target;
   const Target source = follow(locations.from, name);
   const Dataset from(source.there ? H5Dopen2(source.file, source.name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID);
@@ -124,7 +124,7 @@ void copy_dataset(const CopyLocations& locations, const std::string& name) {
   else  // would lead elsewhere in another file
     locations.left_out.others.push_back("the references that '" + name + "' holds");
   require(to.close(), what + " cannot be written");
-  copy_attributes(locations, name);
+  copy_attributes(locations, name, except);
 }
 
 namespace {

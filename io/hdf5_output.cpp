@@ -203,20 +203,21 @@ void Hdf5Output::write_attribute(const std::string& name, const std::string& tex
   state_->on_root([&] { add_attribute(state_->file.get(), state_->path(), name, text); });
 }
 
-void Hdf5Output::copy_datasets(const std::string& source, const std::vector<std::string>& names) {
+void Hdf5Output::copy_datasets(const std::string& source, const std::vector<std::string>& names,
+                               const std::vector<std::string>& except) {
   state_->on_root([&] {
     const h5::File from = h5::open_to_read(source);
     for (const std::string& name : names)
-      h5::copy_dataset({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, name);
+      h5::copy_dataset({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, name, except);
   });
 }
 
-void Hdf5Output::copy_attributes(const std::string& source, const std::vector<std::string>& objects, bool unpacked) {
+void Hdf5Output::copy_attributes(const std::string& source, const std::vector<std::string>& objects,
+                                 const std::vector<std::string>& except) {
   state_->on_root([&] {
     const h5::File from = h5::open_to_read(source);
     for (const std::string& object : objects)
-      h5::copy_attributes({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, object,
-                          unpacked ? h5::packing_attributes() : std::vector<std::string>{});
+      h5::copy_attributes({from.get(), state_->file.get(), source, state_->path(), state_->left_out}, object, except);
   });
 }
 

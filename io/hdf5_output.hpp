@@ -49,11 +49,13 @@ class Hdf5Output {
   void write_text(const std::string& name, const std::string& text);  ///< a (1,) variable-length string
   /// An attribute of the root group, below 64 KiB.
   void write_attribute(const std::string& name, const std::string& text);
-  /// Copies data sets of another file, with their attributes.
-  void copy_datasets(const std::string& source, const std::vector<std::string>& names);
+  /// Copies data sets of another file, with their attributes but for those named.
+  void copy_datasets(const std::string& source, const std::vector<std::string>& names,
+                     const std::vector<std::string>& except = {});
   /// Copies attributes of objects ("/" is the root) that this file lacks; not references, whose targets are not here,
-  /// nor those that say how numbers are packed, if these are `unpacked`.
-  void copy_attributes(const std::string& source, const std::vector<std::string>& objects, bool unpacked = false);
+  /// nor those named.
+  void copy_attributes(const std::string& source, const std::vector<std::string>& objects,
+                       const std::vector<std::string>& except = {});
   /// Says of a data set of float32 that what is NaN in it is missing, as netCDF does.
   void mark_missing(const std::string& dataset);
 

@@ -13,6 +13,7 @@
 
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
+#include "io/hdf5_types.hpp"
 #include "io/input_file.hpp"
 
 namespace mrmf::h5 {
@@ -434,9 +435,29 @@ std::vector<std::string> files_of(const Dataset& dataset, const std::string& wha
   return files;
 }
 
+namespace {
+
+/// DataError for a dimension of netCDF without numbers. A variable of the same name that does not number the
+/// dimension's positions is stored under another one.
+void refuse_dimension(const Dataset& dataset, const std::string& what) {
+  if (!is_dimension_scale(dataset, what) || H5Aexists(dataset.get(), "NAME") <= 0) return;
+  const Attribute attribute(H5Aopen(dataset.get(), "NAME", H5P_DEFAULT));
+  if (!text_of(attribute).starts_with("This is a netCDF dimension but not a netCDF variable")) return;
+  std::string path(static_cast<std::size_t>(std::max<ssize_t>(H5Iget_name(dataset.get(), nullptr, 0), 0)), '\0');
+  H5Iget_name(dataset.get(), path.data(), path.size() + 1);
+  const std::string variable = path.insert(path.rfind('/') + 1, "_nc4_non_coord_");
+  const bool there = H5Lexists(dataset.get(), variable.c_str(), H5P_DEFAULT) > 0;
+  throw DataError(
+      what + " is a dimension of netCDF, which holds no numbers; name " +
+      (there ? "the variable of that name, which the file has as '" + variable.substr(1) + "'" : "a variable"));
+}
+
+}  // namespace
+
 void require_written(const Dataset& dataset, const std::string& what) {
   const std::optional<Gap> gap = first_gap(dataset, what);
   if (!gap) return;
+  refuse_dimension(dataset, what);
   throw DataError(what + ": row " + std::to_string(gap->row) + " and maybe others " + gap->reason +
                   "; complete the file, or take the fill value for them with data.missing = \"fill\" (of coarsen, "
                   "evaluate and predict: --missing fill)");

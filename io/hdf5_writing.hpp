@@ -62,10 +62,11 @@ struct CopyLocations {
   LeftOut& left_out;  ///< what is left out is added
 };
 
-/// Copies a data set of any type with its layout, filters, attributes and parent groups. Values that lie in other files
-/// (of a virtual data set, or raw bytes beside the file) are copied too: from another folder their names would lead
-/// nowhere. References are left empty. H5Ocopy is no option: in HDF5 1.10 it crashes when the original cannot be read.
-void copy_dataset(const CopyLocations& locations, const std::string& name);
+/// Copies a data set of any type with its layout, filters, parent groups and attributes but for those named. Values
+/// that lie in other files (of a virtual data set, or raw bytes beside the file) are copied too: from another folder
+/// their names would lead nowhere. References are left empty. H5Ocopy is no option: in HDF5 1.10 it crashes when the
+/// original cannot be read.
+void copy_dataset(const CopyLocations& locations, const std::string& name, const std::vector<std::string>& except = {});
 
 /// Copies the attributes of a group or data set that both files have, except references, those already there, and those
 /// named.

@@ -20,6 +20,7 @@
 #include "io/row_names.hpp"
 #include "io/row_origins.hpp"
 #include "io/same_rows.hpp"
+#include "io/units.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -170,6 +171,11 @@ class GroupRows final : public RowSource {
               first->where(), first->units(), first->holds_words(), first->packing()};
     facts_.shape.front() = std::ssize(*groups_.names);
     facts_.names = first->names();
+    const auto joint = groups_.types.find(name_);
+    if (joint == groups_.types.end() || holds_words()) return;
+    facts_.type = facts_.packing.stored = joint->second;
+    facts_.row_bytes = row_elements() * size_of(joint->second);
+    joint_ = true;
   }
   std::vector<RowOrigin> origins() const override {
     const h5::Lock lock;
@@ -187,14 +193,14 @@ class GroupRows final : public RowSource {
   std::string row_text(Index row) const override { return open_alike(row)->where(); }
   void require_written() const override {}  // each is when it is opened
   Common require_alike(bool written) const override {
-    Common all{units(), false, 0, {}, {}};
+    Common all{units(), false, 0, {}, {}, type()};
     std::string having = all.units.empty() ? "" : group(0);
     std::set<ObjectIdentity> arrays;  // links may lead to one array twice
     for (Index row = 0; row < shape().front(); ++row) {
-      const auto rows = open_alike(row);
+      const auto rows = open_shaped(row);
       const Common one = rows->require_alike(written && !opening_.written);
       if (all.units.empty() && !one.units.empty()) all.units = one.units, having = group(row);
-      if (!one.units.empty() && one.units != all.units)
+      if (!one.units.empty() && !same_units(one.units, all.units))
         refuse(*rows, "units of " + one.units, "that of '" + having + "' " + all.units);
       const auto array = rows->object();
       all.elsewhere = all.elsewhere || one.elsewhere || (array && !arrays.insert(*array).second);
@@ -202,17 +208,24 @@ class GroupRows final : public RowSource {
         if (std::ranges::none_of(all.names, [&](const auto& other) { return other.second == names; }))
           all.names.emplace_back(where, names);
       all.converted = std::max(all.converted, one.converted);
+      if (one.type != all.type) all.type = ElementType::float64;
       all.chunk_memory.cache = std::max(all.chunk_memory.cache, one.chunk_memory.cache);
       all.chunk_memory.unpacking = std::max(all.chunk_memory.unpacking, one.chunk_memory.unpacking);
     }
+    if (all.type != type()) all.converted = std::max(all.converted, size_of(all.type));
     return all;
   }
+  void for_each_packing(const std::function<void(const Packing&)>& visit) const override {
+    for (Index row = 0; row < shape().front() && !holds_words(); ++row) visit(open(row)->packing());
+  }
   void read(Index first, Index count, std::byte* to) const override {
-    for (Index row = first; row < first + count; ++row, to += row_bytes()) open_alike(row)->read(0, 1, to);
+    for (Index row = first; row < first + count; ++row, to += row_bytes())
+      read_joint(row, row_elements(), to, [&](const RowSource& rows, std::byte* at) { rows.read(0, 1, at); });
   }
   void read(Index first, Index count, const RowBox& box, std::byte* to) const override {
-    const Index bytes = std::accumulate(box.count.begin(), box.count.end(), size_of(type()), std::multiplies<>());
-    for (Index row = first; row < first + count; ++row, to += bytes) open_alike(row)->read(0, 1, box, to);
+    const Index elements = std::accumulate(box.count.begin(), box.count.end(), Index{1}, std::multiplies<>());
+    for (Index row = first; row < first + count; ++row, to += elements * size_of(type()))
+      read_joint(row, elements, to, [&](const RowSource& rows, std::byte* at) { rows.read(0, 1, box, at); });
   }
 
   std::vector<std::string> words(Index first, Index count) const override {
@@ -229,14 +242,30 @@ class GroupRows final : public RowSource {
   std::unique_ptr<const RowSource> open(Index row) const {
     return open_name(file_, name_in(*file_, group(row), name_), opening_);
   }
+  /// `read` reads a row's elements in their own type, which become those of all rows.
+  template <typename Read>
+  void read_joint(Index row, Index elements, std::byte* to, const Read& read) const {
+    const auto rows = open_alike(row);
+    if (rows->type() == type()) return read(*rows, to);
+    std::vector<std::byte> own(static_cast<std::size_t>(elements * size_of(rows->type())));
+    read(*rows, own.data());
+    for (Index i = 0; i < elements; ++i) {
+      const double number = number_at(rows->type(), own.data(), i);
+      std::memcpy(to + i * size_of(type()), &number, sizeof number);
+    }
+  }
   std::unique_ptr<const RowSource> open_alike(Index row) const {
+    auto rows = open_shaped(row);
+    if (rows->type() != type() && !joint_)
+      refuse(*rows, "elements of " + to_string(rows->type()), first_text() + to_string(type()));
+    return rows;
+  }
+  std::unique_ptr<const RowSource> open_shaped(Index row) const {
     auto rows = open(row);
     const auto shape_of = [](const RowSource& of) { return shape_text({of.shape().begin() + 1, of.shape().end()}); };
     if (!std::equal(shape().begin() + 1, shape().end(), rows->shape().begin() + 1, rows->shape().end()))
       refuse(*rows, "shape " + shape_of(*rows), first_text() + shape_of(*this));
     if (rows->holds_words() != holds_words()) refuse(*rows, kind(*rows), first_text() + kind(*this));
-    if (rows->type() != type())
-      refuse(*rows, "elements of " + to_string(rows->type()), first_text() + to_string(type()));
     if (opening_.written) rows->require_written();
     return rows;
   }
@@ -250,6 +279,7 @@ class GroupRows final : public RowSource {
   RowGroups groups_;
   std::string name_;
   Opening opening_;
+  bool joint_ = false;  // type() is float64, which holds the numbers of all groups, whose types differ
 };
 
 }  // namespace
@@ -263,7 +293,7 @@ RowSource::Common RowSource::require_alike(bool written) const {
     converted = size_of(type());
   else if (!packing().in_place())
     converted = size_of(packing().stored);
-  return {units(), facts_.elsewhere, converted, chunk_memory(), {{where(), names()}}};
+  return {units(), facts_.elsewhere, converted, chunk_memory(), {{where(), names()}}, type()};
 }
 
 Index RowSource::row_elements() const {
@@ -324,8 +354,8 @@ std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, RowGroups& gr
   const auto opened = std::make_shared<const DataFile>(path(file));
   if (!groups_.empty())
     groups = groups_.at(file);
-  else if (spec_.rows == RowForm::groups)
-    groups = {std::make_shared<const std::vector<std::string>>(groups_of(*opened, spec_))};
+  else if (spec_.rows == RowForm::groups && !groups.names)
+    groups.names = std::make_shared<const std::vector<std::string>>(groups_of(*opened, spec_));
   const Opening opening{{limits_.most_cached, spec_.rows != RowForm::axis, spec_.packing},
                         limits_.words,
                         spec_.missing == MissingRule::refuse};

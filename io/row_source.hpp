@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,7 +46,14 @@ class RowSource {
   bool holds_words() const { return facts_.words; }
   const ReadingWay& way() const { return facts_.way; }
   const ChunkMemory& chunk_memory() const { return facts_.chunk_memory; }  ///< chunk memory of the first
-  const Packing& packing() const { return facts_.packing; }  ///< how these numbers come from those in the file
+  const Packing& packing() const {
+    return facts_.packing;
+  }  ///< how these numbers come from those in the file; of groups, in the first
+  /// Calls visit() for the packing of all rows or, of groups, which may each have their own, for that of each row. Not
+  /// of words. Opens groups.
+  virtual void for_each_packing(const std::function<void(const Packing&)>& visit) const {
+    if (!holds_words()) visit(packing());
+  }
   const std::string& units() const { return facts_.units; }  ///< the array's attribute of that name; "": it has none
   const NumberNames& names() const { return facts_.names; }  ///< what numbers are called; of groups, in the first
   const std::string& where() const { return facts_.where; }  ///< "<path>: data set '<name>'", for messages
@@ -61,9 +69,10 @@ class RowSource {
     Index converted;  ///< bytes of an element in the file, where it is converted on the way to kept_as(type()); else 0
     ChunkMemory chunk_memory;
     std::vector<std::pair<std::string, NumberNames>> names;  ///< names of numbers, each with where() they are first
+    ElementType type;                                        ///< that holds the numbers of all of them
   };
-  /// DataError where rows are not alike in shape, type and units, which those of groups need not be, or where they were
-  /// never written (`written`). Opens them all.
+  /// DataError where rows are not alike in shape and units, which those of groups need not be, or hold words and
+  /// numbers, or were never written (`written`). Opens them all.
   virtual Common require_alike(bool written) const;
   /// Whether rows may lie in another file than the one that was named; of groups, require_alike() tells.
   bool elsewhere() const { return facts_.elsewhere; }
@@ -123,7 +132,7 @@ class RowSources {
   std::shared_ptr<const OpenRows> at(std::size_t file) const;
   /// Opens a file's rows anew, even if they are still open.
   std::shared_ptr<const OpenRows> open(std::size_t file) const;
-  /// Opens a file's rows anew, and finds the groups that are its rows.
+  /// Opens a file's rows anew, and finds the groups that are its rows, unless they are given.
   std::shared_ptr<const OpenRows> open(std::size_t file, RowGroups& groups) const;
   /// What is remembered of these files, for a shape that others will use.
   RememberedRows remembered() const { return {memory_}; }

@@ -9,7 +9,7 @@
 #include "io/file_names.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
-#include "src/inspection/survey.hpp"
+#include "src/inspection/packing_counts.hpp"
 
 namespace mrmf {
 namespace {
@@ -37,10 +37,9 @@ std::vector<std::string> packing_lines(const DatasetSpec& spec, Comm& world) {
   std::vector<std::string> lines, names = spec.sample_names();
   std::ranges::copy(spec.label_names(), std::back_inserter(names));
   const std::vector<PackingCount> counts = count_packings(spec, names, world);
-  const Index files = std::ssize(spec.files);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const bool all = counts[i].size() == 1 && counts[i].begin()->second == files;
-    for (const std::string& text : packing_texts(counts[i], files))
+    const bool all = counts[i].texts.size() == 1 && counts[i].texts.begin()->second == counts[i].all;
+    for (const std::string& text : packing_texts(counts[i]))
       lines.push_back("'" + names[i] + "' " + (all ? "is " : "in ") + text);
   }
   return lines;

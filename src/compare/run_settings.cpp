@@ -48,7 +48,8 @@ Settings read_settings(const std::string& toml) {
   std::erase_if(settings, [&](const auto& entry) {
     return entry.first == "training.seed" || entry.first == "method.resolutions" || entry.first == "method.join" ||
            entry.first == "data.split.fold" || entry.first == "data.channels" ||
-           entry.first == "method.detail" ||  // how "auto" came to the rest
+           entry.first == "method.detail" ||          // how "auto" came to the rest
+           entry.first.starts_with("data.units.") ||  // what the data say, which runs of earlier versions lack
            entry.first.starts_with("run.");
   });
   if (by_folds(settings)) forget_measured(settings);

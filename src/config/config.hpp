@@ -238,6 +238,12 @@ struct Names {
   bool operator==(const Names&) const = default;
 };
 
+/// Units of the arrays of samples and of labels, in the order of their names; empty: unresolved, or nothing says them.
+struct Units {
+  std::vector<std::string> samples, labels;
+  bool operator==(const Units&) const = default;
+};
+
 /// What to do where the same rows are named twice, or train and validate.
 enum class DuplicateRule { refuse, allow };
 
@@ -251,6 +257,7 @@ struct DataConfig {
   VectorChannels vectors;
   PatchSettings patch;  ///< boxes that training takes of samples, and windows over whole ones
   Names names;
+  Units units;
   Sampling sampling = Sampling::all;
   int shards = 0;  ///< 0: one per rank
   bool shuffle = true;

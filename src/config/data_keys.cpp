@@ -237,6 +237,11 @@ void add_names_of_labels(Keys<DataConfig>& keys) {
   add_key(keys, "names.stored", MRMF_FIELD(names.stored), {},
           "what the labels' files call their numbers, such as \"2: owl\", as a run keeps it: other data that say "
           "something else are refused");
+  const std::string units =
+      ", in the order of their names, \"?\" where one does not say them: other data must have the "
+      "same; what the training data's attributes say unless set";
+  add_key(keys, "units.samples", MRMF_FIELD(units.samples), {}, "units of the arrays of samples" + units);
+  add_key(keys, "units.labels", MRMF_FIELD(units.labels), {}, "the same of labels");
   add_key(keys, "sampling", MRMF_FIELD(sampling), one_of({"all", "balanced"}),
           "which samples an epoch takes: all, each once; or as many draws, in which every class is equally frequent");
 }

@@ -14,6 +14,7 @@
 #include "src/data/label_names.hpp"
 #include "src/data/memory_budget.hpp"
 #include "src/data/normalise.hpp"
+#include "src/data/units.hpp"
 #include "src/data/windows.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
@@ -32,12 +33,14 @@ Split make_split(const DatasetSpec& spec, DatasetShape shape, const DataConfig& 
 }
 
 // part: "validation" or "test".
-void require_same_samples(const DatasetShape& train, const DatasetShape& other, const std::string& part) {
-  require_same_names(train, other, part);
-  if (train.sample == other.sample && train.label == other.label) return;
-  throw DataError(fmt::format(
-      "training and {0} data differ: samples {1} and {2}, labels {3} and {4}; check data.train and data.{0}", part,
-      to_string(train.sample), to_string(other.sample), to_string(train.label), to_string(other.label)));
+void require_same_samples(const FoundDataset& train, const FoundDataset& other, const std::string& part) {
+  const DatasetShape &there = train.shape, &here = other.shape;
+  if (there.sample != here.sample || there.label != here.label)
+    throw DataError(fmt::format(
+        "training and {0} data differ: samples {1} and {2}, labels {3} and {4}; check data.train and data.{0}", part,
+        to_string(there.sample), to_string(here.sample), to_string(there.label), to_string(here.label)));
+  require_same_names(there, here, part);
+  require_same_units(train, other, part);
 }
 
 // The other side of data.part, which no training step sees.
@@ -71,7 +74,7 @@ Data::Data(const Config& config, Comm& team, Reading reading, const Known* known
     held_out_ = make_split(held, inspect_dataset(held, {train, train_.shape}, team), config.data, team);
   }
   resolve_labels(config_, train_.shape, make_plan(config_).resolutions());
-  require_same_samples(train_.shape, validation_.shape, "validation");
+  require_same_samples({train, train_.shape}, {validation, validation_.shape}, "validation");
   require_same_data(train, &train_.shape, team);
   if (!have_same_headers(validation, train)) require_same_data(validation, &validation_.shape, team);
   if (known == nullptr) resolve_normalisation(config_, train_.shape, team);
@@ -190,7 +193,7 @@ std::optional<DatasetShape> test_headers(const DataConfig& data, const DatasetSh
   DatasetSpec headers = data.test;
   headers.not_finite = NotFiniteRule::refuse;  // nothing is looked for
   DatasetShape test = inspect_dataset(headers, {data.train, train}, comm);
-  require_same_samples(train, test, "test");
+  require_same_samples({data.train, train}, {headers, test}, "test");
   return test;
 }
 

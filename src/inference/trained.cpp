@@ -17,6 +17,7 @@
 #include "src/data/label_names.hpp"
 #include "src/data/memory_budget.hpp"
 #include "src/data/normalise.hpp"
+#include "src/data/units.hpp"
 #include "src/inference/models_together.hpp"
 #include "src/inference/training_rows.hpp"
 #include "src/plan/labels.hpp"
@@ -183,6 +184,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   std::ostream nobody(nullptr);
   std::ostream& told = options.notes != nullptr ? *options.notes : nobody;
   compare_samples(choice, t, told, world);  // with several models, their samples are alike
+  for (const ModelChoice& one : choices) require_trained_units(one.config.data, {t.spec, t.shape});
   require_channels(t.config.data, t.shape.sample);
   require_same_data(t.spec, &t.shape, world);
   if (labels == LabelUse::needed) resolve_labels(t.config, t.shape, {t.resolution});

@@ -54,6 +54,13 @@ std::vector<FileArray> arrays_at(const Location& location, const std::vector<std
   return arrays;
 }
 
+/// What attributes say of an array, and of the same one at another location.
+void join_attributes(FileArray& array, const FileArray& other) {
+  array.unclear |= other.unclear;
+  array.may_miss |= other.may_miss;
+  if (array.packing != other.packing) array.packing = "packed, by attributes of its own in each sample";
+}
+
 /// Whether types count: those of a file's groups are read as one.
 enum class Types { same, any };
 
@@ -132,7 +139,7 @@ class Compared {
       else if (!same_kind(*same_name, array, types))
         differs(array, kind_text(location, *same_name) + ", and " + kind_text(locations_.front(), array));
       else
-        array.unclear |= same_name->unclear;
+        join_attributes(array, *same_name);
     }
   }
 

@@ -17,8 +17,10 @@
 #include "src/data/class_balance.hpp"
 #include "src/data/data.hpp"
 #include "src/data/row_facts.hpp"
+#include "src/data/units.hpp"
 #include "src/inspection/dataset_guess.hpp"
 #include "src/inspection/guess_parts.hpp"
+#include "src/inspection/packing_counts.hpp"
 #include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
 
@@ -126,8 +128,10 @@ SplitFound inspect(const std::string& part, const DatasetSpec& spec, const Split
 void inspect_split(SplitFound& split, const Config& config, bool headers_only, Comm& comm) {
   for (const auto& [found, names] :
        {std::pair(&split.samples, split.spec.sample_names()), std::pair(&split.labels, split.spec.label_names())})
-    for (const PackingCount& count : count_packings(split.spec, names, comm))
-      for (const std::string& text : packing_texts(count, std::ssize(split.spec.files))) add_once(found->packing, text);
+    for (const PackingCount& count : count_packings(split.spec, names, comm)) {
+      for (const std::string& text : packing_texts(count)) add_once(found->packing, text);
+      found->scaled_in_part = found->scaled_in_part || count.scaled_in_part();
+    }
   if (!headers_only) leave_out(split, comm);
   split.bytes = bytes_of(split);
   if (headers_only) return;
@@ -316,16 +320,30 @@ void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice
   const auto open = sources.at(*split.samples.unpacked);
   const auto rows = std::ranges::find_if(*open, [](const auto& one) { return !one->way().direct; });
   if (rows == open->end()) return;
+  const std::string name = sources.names()[static_cast<std::size_t>(rows - open->begin())], way = (*rows)->way().text;
   const std::string more = split.spec.files.size() > 1 ? " (and perhaps the other files)" : "";
-  if ((*rows)->way().text.starts_with("contiguous"))  // h5repack would change nothing
-    return advice.push_back(fmt::format(
-        "'{}' is {}, so it is read by one thread; where that matters, store it as {} in this machine's own format{}",
-        sources.names()[static_cast<std::size_t>(rows - open->begin())], (*rows)->way().text,
-        to_string((*rows)->type()), more));
-  advice.push_back(
-      fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every epoch: "
-                  "`h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
-                  sources.names()[static_cast<std::size_t>(rows - open->begin())], (*rows)->way().text, path, more));
+  if (way.starts_with("contiguous"))  // h5repack would change nothing
+    advice.push_back(
+        fmt::format("'{}' is {}, so it is read by one thread: written as plain numbers, such as {} in this "
+                    "machine's byte order, it is read by all of them{}",
+                    name, way, to_string((*rows)->packing().stored), more));
+  else
+    advice.push_back(
+        fmt::format("'{}' is {}, so it is read by one thread, and streamed samples are unpacked again in every epoch: "
+                    "`h5repack -l CONTI {} NEW.h5` makes it contiguous{}",
+                    name, way, path, more));
+}
+
+// Attributes that say what packed numbers mean are easily lost in some files.
+void advise_on_packing(const SplitFound& split, std::vector<std::string>& advice) {
+  for (const NumbersFound* found : {&split.samples, &split.labels})
+    if (found->scaled_in_part)
+      advice.push_back(
+          fmt::format("'{}' of the {} data is scaled by attributes in some {} ({}), and taken as stored, "
+                      "though integers, too, in others: are these the same numbers? if not, give them "
+                      "scale_factor and add_offset",
+                      found->name, split.part, split.spec.rows == RowForm::groups ? "groups" : "files",
+                      fmt::join(found->packing, "; ")));
 }
 
 // What is advised after a look at the numbers, on one rank: it may open files again.
@@ -342,6 +360,7 @@ void advise(const Config& config, DataFound& found) {
     advise_on_classes(config, split, found.advice);
     advise_on_logarithms(config, split, found.advice);
     advise_on_limits(split, found.advice);
+    advise_on_packing(split, found.advice);
     if (&split == &train) advise_on_numbers(config, split, found.advice);
     if (&split == &train) advise_on_rare_yes(config, split, found.advice);
   }
@@ -354,6 +373,8 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
   DataFound found;
   found.splits.push_back(inspect("training", config.data.train, nullptr, comm));
   found.splits.push_back(inspect("validation", config.data.validation, &found.splits.front(), comm));
+  require_same_units({found.splits[0].spec, found.splits[0].shape}, {found.splits[1].spec, found.splits[1].shape},
+                     "validation");
   const std::optional<DatasetShape> test = test_headers(config.data, found.splits[0].shape, comm);
   require_distinct_rows(config.data, found.splits[0].shape, found.splits[1].shape, test ? &*test : nullptr, comm);
   if (has_test_split(config.data))
@@ -370,49 +391,6 @@ DataFound survey(const Config& config, bool headers_only, Comm& comm) {
       unused += (unused.empty() ? "" : "; ") + groups;
   });
   return found;
-}
-
-std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vector<std::string>& names, Comm& comm) {
-  const RowSources sources(spec, nullptr, names, {.words = true});
-  std::vector<PackingCount> own(names.size()), all(names.size());
-  const Range files = piece(std::ssize(spec.files), comm.rank(), comm.size());
-  collective_try(comm, [&] {
-    for (Index file = files.first; file < files.first + files.count; ++file) {
-      const auto open = sources.open(static_cast<std::size_t>(file));
-      for (std::size_t i = 0; i < names.size(); ++i)
-        if (const std::string text = (*open)[i]->packing().text(); !(*open)[i]->holds_words() && !text.empty())
-          ++own[i][text];
-    }
-  });
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    std::string lines;  // for each text: which name, how often, and the text
-    for (std::size_t i = 0; i < own.size() && rank == comm.rank(); ++i)
-      for (const auto& [text, count] : own[i]) lines += fmt::format("{} {} {}\n", i, count, text);
-    comm.broadcast(lines, rank);
-    std::istringstream in(lines);
-    std::size_t name = 0;
-    Index count = 0;
-    for (std::string text; in >> name >> count && std::getline(in >> std::ws, text);) all[name][text] += count;
-  }
-  return all;
-}
-
-std::vector<std::string> packing_texts(const PackingCount& count, Index files) {
-  constexpr std::size_t kMost = 4;
-  std::vector<std::pair<Index, std::string>> sorted;
-  for (const auto& [text, number] : count) sorted.emplace_back(number, text);
-  std::ranges::stable_sort(sorted, std::greater<>(), &std::pair<Index, std::string>::first);
-  std::vector<std::string> texts;
-  Index told = 0;
-  for (const auto& [number, text] : sorted) {
-    if (texts.size() == kMost) break;
-    texts.push_back((number == files ? "" : fmt::format("{} of {} files: ", number, files)) + text);
-    told += number;
-  }
-  Index all = 0;
-  for (const auto& [number, text] : sorted) all += number;
-  if (all > told) texts.push_back(fmt::format("{} of {} files: by attributes of their own", all - told, files));
-  return texts;
 }
 
 }  // namespace mrmf

@@ -24,6 +24,7 @@ struct NumbersFound {
   std::vector<Index> row_bytes{};         ///< in each file, unpacked
   std::optional<std::size_t> unpacked{};  ///< the first file with numbers that HDF5 must read; none: no file has such
   std::optional<ChannelFacts> facts;      ///< missing where labels are classes, or nothing was read
+  bool scaled_in_part = false;            ///< PackingCount::scaled_in_part()
   bool limited = false;                   ///< attributes say that numbers beyond a limit are missing
 };
 
@@ -49,18 +50,5 @@ struct DataFound {
 /// finite are found, whatever data.not_finite says, and left out, unless NaN says that a number is missing: because
 /// data.not_finite = "fill", or attributes of the files say so. Collective. DataError as inspect_dataset's.
 DataFound survey(const Config& config, bool headers_only, Comm& comm);
-
-// What is done to the numbers of a data set's files, which may each have attributes of their own.
-
-/// In how many files one name's numbers are read so, by Packing::text(); of files where nothing is done, nothing.
-using PackingCount = std::map<std::string, Index>;
-
-/// The counts of each of these names, over all files. Opens the files, by all ranks together. Collective; DataError as
-/// RowSources'.
-std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vector<std::string>& names, Comm& comm);
-
-/// For people: "packed int16: value * 0.01; -1 is missing" where that holds for all `files`, else "3 of 5 files: packed
-/// ...", the most frequent first. Of many, some are told.
-std::vector<std::string> packing_texts(const PackingCount& count, Index files);
 
 }  // namespace mrmf

@@ -13,6 +13,7 @@
 #include "src/data/data.hpp"
 #include "src/data/label_names.hpp"
 #include "src/data/normalise.hpp"
+#include "src/data/units.hpp"
 #include "src/data/windows.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/preflight.hpp"
@@ -41,6 +42,7 @@ Warnings::~Warnings() { print_warnings(lines_, world_); }
 void resolve_from_data(Config& config, const DatasetShape& train, const std::vector<Extent>& resolutions, Comm& world) {
   resolve_labels(config, train, resolutions);
   resolve_normalisation(config, train, world);
+  resolve_units(config.data, train);
   resolve_class_weights(config, train, world);
   resolve_names(config, output_channels(config, make_plan(config), train), train);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "io/number_names.hpp"
+#include "io/units.hpp"
 #include "kernels/check.hpp"
 #include "src/config/toml.hpp"
 #include "src/plan/plan.hpp"
@@ -197,6 +198,12 @@ bool may_be_measured(const KeyDifference& difference) {
   return keys.contains(difference.key) && !difference.was.empty() && !difference.is.empty();
 }
 
+// Units that a start does not know, as one of an earlier version, or spells otherwise.
+bool are_same_units(const KeyDifference& difference) {
+  return difference.key.starts_with("data.units.") &&
+         (difference.was.empty() || difference.is.empty() || same_units(difference.was, difference.is));
+}
+
 [[noreturn]] void refuse_changed_data(const RunStart& was, const Advice& advice, const KeyDifference& measured) {
   const Index now = advice.is.samples;
   const std::string samples = was.samples == now ? "" : fmt::format(": {} samples then, {} now", was.samples, now);
@@ -283,6 +290,7 @@ void require_same_keys(const RunStart& was, const Advice& advice, bool by_stage)
   const RunStart& is = advice.is;
   auto found = by_stage ? differences(without_batches(was.config), without_batches(is.config))
                         : differences(over_ranks(was), over_ranks(is));
+  std::erase_if(found, are_same_units);
   if (found.empty()) return;
   if (std::ranges::all_of(found, may_be_measured)) refuse_changed_data(was, advice, found.front());
   std::erase_if(found, may_be_measured);  // they may follow from the others

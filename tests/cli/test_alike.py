@@ -63,6 +63,95 @@ class Alike(support.MrmfTest):
         output = self.fails(3, "data", "c.toml", message="has units of K, but f0.h5 has m s-1")
         self.assertEqual(len(output.splitlines()), 1, output)
 
+    def test_spellings_of_units(self):
+        """Blanks and case do not count, but in mW and MW."""
+        for units in (["K", " k "], ["degC", "DEGC"], ["m s-1", "m  s-1 "], [np.bytes_(b"\xb0C"), "\u00b0C"]):
+            self.files(units)
+            self.mrmf("data", "c.toml", ranks=2)
+            self.groups(units * 4)
+            self.mrmf("data", "c.toml")
+        self.files(["mW", "MW"])
+        self.fails(3, "data", "c.toml", message="f1.h5: data set 'x' has units of MW, but f0.h5 has mW")
+
+    def part(self, name, units, of_labels=None):
+        rng = np.random.default_rng(len(name))
+        with h5py.File(self.path(name), "w") as file:
+            file["x"], file["y"] = rng.normal(280, 1, (16, 16, 1)).astype("f4"), rng.uniform(0, 1, 16)
+            for array, text in (("x", units), ("y", of_labels)):
+                if text is not None:
+                    file[array].attrs["units"] = text
+
+    def splits(self, validation, more=""):
+        data = f"""train = {{ samples = "x", labels = "y" }}
+validation = {{ files = ["{validation}"], samples = "x", labels = "y" }}
+{more}"""
+        text = support.rows_config(*NETWORK, files=["kelvin.h5"], data=data, batch=4)
+        self.write("c.toml", "\n".join(line for line in text.splitlines() if not line.startswith("split")))
+
+    def test_units_of_training_validation_and_test(self):
+        self.part("kelvin.h5", "K", "m")
+        self.part("celsius.h5", "degC", "m")
+        self.part("feet.h5", " k", "ft")
+        self.part("silent.h5", None)
+        remedy = "convert one of them, or, if only the attribute 'units' is wrong, correct it"
+        for ranks in (0, 2):
+            for command in ("data", "train"):
+                self.splits("celsius.h5")
+                self.fails(3, command, "c.toml", ranks=ranks, message="celsius.h5: data set 'x' of the validation data has units "
+                           f"of degC, but 'x' of the training data (kelvin.h5) K; {remedy}")
+                self.splits("feet.h5")
+                self.fails(3, command, "c.toml", ranks=ranks, message="feet.h5: data set 'y' of the validation data has units of ft")
+                self.splits("silent.h5", 'test = { files = ["celsius.h5"], samples = "x", labels = "y" }')
+                self.fails(3, command, "c.toml", ranks=ranks, message="celsius.h5: data set 'x' of the test data has units of degC")
+        self.part("same.h5", "k ", " m")
+        for validation in ("same.h5", "silent.h5"):
+            self.splits(validation)
+            self.mrmf("data", "c.toml")
+            self.mrmf("train", "c.toml", "--overwrite")
+
+    def test_a_run_remembers_its_units(self):
+        for name, units in (("kelvin.h5", ("K", "m")), ("celsius.h5", ("degC", "m")), ("feet.h5", (" k", "ft")),
+                            ("silent.h5", (None, None))):
+            self.part(name, *units)
+        self.splits("silent.h5")
+        self.mrmf("train", "c.toml")
+        self.assertIn('units.samples = ["K"]', self.read("run/config.toml"))
+        self.assertIn('units.labels = ["m"]', self.read("run/config.toml"))
+        trained = "but the model was trained on"
+        for model in ("run", "run/checkpoints/final.h5"):
+            for ranks in (0, 2):
+                for command in (["evaluate", model], ["predict", model, "-o", "out.h5", "--overwrite"]):
+                    self.fails(3, *command, "--files", "celsius.h5", ranks=ranks,
+                               message=f"celsius.h5: data set 'x' has units of degC, {trained} K")
+            self.fails(3, "evaluate", model, "--files", "feet.h5", message=f"data set 'y' has units of ft, {trained} m")
+            self.mrmf("predict", model, "--files", "feet.h5", "-o", "out.h5", "--overwrite")  # which reads no labels
+            for name in ("silent.h5", "kelvin.h5"):
+                self.mrmf("evaluate", model, "--files", name)
+        self.mrmf("train", "--continue", "run", "--set", "training.epochs=2")
+
+    def test_a_run_of_an_earlier_version_knows_no_units(self):
+        """It opens, evaluates anything and continues."""
+        self.part("kelvin.h5", "K")
+        self.part("celsius.h5", "degC")
+        self.splits("kelvin.h5", 'duplicates = "allow"')
+        self.mrmf("train", "c.toml")
+        text = "\n".join(line for line in self.read("run/config.toml").splitlines() if not line.startswith("units."))
+        self.assertNotEqual(text, self.read("run/config.toml").rstrip("\n"))
+        self.write("run/config.toml", text + "\n")
+        self.mrmf("evaluate", "run", "--files", "celsius.h5")
+        self.mrmf("train", "--continue", "run", "--set", "training.epochs=2")
+        self.assertIn('units.samples = ["K"]', self.read("run/config.toml"))
+
+    def test_units_that_are_given(self):
+        self.part("kelvin.h5", "K")
+        self.part("silent.h5", None)
+        self.splits("kelvin.h5", 'duplicates = "allow"\nunits.samples = ["degC"]')
+        self.fails(3, "train", "c.toml", message="kelvin.h5: data set 'x' has units of K, but data.units.samples is degC")
+        self.splits("kelvin.h5", 'duplicates = "allow"\nunits.samples = ["K", "m"]')
+        self.fails(2, "train", "c.toml", message="data.units.samples has 2 units, and there is 1 array")
+        self.splits("kelvin.h5", 'duplicates = "allow"\nunits.samples = ["?"]')
+        self.mrmf("train", "c.toml")
+
     def test_names_of_groups_with_line_breaks(self):
         with h5py.File(self.path("g.h5"), "w") as file:
             for i in range(12):

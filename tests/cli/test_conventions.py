@@ -126,6 +126,33 @@ class Packing(support.MrmfTest):
             said = self.mrmf("data", "c.toml", ranks=ranks)
             self.assertIn("3 of 5 files: packed int16: value * 0.5\n", said)
             self.assertIn("1 of 5 files: packed int16: value * 0.25\n", said)
+            self.assertIn("advice: 'x' of the training data is scaled by attributes in some files", said)
+
+    def test_floats_beside_packed_integers_are_what_they_are(self):
+        for i, kind in enumerate(("i2", "f4")):
+            with h5py.File(self.path(f"f{i}.h5"), "w") as file:
+                file["x"], file["y"] = np.ones((N, 16, 2), kind), np.arange(N, dtype="f4")
+        with h5py.File(self.path("f0.h5"), "a") as file:
+            file["x"].attrs["scale_factor"] = 0.5
+        self.write("c.toml", support.rows_config("flatten", "dense units=1", files=["f*.h5"]))
+        self.assertNotIn("scaled by attributes in some", self.mrmf("data", "c.toml"))
+
+    def test_how_many_groups(self):
+        with h5py.File(self.path("g.h5"), "w") as file:
+            for i in range(12):
+                file[f"s{i:02}/x"], file[f"s{i:02}/y"] = np.full((16, 2), i, "i2"), float(i)
+                file[f"s{i:02}/x"].attrs["scale_factor"] = 0.5 if i % 3 else 0.25
+        config = support.rows_config("flatten", "dense units=1", files=["g.h5"],
+                                     data='rows = "groups"\ntrain = { samples = "x", labels = "y" }')
+        self.write("c.toml", config)
+        for ranks in (0, 2):
+            lines = json.loads(self.mrmf("inspect", "c.toml", "--json", ranks=ranks))["packing"]
+            self.assertEqual(lines, ["'x' in 8 of 12 groups: packed int16: value * 0.5",
+                                     "'x' in 4 of 12 groups: packed int16: value * 0.25"])
+            said = self.mrmf("data", "c.toml", ranks=ranks)
+            self.assertIn("8 of 12 groups: packed int16: value * 0.5", said)
+            self.assertNotIn("scaled by attributes in some", said)
+        self.assertIn("'x' is packed, by attributes of its own in each sample", self.mrmf("init", "g.h5", "-o", "i.toml"))
 
 
 class Labels(InitTest):
@@ -246,6 +273,43 @@ class Groups(InitTest):
             self.assertIn(f'samples = "data", labels = "{name}"', self.read("g.toml"))
             self.assertIn('class_values = ["a", "b"]', self.read("g.toml"))
             self.mrmf("train", "g.toml", "--set", "training.epochs=1", "--overwrite")
+
+    def test_numbers_of_several_types(self):
+        """In groups as in files: 1 beside 0.5, and float32 beside float64."""
+        labels = [1 if i % 3 == 0 else 0.1 * i for i in range(20)]
+
+        def fill(group, i):
+            group["label"] = np.int64(labels[i]) if i % 3 == 0 else np.float64(labels[i])
+            group.attrs["label"] = np.int64(labels[i]) if i % 3 == 0 else np.float32(labels[i])
+            if i % 2:
+                data = group["data"][:].astype("f8")
+                del group["data"]
+                group["data"] = data
+
+        self.groups(fill)
+        with h5py.File(self.path("g.h5")) as file, h5py.File(self.path("rows.h5"), "w") as rows:
+            rows["data"], rows["label"] = [one["data"][:].astype("f4") for one in file.values()], np.array(labels)
+        found = {}
+        for files, form in (("rows.h5", "axis"), ("g.h5", "groups")):
+            for name in ("label", "@label") if form == "groups" else ("label",):
+                self.write("c.toml", support.rows_config("flatten", "dense units=1", files=[files], data=f'rows = "{form}"\n'
+                                                         f'train = {{ samples = "data", labels = "{name}" }}'))
+                for ranks in (0, 2):
+                    told = json.loads(self.mrmf("data", "c.toml", "--json", ranks=ranks))
+                    found[name, form, ranks] = [told[part][what]["channels"] for part in ("training", "validation")
+                                                for what in ("sample", "label")]
+                for load in ("memory", "stream"):
+                    self.mrmf("train", "c.toml", "--set", f"data.load={load}", "--overwrite")
+                    self.mrmf("predict", "run", "-o", f"{form}{load}.h5", "--overwrite")
+        for key, channels in found.items():
+            for one, other in zip(channels, found["label", "axis", 0]):
+                for what in one:
+                    np.testing.assert_allclose(one[what], other[what], rtol=1e-5, err_msg=str(key))
+        with h5py.File(self.path("axismemory.h5")) as file:
+            expected = file["prediction"][:]
+        for path in ("axisstream.h5", "groupsmemory.h5", "groupsstream.h5"):
+            with h5py.File(self.path(path)) as file:
+                np.testing.assert_allclose(file["prediction"], expected, rtol=1e-5)
 
     def test_unlike_groups(self):
         def types(group, i):

@@ -130,6 +130,17 @@ class Init(InitTest, PeopleTest):
         self.fails(3, "train", "last.toml", "--set", 'data.files=["bad.h5"]', "--set", "run.folder=none",
                    message="has shape (40, 16, 24, 3)")
 
+    def test_advice_on_what_is_contiguous_already(self):
+        x = np.random.default_rng(0).normal(0, 1, (48, 16, 2))
+        for dtype in (">f4", "?"):
+            with h5py.File(self.path("c.h5"), "w") as file:
+                file["x"], file["y"] = x.astype(dtype) if dtype != "?" else x > 0, np.arange(48.0)
+            self.write("c.toml", support.rows_config("flatten", "dense units=1", files=["c.h5"]))
+            said = self.mrmf("data", "c.toml")
+            self.assertNotIn("h5repack", said)
+            if "converted by HDF5" in said:
+                self.assertIn("advice: 'x' is contiguous, converted by HDF5, so it is read by one thread: written as plain", said)
+
     def test_init_of_files_that_say_nothing(self):
         with h5py.File(self.path("one.h5"), "w") as file:
             file["only"] = np.zeros((4, 8, 8), "f4")

@@ -667,6 +667,117 @@ class Coordinates(InitTest):
         with h5py.File(self.path("coarse/dims.h5")) as file:
             self.assertNotIn("place", file)
 
+    def make_netcdf(self, path):
+        """As the library of netCDF writes it: dimensions have numbers, by which arrays name them, too."""
+        rng = np.random.default_rng(1)
+        dimensions = ("member", "lat", "lon", "bound")
+        mask = np.zeros((6, 16, 16), "u1")
+        mask[:, 8:] = 1
+        arrays = {"field": (rng.normal(0, 1, (6, 16, 16)).astype("f4"), (0, 1, 2)), "mask": (mask, (0, 1, 2)),
+                  "area": (np.arange(256.0).reshape(16, 16), (1, 2)), "lat_bounds": (rng.normal(0, 1, (16, 2)), (1, 3)),
+                  "weight": (np.ones((6, 2)), (0, 3))}
+        with h5py.File(self.path(path), "w") as file:
+            for number, (name, size) in enumerate(zip(dimensions, (6, 16, 16, 2))):
+                scale(file, name, np.arange(float(size)))
+                file[name].attrs["_Netcdf4Dimid"] = np.int32(number)
+            for name, (values, axes) in arrays.items():
+                file[name] = values
+                file[name].attrs["_Netcdf4Coordinates"] = np.array(axes, "i4")
+                for axis, number in enumerate(axes):
+                    file[name].dims[axis].attach_scale(file[dimensions[number]])
+        return {name: values for name, (values, _) in arrays.items()}
+
+    def tied(self, path):
+        """The arrays that name dimensions; each has the lengths of those."""
+        with h5py.File(self.path(path)) as file:
+            lengths = {int(one.attrs["_Netcdf4Dimid"]): len(one) for one in file.values() if "_Netcdf4Dimid" in one.attrs}
+            found = {name for name in file if "_Netcdf4Coordinates" in file[name].attrs}
+            for name in found:
+                self.assertEqual(tuple(lengths[number] for number in file[name].attrs["_Netcdf4Coordinates"]), file[name].shape)
+        return found
+
+    def test_arrays_that_keep_their_positions_keep_no_shorter_dimensions(self):
+        arrays = self.make_netcdf("c.nc")
+        words = ("--factor", "2,2", "--axes", "n y x", "--overwrite")
+        for ranks in (0, 2):
+            said = self.mrmf("coarsen", "c.nc", *words, "-o", "coarse", ranks=ranks)
+            self.assertIn("netCDF's dimensions of 'area', 'lat_bounds', 'mask' are not those of the source", said)
+            self.assertEqual(self.tied("coarse/c.nc"), {"field", "weight"})
+            with h5py.File(self.path("coarse/c.nc")) as file:
+                for name in ("mask", "area", "lat_bounds", "weight"):
+                    np.testing.assert_array_equal(file[name], arrays[name])
+        self.mrmf("coarsen", "coarse/c.nc", *words, "-o", "coarser")  # a copy has no lists of scales, but these numbers
+        self.assertEqual(self.tied("coarser/c.nc"), {"field", "weight"})
+        with h5py.File(self.path("coarser/c.nc")) as file:
+            np.testing.assert_allclose(file["lat"], np.arange(16.0).reshape(4, 4).mean(1))
+
+    def test_a_dimension_that_is_left_out_is_nobodys(self):
+        self.make_netcdf("c.nc")
+        with h5py.File(self.path("c.nc"), "a") as file:  # both axes are of one dimension, and are averaged differently
+            field = file["field"]
+            field.dims[2].detach_scale(file["lon"])
+            field.dims[2].attach_scale(file["lat"])
+            field.attrs["_Netcdf4Coordinates"] = np.array([0, 1, 1], "i4")
+        said = self.mrmf("coarsen", "c.nc", "--factor", "2,4", "--axes", "n y x", "--samples", "field", "-o", "coarse")
+        self.assertIn("netCDF's dimensions of 'area', 'field', 'lat_bounds', 'mask' are not", said)
+        self.assertEqual(self.tied("coarse/c.nc"), {"weight"})
+
+    def test_arrays_of_other_files_have_no_dimensions_of_this_one(self):
+        self.make_netcdf("other.nc")
+        self.make_netcdf("c.nc")
+        with h5py.File(self.path("c.nc"), "a") as file:
+            file["elsewhere"] = h5py.ExternalLink("other.nc", "weight")
+        self.mrmf("coarsen", "c.nc", "--factor", "2,2", "--axes", "n y x", "-o", "coarse")
+        self.assertEqual(self.tied("coarse/c.nc"), {"field", "weight"})
+
+    def test_classes_are_not_averaged(self):
+        kinds = np.random.default_rng(0).integers(0, 2, (4, 8, 8)).astype("i2") * 7
+        told = {"attribute 'flag_values'": {"flag_values": np.array([0, 7], "i2"), "flag_meanings": "sea ice"},
+                "attribute 'flag_masks'": {"flag_masks": np.array([1, 2, 4], "i2")}, "enumeration type": {}}
+        for number, (what, attributes) in enumerate(told.items()):
+            path = f"c{number}.h5"
+            with h5py.File(self.path(path), "w") as file:
+                file["x"] = np.ones((4, 8, 8), "f4")
+                dtype = "i2" if attributes else h5py.enum_dtype({"sea": 0, "ice": 7}, basetype="i2")
+                file.create_dataset("kind", data=kinds, dtype=dtype).attrs.update(attributes)
+                scale(file, "row", np.arange(8.0))
+                scale(file, "region", np.arange(8, dtype="i4"))
+                file["region"].attrs["flag_values"] = np.arange(8, dtype="i4")
+                for name in ("row", "region"):
+                    file["x"].dims[1].attach_scale(file[name])
+            words = ("coarsen", path, "--factor", "2,2", "--axes", "n y x", "--overwrite")
+            said = self.mrmf(*words, "-o", "coarse")
+            self.assertIn(f"'kind' holds classes, as the {what} says: copied, not averaged, unless --samples names it", said)
+            self.assertIn("'region' numbers averaged axes and cannot be averaged as they are: it is left out", said)
+            with h5py.File(self.path(f"coarse/{path}")) as file:
+                np.testing.assert_array_equal(file["kind"], kinds)
+                self.assertEqual(file["x"].shape, (4, 4, 4))
+                for name in attributes:
+                    self.assertIn(name, file["kind"].attrs)
+            self.assertNotIn("kind", self.mrmf(*words, "-o", "named", "--samples", "x"))
+            said = self.mrmf(*words, "-o", "asked", "--samples", "kind")
+            self.assertIn("averaged, because --samples names it", said)
+            with h5py.File(self.path(f"asked/{path}")) as file:
+                np.testing.assert_allclose(file["kind"], kinds.reshape(4, 4, 2, 4, 2).mean((2, 4)), rtol=1e-6)
+                self.assertFalse([name for name in file["kind"].attrs if name.startswith("flag_")])
+        with h5py.File(self.path("alone.h5"), "w") as file:
+            file["kind"] = kinds
+            file["kind"].attrs["flag_values"] = np.array([0, 7], "i2")
+        self.fails(2, "coarsen", "alone.h5", "--factor", "2,2", "--axes", "n y x", "-o", "none", message="which may be classes")
+
+    def test_a_variable_with_the_name_of_a_dimension(self):
+        y = np.random.default_rng(0).normal(0, 1, 24)
+        with h5py.File(self.path("n.nc"), "w") as file:
+            for name in ("x", "z"):
+                file.create_dataset(name, (24,), "f4", chunks=(24,))  # dimensions without numbers: never written
+                file[name].make_scale("This is a netCDF dimension but not a netCDF variable.        24")
+            file["_nc4_non_coord_x"], file["y"] = np.repeat(y[:, None], 8, 1).astype("f4"), y
+        self.write("c.toml", support.rows_config("dense units=1", files=["n.nc"]))
+        holds = "is a dimension of netCDF, which holds no numbers; name "
+        self.fails(3, "data", "c.toml", message=f"'x' {holds}the variable of that name, which the file has as '_nc4_non_coord_x'")
+        self.fails(3, "data", "c.toml", "--set", "data.train.samples=z", message=f"'z' {holds}a variable")
+        self.mrmf("train", "c.toml", "--set", "data.train.samples=_nc4_non_coord_x")
+
     def test_init_on_packed_files(self):
         rng = np.random.default_rng(0)
         y = rng.uniform(0, 1, 48)

@@ -1,0 +1,44 @@
+#include "io/hdf5_conventions.hpp"
+
+#include "io/hdf5_rows.hpp"
+
+namespace mrmf::h5 {
+namespace {
+
+std::vector<int> integers_of(const Dataset& dataset, const char* name) {
+  if (H5Aexists(dataset.get(), name) <= 0) return {};
+  const Attribute attribute(H5Aopen(dataset.get(), name, H5P_DEFAULT));
+  const Space space(H5Aget_space(attribute.get()));
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  if (H5Tget_class(Type(H5Aget_type(attribute.get())).get()) != H5T_INTEGER || count < 1 || count > H5S_MAX_RANK)
+    return {};
+  std::vector<int> numbers(static_cast<std::size_t>(count));
+  if (H5Aread(attribute.get(), H5T_NATIVE_INT, numbers.data()) < 0) return {};
+  return numbers;
+}
+
+}  // namespace
+
+NetcdfDimensions netcdf_dimensions(const DataFile& file, const std::string& name) {
+  const Lock lock;
+  const Dataset dataset = open_dataset(file.path(), file.id(), name);
+  NetcdfDimensions found{{}, integers_of(dataset, "_Netcdf4Coordinates")};
+  if (const std::vector<int> own = integers_of(dataset, "_Netcdf4Dimid"); own.size() == 1) found.own = own.front();
+  return found;
+}
+
+const std::vector<std::string>& flag_attributes() {
+  static const std::vector<std::string> names{"flag_values", "flag_masks", "flag_meanings"};
+  return names;
+}
+
+std::string classes_told(const DataFile& file, const std::string& name) {
+  const Lock lock;
+  const Dataset dataset = open_dataset(file.path(), file.id(), name);
+  if (H5Tget_class(Type(H5Dget_type(dataset.get())).get()) == H5T_ENUM) return "enumeration type";
+  for (const std::string& attribute : flag_attributes())
+    if (H5Aexists(dataset.get(), attribute.c_str()) > 0) return "attribute '" + attribute + "'";
+  return {};
+}
+
+}  // namespace mrmf::h5

@@ -1,0 +1,77 @@
+#include "src/inspection/packing_counts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <sstream>
+#include <utility>
+
+#include "io/row_source.hpp"
+#include "io/sample_order.hpp"
+
+namespace mrmf {
+namespace {
+
+// Adds what this rank's files are.
+void add_packings(const RowSource& rows, PackingCount& count) {
+  rows.for_each_packing([&](const Packing& packing) {
+    if (const std::string text = packing.text(); !text.empty()) ++count.texts[text];
+    if (packing.scaled()) ++count.scaled;
+    if (packing.whole()) ++count.whole;
+  });
+}
+
+}  // namespace
+
+std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vector<std::string>& names, Comm& comm) {
+  const RowSources sources(spec, nullptr, names, {.words = true});
+  std::vector<PackingCount> own(names.size()), all(names.size());
+  const bool groups = spec.rows == RowForm::groups;
+  const Range files = piece(std::ssize(spec.files), comm.rank(), comm.size());
+  collective_try(comm, [&] {
+    for (Index file = files.first; file < files.first + files.count; ++file) {
+      const auto open = sources.open(static_cast<std::size_t>(file));
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        add_packings(*(*open)[i], own[i]);
+        own[i].all += groups ? (*open)[i]->shape().front() : 1;
+      }
+    }
+  });
+  std::vector<std::int64_t> sums;
+  for (const PackingCount& one : own) sums.insert(sums.end(), {one.all, one.scaled, one.whole});
+  comm.sum(std::span(sums));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i] = {{}, sums[3 * i], sums[3 * i + 1], sums[3 * i + 2], groups ? "groups" : "files"};
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    std::string lines;  // for each text: which name, how often, and the text
+    for (std::size_t i = 0; i < own.size() && rank == comm.rank(); ++i)
+      for (const auto& [text, count] : own[i].texts) lines += fmt::format("{} {} {}\n", i, count, text);
+    comm.broadcast(lines, rank);
+    std::istringstream in(lines);
+    std::size_t name = 0;
+    Index count = 0;
+    for (std::string text; in >> name >> count && std::getline(in >> std::ws, text);) all[name].texts[text] += count;
+  }
+  return all;
+}
+
+std::vector<std::string> packing_texts(const PackingCount& count) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::pair<Index, std::string>> sorted;
+  for (const auto& [text, number] : count.texts) sorted.emplace_back(number, text);
+  std::ranges::stable_sort(sorted, std::greater<>(), &std::pair<Index, std::string>::first);
+  std::vector<std::string> texts;
+  Index told = 0, all = 0;
+  for (const auto& [number, text] : sorted) {
+    all += number;
+    if (texts.size() == kMost) continue;
+    texts.push_back((number == count.all ? "" : fmt::format("{} of {} {}: ", number, count.all, count.what)) + text);
+    told += number;
+  }
+  if (all > told)
+    texts.push_back(fmt::format("{} of {} {}: by attributes of their own", all - told, count.all, count.what));
+  return texts;
+}
+
+}  // namespace mrmf

@@ -1,0 +1,32 @@
+// What is done to the numbers of a data set's files, or groups, which may each have attributes of their own.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/dataset.hpp"
+#include "mpi/comm.hpp"
+
+namespace mrmf {
+
+/// How one name's numbers are read.
+struct PackingCount {
+  std::map<std::string, Index> texts;  ///< in how many files or groups so, by Packing::text(); nothing is done: nothing
+  Index all = 0;                       ///< files or, where these are samples, groups
+  Index scaled = 0, whole = 0;         ///< those with a scale or offset, and those whose integers are taken as stored
+  std::string what;                    ///< "files" or "groups"
+
+  /// Whether integers are scaled in some of them, and taken as they are stored in others.
+  bool scaled_in_part() const { return scaled > 0 && whole > 0; }
+};
+
+/// The counts of each of these names, over all files. Opens the files, by all ranks together. Collective; DataError as
+/// RowSources'.
+std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vector<std::string>& names, Comm& comm);
+
+/// For people: "packed int16: value * 0.01; -1 is missing" where that holds for all, else "3 of 5 files: packed ...",
+/// the most frequent first. Of many, some are told.
+std::vector<std::string> packing_texts(const PackingCount& count);
+
+}  // namespace mrmf
