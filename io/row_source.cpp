@@ -204,9 +204,9 @@ class GroupRows final : public RowSource {
         refuse(*rows, "units of " + one.units, "that of '" + having + "' " + all.units);
       const auto array = rows->object();
       all.elsewhere = all.elsewhere || one.elsewhere || (array && !arrays.insert(*array).second);
-      for (const auto& [where, names] : one.names)
-        if (std::ranges::none_of(all.names, [&](const auto& other) { return other.second == names; }))
-          all.names.emplace_back(where, names);
+      for (const auto& said : one.names)
+        if (std::ranges::find(all.names, said.second, &Common::Said::second) == all.names.end())
+          all.names.push_back(said);
       all.converted = std::max(all.converted, one.converted);
       if (one.type != all.type) all.type = ElementType::float64;
       all.chunk_memory.cache = std::max(all.chunk_memory.cache, one.chunk_memory.cache);

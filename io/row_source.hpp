@@ -64,12 +64,13 @@ class RowSource {
   virtual void require_written() const = 0;
   /// What rows have in common, and the most that any of them needs.
   struct Common {
-    std::string units;  ///< units of the first that has some
-    bool elsewhere;     ///< rows may lie in another file than the one that was named, or be the same: origins() tells
+    using Said = std::pair<std::string, NumberNames>;  ///< names of numbers, with where() they are first
+    std::string units;                                 ///< units of the first that has some
+    bool elsewhere;   ///< rows may lie in another file than the one that was named, or be the same: origins() tells
     Index converted;  ///< bytes of an element in the file, where it is converted on the way to kept_as(type()); else 0
     ChunkMemory chunk_memory;
-    std::vector<std::pair<std::string, NumberNames>> names;  ///< names of numbers, each with where() they are first
-    ElementType type;                                        ///< that holds the numbers of all of them
+    std::vector<Said> names;
+    ElementType type;  ///< that holds the numbers of all of them
   };
   /// DataError where rows are not alike in shape and units, which those of groups need not be, or hold words and
   /// numbers, or were never written (`written`). Opens them all.
