@@ -227,7 +227,6 @@ class GroupRows final : public RowSource {
     for (Index row = first; row < first + count; ++row, to += elements * size_of(type()))
       read_joint(row, elements, to, [&](const RowSource& rows, std::byte* at) { rows.read(0, 1, box, at); });
   }
-
   std::vector<std::string> words(Index first, Index count) const override {
     std::vector<std::string> all;
     for (Index row = first; row < first + count; ++row)
