@@ -27,7 +27,6 @@ namespace mrmf {
 namespace {
 
 using File = std::shared_ptr<const DataFile>;
-
 class ArrayRows final : public RowSource {
  public:
   ArrayRows(const File& file, const std::string& name, const RowsOpening& opening)
