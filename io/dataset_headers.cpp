@@ -238,8 +238,8 @@ struct UnitsSeen {
   }
 };
 
-/// The units of each name, of the first file that has some; arrays without have any. DataError where files have others.
-/// Collective.
+/// The units of each name, of the first file that has some; nothing at all where none has. Arrays without units have
+/// any. DataError where files have others. Collective.
 std::vector<std::string> require_units(const RowSources& sources, const std::vector<UnitsSeen>& seen, Comm& comm) {
   constexpr double none = std::numeric_limits<double>::max();
   std::vector<std::string> all(seen.size());
@@ -260,6 +260,7 @@ std::vector<std::string> require_units(const RowSources& sources, const std::vec
     });
     all[name] = std::move(units);
   }
+  if (std::ranges::all_of(all, &std::string::empty)) all.clear();
   return all;
 }
 
