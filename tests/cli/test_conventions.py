@@ -140,7 +140,7 @@ class Packing(support.MrmfTest):
     def test_how_many_groups(self):
         with h5py.File(self.path("g.h5"), "w") as file:
             for i in range(12):
-                file[f"s{i:02}/x"], file[f"s{i:02}/y"] = np.full((16, 2), i, "i2"), float(i)
+                file[f"s{i:02}/x"], file[f"s{i:02}/y"] = np.full((16, 2), i, "i2"), float(i * i)
                 file[f"s{i:02}/x"].attrs["scale_factor"] = 0.5 if i % 3 else 0.25
         config = support.rows_config("flatten", "dense units=1", files=["g.h5"],
                                      data='rows = "groups"\ntrain = { samples = "x", labels = "y" }')

@@ -256,7 +256,7 @@ class LibrariesFiles(InitLabels):
         self.file("bits", x=self.images > 1, y=self.kind)
         self.mrmf("init", "bits.h5", "-o", "bits.toml")
         found = self.mrmf("data", "bits.toml")
-        self.assertIn("advice: 'x' is contiguous, converted by HDF5, so it is read by one thread; where that matters, store it as int8", found)
+        self.assertIn("advice: 'x' is contiguous, converted by HDF5, so it is read by one thread: written as plain numbers, such as int8", found)
         self.assertNotIn("h5repack", found)
 
     def test_sparse_matrices(self):
