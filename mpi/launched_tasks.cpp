@@ -45,6 +45,9 @@ constexpr std::array kMpiLaunchers{Launcher{"mpirun", "OMPI_COMM_WORLD_SIZE", "O
                                    Launcher{"PMI_SIZE", "PMI_SIZE", "PMI_RANK"},
                                    Launcher{"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"},
                                    Launcher{"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK"}};
+// A launcher that MPI is to know tells a process its rank by one of these; in the order in which they tell.
+constexpr std::array kRanks{"OMPI_COMM_WORLD_RANK", "PMIX_RANK",      "PMI_RANK",
+                            "JSM_NAMESPACE_RANK",   "FLUX_TASK_RANK", "PALS_RANKID"};
 // These tell a process its rank, and not how many ranks there are.
 constexpr std::array kRanksAlone{"PMIX_RANK", "PALS_RANKID"};
 
@@ -81,9 +84,15 @@ std::string apart(const Variable& variable, bool of_step) {
 }  // namespace
 
 bool mpi_is_told(const Variable& variable) {
-  constexpr std::array names{"OMPI_COMM_WORLD_RANK", "PMIX_RANK",   "PMI_RANK",          "PMI_FD",
-                             "FLUX_TASK_RANK",       "PALS_RANKID", "JSM_NAMESPACE_RANK"};
-  return std::ranges::any_of(names, [&](const char* name) { return variable(name) != nullptr; });
+  const auto is_set = [&](const char* name) { return variable(name) != nullptr; };
+  return std::ranges::any_of(kRanks, is_set) || is_set("PMI_FD");
+}
+
+bool is_first_task(const Variable& variable) {
+  const auto is_set = [&](const char* name) { return variable(name) != nullptr; };
+  const auto* const told = std::ranges::find_if(kRanks, is_set);
+  const char* const rank = variable(told != kRanks.end() ? *told : kSrun.rank);
+  return rank == nullptr || std::string_view(rank) == "0";
 }
 
 bool tells_of_tasks(std::string_view variable) {

@@ -30,6 +30,9 @@ using Variable = std::function<const char*(const char* name)>;
 /// rank.
 bool mpi_is_told(const Variable& variable);
 
+/// Whether this process is rank 0, as the launcher says, before MPI is there to ask; true without a launcher.
+bool is_first_task(const Variable& variable);
+
 /// Whether a variable of the environment, as "NAME=value", tells a process of the tasks that it was started with. A
 /// child that is no rank of ours is started without these.
 bool tells_of_tasks(std::string_view variable);

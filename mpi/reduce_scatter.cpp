@@ -104,8 +104,7 @@ namespace {
 
 // Ranks read each other's memory when a message has come. What was written or read before a message must be so for who
 // gets it, on processors as well that reorder more than x86 does.
-void order_before_message() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-void order_after_message() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+void order_around_message() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 }  // namespace
 
@@ -119,7 +118,7 @@ SharedSum::SharedSum(const Ranks& ranks, int tag, std::span<float> values, const
   MRMF_CHECK(of_values && of_results, "a sum in shared memory is of what is shared");
   const auto addresses = [&](int r) { return std::span(addresses_).subspan(static_cast<std::size_t>(r), 1); };
   addresses(rank()).front() = {*of_values, *of_results};
-  order_before_message();
+  order_around_message();
   for_each_other([&](int r) { receive(r, tag, addresses(r)); });
   for_each_other([&](int r) { send(r, tag, addresses(rank())); });
 }
@@ -138,7 +137,7 @@ std::span<const float> SharedSum::results_of(int rank, std::span<const float> pi
 
 // First all ranks' values are complete, then their results.
 void SharedSum::advance() {
-  order_after_message();
+  order_around_message();
   if (round_ == Round::results) {
     for_each_other([&](int r) {
       const std::span<float> theirs = piece(results(), r);
@@ -149,7 +148,7 @@ void SharedSum::advance() {
   round_ = Round::results;
   for_each_other([&](int r) { add(values_of(r, own_piece())); });
   update();
-  order_before_message();
+  order_around_message();
   const auto done = [&](int r) { return std::span(done_).subspan(static_cast<std::size_t>(r), 1); };
   for_each_other([&](int r) { receive(r, tag() + 1, done(r)); });
   for_each_other([&](int r) { send(r, tag() + 1, done(rank())); });

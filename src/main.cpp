@@ -140,14 +140,6 @@ bool refuse_unseen_tasks(int argc, char** argv) {
   return true;
 }
 
-// As the launcher says: MPI is not there yet.
-bool is_first_task() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JSM_NAMESPACE_RANK", "FLUX_TASK_RANK",
-                           "PALS_RANKID", "SLURM_PROCID"})
-    if (const char* const rank = std::getenv(name)) return std::string_view(rank) == "0";
-  return true;
-}
-
 // A command's exit code says whether its output has arrived.
 void require_printed() {
   std::cout.flush();
@@ -174,10 +166,12 @@ int main(int argc, char** argv) {
   // Returns freed memory of a megabyte or more to the system. Keeping it takes 75 MB in a run of the Neuron Inverter,
   // which `mrmf inspect` could not foresee. Returning it makes that network's steps 2 to 3 % longer.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  if (argc > 1 && std::string_view(argv[1]) == "train") mrmf::handle_signals_before_training(is_first_task());
+  const mrmf::Variable variable = [](const char* name) { return std::getenv(name); };
+  if (argc > 1 && std::string_view(argv[1]) == "train")
+    mrmf::handle_signals_before_training(mrmf::is_first_task(variable));
   try {
     mrmf::forget_unknown_pmi();
-    const bool told = mrmf::mpi_is_told([](const char* name) { return std::getenv(name); });
+    const bool told = mrmf::mpi_is_told(variable);
     if (!told && refuse_unseen_tasks(argc, argv)) return kUsage;
     const mrmf::MpiEnvironment session(argc, argv);
     if (told && mrmf::MpiEnvironment::ranks() == 1 && refuse_unseen_tasks(argc, argv)) return kUsage;

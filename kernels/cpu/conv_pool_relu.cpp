@@ -13,12 +13,7 @@ namespace mrmf::cpu {
 namespace {
 
 const fused::Kernels& kernels_for(InstructionSet set) {
-  switch (set) {
-    case InstructionSet::avx512: return *fused::avx512_kernels();
-    case InstructionSet::avx2: return *fused::avx2_kernels();
-    case InstructionSet::generic: break;
-  }
-  return *fused::generic_kernels();
+  return *of_set(set, fused::generic_kernels, fused::avx2_kernels, fused::avx512_kernels)();
 }
 
 /// Floats of a sample: every thread has two copies of one, and larger ones do not stay in its cache.

@@ -135,12 +135,7 @@ bool winograd_serves(DirectKernels::Form form, const ConvGeometry& c) {
 }
 
 const direct::KernelSet& kernel_set(InstructionSet set) {
-  switch (set) {
-    case InstructionSet::avx512: return direct::avx512_kernels();
-    case InstructionSet::avx2: return direct::avx2_kernels();
-    case InstructionSet::generic: break;
-  }
-  return direct::generic_kernels();
+  return of_set(set, direct::generic_kernels, direct::avx2_kernels, direct::avx512_kernels)();
 }
 
 /// Null where they do not serve.

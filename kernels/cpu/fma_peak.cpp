@@ -12,12 +12,7 @@ namespace mrmf::cpu {
 namespace {
 
 const fma::Loop& loop_in_use() {
-  switch (instruction_set()) {
-    case InstructionSet::avx512: return *fma::avx512_loop();
-    case InstructionSet::avx2: return *fma::avx2_loop();
-    case InstructionSet::generic: break;
-  }
-  return *fma::generic_loop();
+  return *of_set(instruction_set(), fma::generic_loop, fma::avx2_loop, fma::avx512_loop)();
 }
 
 }  // namespace

@@ -22,6 +22,17 @@ std::string name(InstructionSet set);
 /// The name of the set in use; if the processor has a better one, also what forbids it.
 std::string describe_instruction_set();
 
+/// What a set has, of what each set has.
+template <class OfSet>
+OfSet of_set(InstructionSet set, OfSet generic, OfSet avx2, OfSet avx512) {
+  switch (set) {
+    case InstructionSet::avx512: return avx512;
+    case InstructionSet::avx2: return avx2;
+    case InstructionSet::generic: break;
+  }
+  return generic;
+}
+
 // `flatten`: a call left in a loop would prevent vectorisation.
 #if defined __clang__ || !defined __x86_64__  // clang-tidy reads these files and refuses the pair of attributes
 #define MRMF_LOOP_FOR(set)

@@ -21,12 +21,7 @@ namespace mrmf::cpu {
 namespace {
 
 const local::Kernels& local_kernels() {
-  switch (instruction_set()) {
-    case InstructionSet::avx512: return *local::avx512_kernels();
-    case InstructionSet::avx2: return *local::avx2_kernels();
-    case InstructionSet::generic: break;
-  }
-  return *local::generic_kernels();
+  return *of_set(instruction_set(), local::generic_kernels, local::avx2_kernels, local::avx512_kernels)();
 }
 
 class LocallyConnected final : public LocallyConnectedOp {

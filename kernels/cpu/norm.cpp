@@ -11,12 +11,8 @@
 namespace mrmf::cpu {
 
 const norm_loops::Kernels& norm_kernels() {
-  switch (instruction_set()) {
-    case InstructionSet::avx512: return *norm_loops::avx512_kernels();
-    case InstructionSet::avx2: return *norm_loops::avx2_kernels();
-    case InstructionSet::generic: break;
-  }
-  return *norm_loops::generic_kernels();
+  return *of_set(instruction_set(), norm_loops::generic_kernels, norm_loops::avx2_kernels,
+                 norm_loops::avx512_kernels)();
 }
 
 NormSums::NormSums(const NormSettings& settings)

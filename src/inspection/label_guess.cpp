@@ -208,13 +208,12 @@ std::optional<Classes> classes_of(const Found& found);
 
 // The values that an enumeration does not have are no classes: a single one may say that there is no label.
 std::optional<Classes> without_strays(const Found& found, const std::vector<float>& strays) {
-  constexpr float kMostLabel = 65535;
   const auto refuse = [&] {
     throw DataError(fmt::format("'{}' holds {}, which its enumeration does not have; correct these labels",
                                 found.labels.name, fmt::join(strays, ", ")));
   };
   const float stray = strays.front();
-  if (strays.size() > 1 || std::abs(stray) > kMostLabel) refuse();
+  if (strays.size() > 1 || std::abs(stray) > kMostIgnored) refuse();
   Found rest = found;
   rest.values = without(found.values, stray);
   std::optional<Classes> classes = classes_of(rest);

@@ -126,6 +126,9 @@ TEST_CASE("launched tasks: launchers of another MPI") {
   CHECK_FALSE(tasks_of({{"FLUX_JOB_SIZE", "1"}, {"FLUX_TASK_RANK", "0"}}));
   CHECK(tasks_of({{"PALS_RANKID", "2"}})->count == 3);
   CHECK(tasks_of({{"PALS_RANKID", "2"}})->apart == "PALS_RANKID=0");
+  const auto first = [](const Environment& environment) { return is_first_task(in(environment)); };
+  CHECK((first({}) && first({{"PALS_RANKID", "0"}}) && first({{"PMI_RANK", "0"}, {"SLURM_PROCID", "3"}})));
+  CHECK_FALSE((first({{"FLUX_TASK_RANK", "2"}}) || first({{"SLURM_PROCID", "3"}})));
   for (const char* variable : {"FLUX_JOB_SIZE=4", "PMI_RANK=1", "JSM_NAMESPACE_SIZE=2", "SLURM_STEP_ID=0"})
     CHECK(tells_of_tasks(variable));
   for (const char* variable : {"FLUX_URI=local:///x", "OMPI_ALLOW_RUN_AS_ROOT=1", "SLURM_JOB_ID=7", "HOME=/root"})
