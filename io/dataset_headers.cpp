@@ -16,6 +16,7 @@
 #include "io/limits.hpp"
 #include "io/mixed_labels.hpp"
 #include "io/names_seen.hpp"
+#include "io/readable_text.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "io/shared_groups.hpp"
@@ -103,7 +104,10 @@ void inspect_labels(const RowSource& labels, const DatasetSpec& spec, DatasetSha
   shape.label = label_shape(labels, shape.sample, spec, shape.one_hot > 0);
   if (labels.shape().front() != shape.samples)
     throw DataError(labels.where() + " has " + std::to_string(labels.shape().front()) + " rows for " +
-                    std::to_string(shape.samples) + " samples; each sample needs its row of labels");
+                    std::to_string(shape.samples) + " samples; " +
+                    (labels.shape().size() > 1 && labels.shape().back() == shape.samples
+                         ? "these are in its last axis: store it transposed, such as numpy.moveaxis(y, -1, 0)"
+                         : "each sample needs its row of labels"));
   require_countable({shape.samples, shape.label.per_sample() * std::max<Index>(1, shape.one_hot)}, labels.where());
 }
 
@@ -168,7 +172,7 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
   std::vector<RowSource::Common> common;
   for (const auto& rows : *open) {
     common.push_back(rows->require_alike(spec.missing == MissingRule::refuse));
-    facts.units.push_back(readable_units(common.back().units));
+    facts.units.push_back(readable_text(common.back().units));
   }
   for (std::size_t i = 0; i < common.size(); ++i)
     if (common[i].type != (*open)[i]->type()) facts.groups.types[sources.names()[i]] = common[i].type;

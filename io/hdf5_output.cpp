@@ -1,6 +1,7 @@
 #include "io/hdf5_output.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <functional>
@@ -36,7 +37,20 @@ Index product(std::span<const Index> sizes) {
 std::string at(const std::string& path, const std::string& name) { return path + ": data set '" + name + "'"; }
 
 /// Functions that make objects in an open file; `path` is for messages.
-h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const DatasetSpan& span) {
+h5::Type enumeration_of(ElementType type, const std::map<Index, std::string>& values) {
+  const h5::Type base(h5::stored_type(type)), native(H5Tcopy(H5T_NATIVE_LLONG));
+  h5::Type made(H5Tenum_create(base.get()));
+  for (const auto& [value, name] : values) {
+    std::array<long long, 1> number{value};
+    h5::require(H5Tconvert(native.get(), base.get(), 1, number.data(), nullptr, H5P_DEFAULT) >= 0 &&
+                    H5Tenum_insert(made.get(), name.c_str(), number.data()) >= 0,
+                "an enumeration with '" + name + "' cannot be made");
+  }
+  return made;
+}
+
+h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const DatasetSpan& span,
+                         const std::map<Index, std::string>& values) {
   const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
@@ -51,7 +65,7 @@ h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string&
     H5Tset_strpad(stored.get(), H5T_STR_NULLPAD);
     H5Tset_cset(stored.get(), H5T_CSET_UTF8);
   } else {
-    stored = h5::stored_type(span.type);
+    stored = values.empty() ? h5::stored_type(span.type) : enumeration_of(span.type, values);
   }
   h5::Dataset dataset(
       H5Dcreate2(file, name.c_str(), stored.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
@@ -129,18 +143,24 @@ Hdf5Output::~Hdf5Output() {
 }
 
 void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
-  create(name, shape, type, 0);
+  create(name, shape, type, 0, {});
+}
+
+void Hdf5Output::create_enumeration(const std::string& name, const std::vector<Index>& shape, ElementType type,
+                                    const std::map<Index, std::string>& values) {
+  create(name, shape, type, 0, values);
 }
 
 void Hdf5Output::create_texts(const std::string& name, const std::vector<Index>& shape, Index bytes) {
-  create(name, shape, ElementType::uint8, std::max<Index>(1, bytes));
+  create(name, shape, ElementType::uint8, std::max<Index>(1, bytes), {});
 }
 
-void Hdf5Output::create(const std::string& name, const std::vector<Index>& shape, ElementType type, Index text) {
+void Hdf5Output::create(const std::string& name, const std::vector<Index>& shape, ElementType type, Index text,
+                        const std::map<Index, std::string>& values) {
   DatasetSpan span{0, type, shape, text};
   const Index bytes = product(shape) * span.element();
   state_->on_root([&] {
-    const h5::Dataset dataset = make_dataset(state_->file.get(), state_->path(), name, span);
+    const h5::Dataset dataset = make_dataset(state_->file.get(), state_->path(), name, span, values);
     if (bytes == 0) return;
     const haddr_t offset = H5Dget_offset(dataset.get());
     h5::require(offset != HADDR_UNDEF, at(state_->path(), name) + " has no place in the file");
@@ -282,7 +302,7 @@ Hdf5Image::~Hdf5Image() {
 
 void Hdf5Image::add(const std::string& dataset, const std::vector<Index>& shape, ConstSpan values) {
   const h5::Lock lock;
-  h5::Dataset made = make_dataset(state_->file.get(), state_->name, dataset, {0, ElementType::float32, shape});
+  h5::Dataset made = make_dataset(state_->file.get(), state_->name, dataset, {0, ElementType::float32, shape}, {});
   MRMF_CHECK(product(shape) == static_cast<Index>(values.size()), at(state_->name, dataset) + ": not whole");
   h5::require(H5Dwrite(made.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0 && made.close(),
               at(state_->name, dataset) + " cannot be made in memory");

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,10 @@ class Hdf5Output {
   /// exactly once.
   void create_dataset(const std::string& name, const std::vector<Index>& shape,
                       ElementType type = ElementType::float32);
+  /// Collective: a contiguous data set of whole numbers of such a type, which have these names, if any; the root's
+  /// count.
+  void create_enumeration(const std::string& name, const std::vector<Index>& shape, ElementType type,
+                          const std::map<Index, std::string>& values);
   /// Collective: a contiguous data set of texts of so many bytes each, which zeros fill up: write_rows() takes their
   /// bytes.
   void create_texts(const std::string& name, const std::vector<Index>& shape, Index bytes);
@@ -71,7 +76,8 @@ class Hdf5Output {
 
  private:
   struct State;
-  void create(const std::string& name, const std::vector<Index>& shape, ElementType type, Index text);
+  void create(const std::string& name, const std::vector<Index>& shape, ElementType type, Index text,
+              const std::map<Index, std::string>& values);
   void close();
   void write_bytes(const std::string& name, std::initializer_list<Index> first, std::span<const std::byte> bytes,
                    std::size_t element);  // bytes of an element as the caller has it; 0: as the data set has it

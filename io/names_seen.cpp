@@ -11,6 +11,7 @@ namespace {
 
 bool say_the_same(const LabelNames& one, const LabelNames& other) {
   return one.listed == other.listed && one.complete == other.complete && one.outputs == other.outputs &&
+         one.unused.empty() == other.unused.empty() &&
          std::ranges::equal(one.of, other.of, [](const auto& a, const auto& b) {
            return a.first == b.first && a.second.text == b.second.text;
          });
@@ -18,15 +19,19 @@ bool say_the_same(const LabelNames& one, const LabelNames& other) {
 
 // Lines of a text, for the other ranks: names and paths have no line ends in them.
 void write_names(std::ostream& to, Index file, const LabelNames& names) {
-  to << file << ' ' << names.outputs << ' ' << names.listed << ' ' << names.complete << ' ' << names.of.size() << '\n';
+  to << file << ' ' << names.outputs << ' ' << names.listed << ' ' << names.complete << ' ' << names.of.size() << '\n'
+     << names.unused << '\n';
   for (const auto& [number, name] : names.of) to << number << '\n' << name.text << '\n' << name.where << '\n';
 }
 
 std::pair<Index, LabelNames> read_names(std::istream& from) {
   std::pair<Index, LabelNames> read;
   std::size_t count = 0;
+  std::string line;
   from >> read.first >> read.second.outputs >> read.second.listed >> read.second.complete >> count;
-  for (std::string line; count > 0; --count) {
+  std::getline(from, line);
+  std::getline(from, read.second.unused);
+  for (; count > 0; --count) {
     Index number = 0;
     from >> number;
     LabelNames::Name& name = read.second.of[number];
@@ -46,7 +51,8 @@ void NamesSeen::add(Index file, const LabelNames& names) {
 }
 
 LabelNames NamesSeen::agreed(Comm& comm) const {
-  const bool here = std::ranges::any_of(different_, [](const auto& one) { return !one.second.of.empty(); });
+  const bool here = std::ranges::any_of(
+      different_, [](const auto& one) { return !one.second.of.empty() || !one.second.unused.empty(); });
   if (!comm.any(here)) return {};
   std::vector<std::pair<Index, LabelNames>> all;
   for (int rank = 0; rank < comm.size(); ++rank) {

@@ -12,6 +12,7 @@
 #include "io/dataset.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_types.hpp"
+#include "io/readable_text.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -25,6 +26,8 @@ std::optional<Index> number_of_class(const LabelForm& form, std::size_t c) {
   const std::optional<double> number = c < form.values.size() ? class_number(form.values[c]) : std::nullopt;
   return number && *number == std::floor(*number) ? std::optional(static_cast<Index>(*number)) : std::nullopt;
 }
+
+const std::map<Index, std::string> kTruth{{0, "FALSE"}, {1, "TRUE"}};
 
 std::map<Index, std::string> enumerated(hid_t type) {
   std::map<Index, std::string> known;
@@ -41,8 +44,6 @@ std::map<Index, std::string> enumerated(hid_t type) {
     std::copy_n(value.begin(), sizeof number, reinterpret_cast<std::byte*>(&number));
     known[number] = name;
   }
-  // What h5py writes for true and false says nothing.
-  if (known.size() == 2 && known[0] == "FALSE" && known[1] == "TRUE") return {};
   return known;
 }
 
@@ -101,55 +102,12 @@ Names list_of(const std::vector<Names>& lists, std::size_t count) {
   return {};
 }
 
-// The bytes of the UTF-8 character that begins here; 0: none does.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  if (length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
-  const bool outside = (first == 0xED && byte(1) > 0x9F) || (first == 0xF4 && byte(1) > 0x8F);
-  return overlong || outside ? 0 : length;
-}
-
-// A run's configuration is UTF-8. What is not was written in Latin-1, whose numbers are Unicode's.
-std::string as_utf8(const std::string& text) {
-  bool valid = true;
-  for (std::size_t at = 0, length = 0; valid && at < text.size(); at += length) {
-    length = utf8_length(std::string_view(text).substr(at));
-    valid = length > 0;
-  }
-  if (valid) return text;
-  std::string made;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x80)
-      made += c;
-    else
-      made += {static_cast<char>(0xC0 | byte >> 6), static_cast<char>(0x80 | (byte & 0x3F))};
-  }
-  return made;
-}
-
-// As a configuration can hold it.
-std::string in_one_line(const std::string& name) {
-  std::string text = as_utf8(name);
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text;
-}
-
 }  // namespace
 
 NumberNames h5::number_names(hid_t object, hid_t type) try {
-  NumberNames names{enumerated(type), false, {}};
+  NumberNames names{.values = enumerated(type)};
+  names.truth = names.values == kTruth;
+  if (names.truth) names.values.clear();  // such names say nothing
   names.enumeration = !names.values.empty();
   if (H5Iget_type(object) != H5I_DATASET) return names;
   if (!names.enumeration) names.values = flags(object);
@@ -159,12 +117,18 @@ NumberNames h5::number_names(hid_t object, hid_t type) try {
   return {};
 }
 
+std::map<Index, std::string> NumberNames::type_values() const {
+  if (truth) return kTruth;
+  return enumeration ? values : std::map<Index, std::string>{};
+}
+
 LabelNames LabelNames::from(const NumberNames& names, const std::string& where, const LabelForm& form, Index outputs) {
   LabelNames all;
   const bool classes = form.kind == LabelKind::classes;
   if (form.named || (classes && !form.values.empty() && !class_number(form.values.front()))) return all;
   const auto add = [&](Index number, const std::string& name) {
-    if (!name.empty() && !(classes && form.ignore == number)) all.of[number] = {in_one_line(name), in_one_line(where)};
+    if (!name.empty() && !(classes && form.ignore == number))
+      all.of[number] = {readable_text(name), readable_text(where)};
   };
   all.outputs = !classes;
   if (classes)
@@ -177,6 +141,10 @@ LabelNames LabelNames::from(const NumberNames& names, const std::string& where, 
     if (const std::optional<Index> number = classes ? number_of_class(form, i) : static_cast<Index>(i))
       add(*number, list[i]);
   all.listed = !all.of.empty();
+  const auto longest = std::ranges::max_element(names.lists, {}, &Names::size);
+  if (!all.listed && longest != names.lists.end() && longest->size() > 1 && count > 0)
+    all.unused = readable_text(where) + " lists " + std::to_string(longest->size()) + " names, and there are " +
+                 std::to_string(count) + (classes ? " classes" : " outputs");
   return all;
 }
 
@@ -184,6 +152,7 @@ void LabelNames::add(const LabelNames& more) {
   listed = of.empty() ? more.listed : listed && (more.listed || more.of.empty());
   outputs = more.outputs;
   complete = complete && more.complete;
+  if (unused.empty()) unused = more.unused;
   of.insert(more.of.begin(), more.of.end());
 }
 
@@ -218,15 +187,31 @@ LabelNames LabelNames::from_texts(const std::vector<std::string>& texts, const s
   return names;
 }
 
+namespace {
+
+// Without what spellings of one name differ in.
+std::string plain_spelling(const std::string& name) {
+  std::string plain;
+  for (const char c : name)
+    if (c != ' ' && c != '-' && c != '_') plain += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
+  return plain.empty() ? name : plain;
+}
+
+bool is_same_name(const LabelNames::Name& one, const LabelNames::Name& other) {
+  return one.text == other.text || plain_spelling(one.text) == plain_spelling(other.text);
+}
+
+}  // namespace
+
 std::string contradiction(const LabelNames& known, const LabelNames& more) {
   for (const auto& [number, name] : more.of) {
     const std::string calls = name.where + " calls " + (more.outputs ? "output " : "");
     const auto same = known.of.find(number);
-    if (same != known.of.end() && same->second.text == name.text) continue;
+    if (same != known.of.end() && is_same_name(same->second, name)) continue;
     if (same != known.of.end())
       return calls + std::to_string(number) + " '" + name.text + "', and " + same->second.where + " '" +
              same->second.text + "'";
-    const auto other = std::ranges::find_if(known.of, [&](const auto& one) { return one.second.text == name.text; });
+    const auto other = std::ranges::find_if(known.of, [&](const auto& one) { return is_same_name(one.second, name); });
     if (other != known.of.end() && !more.of.contains(other->first))
       return calls + std::to_string(number) + " '" + name.text + "', and " + other->second.where + " " +
              std::to_string(other->first);

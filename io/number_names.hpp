@@ -16,11 +16,14 @@ struct LabelForm;
 struct NumberNames {
   std::map<Index, std::string> values{};  ///< names of an enumeration's values, or of flag_values (CF)
   bool enumeration = false;               ///< the type has no other values than these
+  bool truth = false;  ///< an enumeration of FALSE and TRUE, as h5py writes truth values; `values` have no names then
   /// Texts of the attributes class_names, label_names, names, classes, columns and labels, as many as there are: a list
   /// of them has names for all classes, or outputs, in their order.
   std::vector<std::vector<std::string>> lists{};
   bool operator==(const NumberNames&) const = default;
   bool any() const { return !values.empty() || !lists.empty(); }
+  /// The values of the enumeration that is the array's type; none: it is another type.
+  std::map<Index, std::string> type_values() const;
 };
 
 /// What the numbers of classes, or the outputs of labels that are numbers, are called in some arrays, which agree.
@@ -33,6 +36,7 @@ struct LabelNames {
   bool outputs = false;        ///< of outputs
   bool listed = false;         ///< as a list, which names all classes or outputs, or means something else
   bool complete = false;       ///< all arrays are enumerations: a label of another number is none
+  std::string unused{};        ///< "<path>: data set '<name>' lists 2 names, and there are 3 classes": no names then
   bool operator==(const LabelNames&) const = default;
 
   /// What `names` say of labels of this form; `outputs` of them, if they are no classes.
@@ -49,7 +53,8 @@ struct LabelNames {
 };
 
 /// The first number that has two names, or name of two numbers: "b.h5: data set 'y' calls 1 owl, and a.h5: data set 'y'
-/// dog"; empty: there is none. Numbers that only one of them names contradict nothing.
+/// dog"; empty: there is none. Numbers that only one of them names contradict nothing, nor do names that differ in
+/// capitals, or in blanks, hyphens and underscores: "Tawny Owl" is tawny_owl.
 std::string contradiction(const LabelNames& known, const LabelNames& more);
 /// What to do about it.
 std::string rename_text(const LabelNames& names);

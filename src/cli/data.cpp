@@ -123,7 +123,7 @@ std::vector<std::string> find_names(Config config, DataFound& found) {
   if (outputs <= 0) return {};
   config.data.train = train.spec;
   try {
-    resolve_names(config, outputs, train.shape);
+    std::ranges::copy(resolve_names(config, outputs, train.shape), std::back_inserter(found.advice));
     return names_of(config);
   } catch (const ConfigError& error) {  // on every rank alike
     found.advice.emplace_back(error.what());

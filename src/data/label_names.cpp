@@ -74,13 +74,26 @@ LabelNames kept_names(const Config& config) {
   }
 }
 
+std::vector<std::string> unused_names(const Config& config, Index outputs, const LabelNames& found) {
+  const bool classes = config.training.loss.task() == Task::classes;
+  if (!names_of(config).empty()) return {};
+  std::string lists = found.unused;
+  if (lists.empty() && found.listed && std::ssize(found.of) != outputs)
+    lists = fmt::format("{} lists {} names, and there are {} {}", found.of.begin()->second.where, found.of.size(),
+                        outputs, classes ? "classes" : "outputs");
+  if (lists.empty()) return {};
+  return {fmt::format("{}: they are not used; name each {} in data.names.{}", lists, classes ? "class" : "output",
+                      classes ? "classes" : "labels")};
+}
+
 }  // namespace
 
-void resolve_names(Config& config, Index outputs, const DatasetShape& train) {
+std::vector<std::string> resolve_names(Config& config, Index outputs, const DatasetShape& train) {
   require_same_names(config, train);
   find_names(config, outputs, train);
   if (config.data.names.stored.empty()) config.data.names.stored = train.names.texts();
   resolve_metric(config);
+  return unused_names(config, outputs, train.names);
 }
 
 void require_same_names(const Config& config, const DatasetShape& shape) {

@@ -31,12 +31,12 @@ namespace mrmf {
 namespace {
 
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUse labels) {
-  if (options.split == SplitName::test && data.test.samples.empty() && options.samples.empty())
+  if (options.split == SplitPart::test && data.test.samples.empty() && options.samples.empty())
     throw ConfigError("--split test: " + options.models.front() +
                       " has no test split; train with data.split.test = 0.1 or data.test.samples, or name data that "
                       "was kept apart with --files");
-  DatasetSpec spec = options.split == SplitName::train                                ? data.train
-                     : options.split == SplitName::test && !data.test.samples.empty() ? data.test
+  DatasetSpec spec = options.split == SplitPart::train                                ? data.train
+                     : options.split == SplitPart::test && !data.test.samples.empty() ? data.test
                                                                                       : data.validation;
   if (!options.files.empty()) spec.files = expand_patterns(options.files);
   if (!options.samples.empty()) spec.name_samples(options.samples);
@@ -85,7 +85,7 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
     if (here.files == first.files && here.samples == first.samples && here.more_samples == first.more_samples &&
         here.groups == first.groups) {
       RowChoice choice = here.choice;
-      if (options.split == SplitName::test) choice.fold = first.choice.fold;  // all folds have one test split
+      if (options.split == SplitPart::test) choice.fold = first.choice.fold;  // all folds have one test split
       if (choice == first.choice) continue;
     }
     told << fmt::format(
@@ -98,7 +98,7 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
 // Says which samples that were named on the command line trained a model, where validation rows are meant.
 void tell_training_rows(const ModelOptions& options, const std::vector<ModelChoice>& choices, const Trained& t,
                         std::ostream& told, Comm& world) {
-  if ((options.files.empty() && options.samples.empty() && options.groups.empty()) || options.split == SplitName::train)
+  if ((options.files.empty() && options.samples.empty() && options.groups.empty()) || options.split == SplitPart::train)
     return;
   for (const ModelChoice& choice : choices)
     if (const std::string text = training_rows_text(choice, t.spec, t.shape, world); !text.empty() && world.root())

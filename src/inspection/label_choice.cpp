@@ -151,6 +151,15 @@ std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray&
                        "{} has as many rows as {}, but holds {} elements; store classes as whole numbers 0, 1, 2 and "
                        "so on",
                        shown_array(array), shown_array(samples), array.type_name);
+  constexpr Index few = 8;
+  for (const FileArray& array : arrays)
+    if (array.name != samples.name && array.type != ElementType::other && !array.scale && samples.shape.size() > 1 &&
+        array.shape.size() == 2 && array.shape.back() == samples.shape.back() && array.shape.back() >= few &&
+        array.shape.front() < array.shape.back())
+      return fmt::format(
+          "{} and {} have the same size in their last axes, where MATLAB and Fortran keep rows; if these are the rows, "
+          "store both with them first, such as numpy.moveaxis(x, -1, 0)",
+          shown_array(samples), shown_array(array));
   return "";
 }
 

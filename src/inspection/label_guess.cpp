@@ -373,7 +373,8 @@ class NamesOfFiles {
     for (const auto& [where, names] : labels.require_alike(false).names) {
       if (first_) found_.of_first = names;
       // Lists may be of something else, as long as nobody knows how many classes there are.
-      const LabelNames more = LabelNames::from({names.values, names.enumeration, {}}, where, form, 1);
+      const LabelNames more =
+          LabelNames::from({.values = names.values, .enumeration = names.enumeration}, where, form, 1);
       if (const std::string text = contradiction(found_.names, more); !text.empty())
         throw DataError(text + "; " + rename_text(more));
       if (first_) found_.names = more;

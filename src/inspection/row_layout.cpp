@@ -54,20 +54,17 @@ std::vector<FileArray> arrays_at(const Location& location, const std::vector<std
   return arrays;
 }
 
-/// What attributes say of an array, and of the same one at another location.
-void join_attributes(FileArray& array, const FileArray& other) {
+/// What is known of an array, and of the same one at another location. Numbers of several types are read as doubles.
+void join_facts(FileArray& array, const FileArray& other) {
+  if (other.type != array.type) array.type = ElementType::float64, array.type_name = "several types";
+  array.whole &= other.whole;
   array.unclear |= other.unclear;
   array.may_miss |= other.may_miss;
   if (array.packing != other.packing) array.packing = "packed, by attributes of its own in each sample";
 }
 
-/// Whether types count: those of a file's groups are read as one.
-enum class Types { same, any };
-
-bool same_kind(const FileArray& one, const FileArray& other, Types types) {
-  const bool any = types == Types::any || one.unclear || other.unclear;
-  const bool alike = any ? is_number(one) == is_number(other) : one.type == other.type;
-  return one.name == other.name && one.shape == other.shape && alike;
+bool same_kind(const FileArray& one, const FileArray& other) {
+  return one.name == other.name && one.shape == other.shape && is_number(one) == is_number(other);
 }
 
 const std::string& text_of(const Location& location) { return location.group.empty() ? location.path : location.group; }
@@ -80,10 +77,10 @@ std::string kind_text(const Location& location, const FileArray& array) {
 /// Locations of one sample each, evenly chosen of all: whether they are alike, and what varies.
 class Compared {
  public:
-  Compared(std::vector<Location> locations, const std::vector<std::string>& names, Types types, PackingRule packing)
+  Compared(std::vector<Location> locations, const std::vector<std::string>& names, PackingRule packing)
       : locations_(std::move(locations)), packing_(packing) {
     arrays_ = arrays_at(locations_.front(), names, packing);
-    for (const Location& location : locations_) compare(location, arrays_at(location, names, packing), types);
+    for (const Location& location : locations_) compare(location, arrays_at(location, names, packing));
     std::erase_if(arrays_, [&](const FileArray& array) { return dropped_.contains(array.name); });
   }
 
@@ -122,7 +119,7 @@ class Compared {
 
  private:
   // An attribute may be for people; a data set that one location lacks says that the locations are not alike.
-  void compare(const Location& location, const std::vector<FileArray>& here, Types types) {
+  void compare(const Location& location, const std::vector<FileArray>& here) {
     const auto differs = [&](const FileArray& array, const std::string& how) {
       if (array.name.starts_with('@')) {
         dropped_.try_emplace(array.name, how);
@@ -136,10 +133,10 @@ class Compared {
       if (same_name == here.end())
         differs(array, fmt::format("{} has no '{}', and {} has one", text_of(location), array.name,
                                    text_of(locations_.front())));
-      else if (!same_kind(*same_name, array, types))
+      else if (!same_kind(*same_name, array))
         differs(array, kind_text(location, *same_name) + ", and " + kind_text(locations_.front(), array));
       else
-        join_attributes(array, *same_name);
+        join_facts(array, *same_name);
     }
   }
 
@@ -310,7 +307,7 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
                                   [&](const std::string& group) {
                                     return Location{paths.front(), group};
                                   }),
-                          family.names, Types::same, given.packing);
+                          family.names, given.packing);
   if (!compared.unlike().empty() && layout.why_not.empty()) {
     layout.why_not = "the groups beside each other are no samples, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants())
@@ -355,7 +352,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
                                   [&](const std::string& path) {
                                     return Location{path, ""};
                                   }),
-                          users_names(paths.front()).datasets, Types::any, given.packing);
+                          users_names(paths.front()).datasets, given.packing);
   if (layout.why_not.empty() && !compared.unlike().empty()) {
     layout.why_not = "nor is each file a sample, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants()) layout.constants.insert(name);

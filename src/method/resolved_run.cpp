@@ -39,12 +39,13 @@ std::vector<std::string> choose_method(Config& config, const DatasetShape& shape
 
 Warnings::~Warnings() { print_warnings(lines_, world_); }
 
-void resolve_from_data(Config& config, const DatasetShape& train, const std::vector<Extent>& resolutions, Comm& world) {
+std::vector<std::string> resolve_from_data(Config& config, const DatasetShape& train,
+                                           const std::vector<Extent>& resolutions, Comm& world) {
   resolve_labels(config, train, resolutions);
   resolve_normalisation(config, train, world);
   resolve_units(config.data, train);
   resolve_class_weights(config, train, world);
-  resolve_names(config, output_channels(config, make_plan(config), train), train);
+  return resolve_names(config, output_channels(config, make_plan(config), train), train);
 }
 
 // Collective.
@@ -71,7 +72,7 @@ ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world) {
   Plan plan = make_plan(config);
   check_plan(plan, config, shape, world);
   require_augmentable(config.data, shape.sample, shape.label, plan.resolutions());
-  resolve_from_data(config, shape, plan.resolutions(), world);
+  warnings.add(resolve_from_data(config, shape, plan.resolutions(), world));
   plan = make_plan(config);  // a metric may have been of a class by its name
   return {std::move(config), std::move(plan), shape, std::move(reasons), automatic, std::move(validation)};
 }

@@ -39,8 +39,9 @@ struct ResolvedRun {
 
 /// Writes into a configuration what follows from the labels and numbers of its training data, for networks at these
 /// resolutions: classes, units, class weights, names. ConfigError where the network does not fit the labels.
-/// Collective; reads samples and labels where these are measured.
-void resolve_from_data(Config& config, const DatasetShape& train, const std::vector<Extent>& resolutions, Comm& world);
+/// Returns warnings. Collective; reads samples and labels where these are measured.
+std::vector<std::string> resolve_from_data(Config& config, const DatasetShape& train,
+                                           const std::vector<Extent>& resolutions, Comm& world);
 
 /// Runs before the data are loaded for training. Looks at files, and at samples where "auto" or units ask for them. An
 /// impossible plan is refused: ConfigError. Collective.

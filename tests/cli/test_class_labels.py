@@ -164,7 +164,7 @@ class ClassLabels(InitTest):
         self.assertIn("yes or no for 3 outputs", said)
 
 
-LEVEL = {"cat": 0.0, "dog": 1.0, "owl": 2.0}
+LEVEL = {"cat": 0.0, "dog": 1.0, "owl": 2.0, "Dog": 1.0, "tawny_owl": 2.0, "Tawny Owl": 2.0, "tawny-owl": 2.0}
 
 
 class NamesOfClasses(InitTest):
@@ -226,6 +226,28 @@ class NamesOfClasses(InitTest):
         self.enumerated("f.h5", {"owl": 3}, ["owl"] * 60)
         self.config(["b.h5", "f.h5"], units=4)
         self.fails(3, "train", "c.toml", message="f.h5: data set 'y' calls 3 'owl', and b.h5: data set 'y' 2")
+
+    def test_spellings_of_one_name(self):
+        self.enumerated("a.h5", {"tawny_owl": 0, "Dog": 1}, ["tawny_owl", "Dog"] * 30)
+        self.enumerated("b.h5", {"Tawny Owl": 0, "dog": 1}, ["Tawny Owl", "dog"] * 30)
+        self.enumerated("c.h5", {"tawny-owl": 1, "dog": 0}, ["tawny-owl", "dog"] * 30)
+        self.config(["a.h5", "b.h5"])
+        self.mrmf("train", "c.toml")
+        self.assertIn('classes = ["tawny_owl", "Dog"]', self.read("run/config.toml"))
+        self.mrmf("evaluate", "run", "--files", "b.h5")
+        self.fails(3, "evaluate", "run", "--files", "c.h5", message="c.h5: data set 'y' calls 0 'dog', and the training data")
+
+    def test_lists_that_do_not_fit(self):
+        self.enumerated("a.h5", {"cat": 0, "dog": 1, "owl": 2}, ["cat", "dog", "owl"] * 20, "plain")
+        with h5py.File(self.path("a.h5"), "r+") as file:
+            file["y"].attrs["class_names"] = ["cat", "dog"]
+        self.config(["a.h5"], units=3)
+        told = "a.h5: data set 'y' lists 2 names, and there are 3 classes: they are not used; name each class in data.names"
+        for ranks in 0, 2:
+            self.assertIn(told, self.mrmf("data", "c.toml", ranks=ranks))
+            self.assertIn(told, self.mrmf("train", "c.toml", "--overwrite", ranks=ranks))
+        self.config(["a.h5"], units=3, more='names.classes = ["cat", "dog", "owl"]\n')
+        self.assertNotIn("not used", self.mrmf("data", "c.toml"))
 
     def test_sets_of_a_run(self):
         self.enumerated("a.h5", {"cat": 0, "dog": 1}, ["cat", "dog"] * 30)

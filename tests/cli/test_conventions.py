@@ -311,7 +311,8 @@ class Groups(InitTest):
             with h5py.File(self.path(path)) as file:
                 np.testing.assert_allclose(file["prediction"], expected, rtol=1e-5)
 
-    def test_unlike_groups(self):
+    def test_groups_of_several_types(self):
+        """They are read as doubles, in `init` as in training."""
         def types(group, i):
             group["label"] = i / 7
             if i % 2:
@@ -320,6 +321,19 @@ class Groups(InitTest):
                 group["data"] = data
 
         self.groups(types)
+        self.mrmf("init", "g.h5", "-o", "g.toml")
+        self.assertIn('labels = "label"', self.read("g.toml"))
+        self.mrmf("train", "g.toml", "--set", "training.epochs=1", "--set", 'run.folder="types"')
+
+    def test_unlike_groups(self):
+        def shapes(group, i):
+            group["label"] = i / 7
+            if i % 2:
+                data = group["data"][:-1, :-1]
+                del group["data"]
+                group["data"] = data
+
+        self.groups(shapes)
         self.fails(3, "init", "g.h5", "-o", "g.toml", message="the groups beside each other are no samples, of which all are "
                    "alike: 'data' of s")
         self.groups(lambda group, i: None)  # without labels

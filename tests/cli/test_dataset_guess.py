@@ -201,6 +201,8 @@ class Labels(DatasetGuess):
         turned = np.moveaxis(np.stack([x, x, x], -1), 0, -1)
         self.refused("turned", "'x' (8, 8, 3, 60) has the 60 rows of 'y' (60) in its last axis; store it with these "
                      "first, such as numpy.moveaxis(x, -1, 0)", x=turned, y=y)
+        self.refused("matlab", "'x' (8, 8, 3, 60) and 'y' (1, 60) have the same size in their last axes, where MATLAB and "
+                     "Fortran keep rows", x=turned, y=y[None])
         self.refused("turned", "store the data set with them first, such as numpy.moveaxis(x, 3, 0)", "--labels", "y",
                      "--axes", "y x c n", code=2, x=turned, y=y)
 

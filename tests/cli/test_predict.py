@@ -123,8 +123,7 @@ class Predict(support.MrmfTest):
             stored = self.inputs(name)
             want = np.stack([stored[f][r] for f, r in zip(made["file"], made["row"])])
             np.testing.assert_array_equal(made[name], want, err_msg=name)
-            self.assertEqual(made[name].dtype, want.astype(want.dtype.newbyteorder("=")).dtype
-                             if want.dtype != bool else np.dtype("int8"), name)
+            self.assertEqual(made[name].dtype, want.astype(want.dtype.newbyteorder("=")).dtype, name)
 
     def test_rows_of_other_data_sets_go_along(self):
         names = ["id", "place/mask", "x", *("of_" + kind.strip("<>") for kind in TYPES)]
@@ -138,6 +137,36 @@ class Predict(support.MrmfTest):
         self.assertNotIn(2**40 + 47, every["id"])  # not finite
         self.check_appended(every, ["id", "place/mask"])
         self.check_equal(every, self.predict("n1", "--files", "?.h5", "--append", "id", "place/mask", ranks=2), 1e-6)
+
+    def test_names_and_units_go_along(self):
+        def appended(names=({"cat": 1, "dog": 4},) * 2, units=("days since 2000-01-01",) * 2):
+            for path, kind, unit in zip(ROWS, names, units):
+                with h5py.File(self.path(path), "r+") as file:
+                    for name in "kind", "when", "flag":
+                        if name in file:
+                            del file[name]
+                    rows = len(file["x"])
+                    file.create_dataset("kind", data=np.arange(rows) % 2 * 3 + 1, dtype=h5py.enum_dtype(kind, "u2"))
+                    file["when"] = np.arange(rows, dtype="f8")
+                    file["when"].attrs.update(units=unit, calendar="noleap", _Netcdf4Dimid=np.int32(1))
+                    file["flag"] = (np.arange(rows) % 3).astype("u1")
+                    file["flag"].attrs.update(flag_values=np.arange(3, dtype="u1"), flag_meanings="good fair bad")
+
+        append = ["--append", "kind", "when", "flag"]
+        appended()
+        for ranks in 0, 2:
+            self.check_appended(self.predict("n1", *append, ranks=ranks), ["kind", "when", "flag"])
+            with h5py.File(self.path("out.h5")) as file:
+                self.assertEqual(h5py.check_enum_dtype(file["kind"].dtype), {"cat": 1, "dog": 4})
+                self.assertEqual(file["kind"].dtype, np.dtype("u2"))
+                self.assertEqual(dict(file["when"].attrs), {"units": "days since 2000-01-01", "calendar": "noleap"})
+                self.assertEqual(file["flag"].attrs["flag_meanings"], "good fair bad")
+        appended(names=({"cat": 1, "dog": 4}, {"owl": 1, "dog": 4}))
+        self.fails(3, "predict", "n1", *append, "-o", "p.h5", message="calls 1 'owl', and that in a.h5 'cat'")
+        appended(units=("days since 2000-01-01", "days since 2001-01-01"))
+        self.fails(3, "predict", "n1", *append, "-o", "p.h5", message="is in days since 2001-01-01, and that in")
+        appended(names=({"cat": 1, "dog": 4}, {"cat": 1, "dog": 4, "owl": 5}))  # one more contradicts nothing
+        self.check_appended(self.predict("n1", *append), ["kind"])
 
     def test_what_cannot_be_appended(self):
         for names, code, message in (
