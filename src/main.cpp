@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "io/readable_text.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/common_end.hpp"
 #include "mpi/launched_tasks.hpp"
@@ -60,7 +61,7 @@ Ending ending_of(const Command& command) {
   } catch (const mrmf::Stopped&) {
     return {mrmf::Stopped::exit_code};  // on all ranks; the report has already said so
   } catch (const mrmf::Error& error) {
-    return {error.exit_code(), error.what()};
+    return {error.exit_code(), mrmf::readable_text(error.what())};
   } catch (const std::bad_alloc&) {
     return {kFault, "out of memory; use more ranks, more nodes, a smaller batch or a coarser resolution"};
   } catch (const std::exception& error) {
@@ -91,6 +92,7 @@ void say(const std::string& error) {
 // depends on whether all come to their end: then the lowest that failed speaks, and none aborts.
 int end_together(const mrmf::CommonEnd& ranks, const Ending& mine) {
   const int rank = mrmf::MpiEnvironment::rank();
+  mrmf::say_no_more_of_signals();
   if (mine.error && rank == 0) say(*mine.error);
   if (mrmf::MpiEnvironment::ranks() == 1) return mine.exit_code;
   const auto common = ranks.agree({mine.exit_code, mine.error.has_value()});

@@ -103,6 +103,8 @@ void handle_signals_before_training(bool tells) {
   set(end_at_once);
 }
 
+void say_no_more_of_signals() { telling = false; }
+
 SignalsBeforeTraining::SignalsBeforeTraining(bool tells) { handle_signals_before_training(tells); }
 
 SignalsBeforeTraining::~SignalsBeforeTraining() { set(SIG_DFL); }

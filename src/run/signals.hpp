@@ -45,6 +45,10 @@ class SignalsBeforeTraining {
 /// The same from the start of a program on, which will train: until an object of these classes lives.
 void handle_signals_before_training(bool tells);
 
+/// Signals end the process without a word from now on. Call it when a command is done: where one rank has ended with an
+/// error, launchers send the others SIGTERM.
+void say_no_more_of_signals();
+
 /// "SIGINT", "SIGTERM", ...: of the signals above.
 std::string signal_name(int number);
 

@@ -1,6 +1,7 @@
 // Stands before MPI's own calls that ranks wait in (its profiling interface): kills the last rank MRMF_KILL_LATER calls
 // after its MRMF_KILL_BROADCAST-th broadcast of floats, from 1. Between trainers only models and their moments travel
-// so. A test thus knows what a process has done when it is killed.
+// so. A test thus knows what a process has done when it is killed. With MRMF_TERM_IN_FINALIZE, rank 0 gets SIGTERM when
+// it ends MPI, as from a launcher of which another rank has ended with an error.
 #include <mpi.h>
 
 #include <csignal>
@@ -15,6 +16,13 @@ static void count_call(bool floats) {
   if (of == nullptr || after == nullptr || rank != ranks - 1) return;
   if (floats && broadcasts < std::atoi(of)) ++broadcasts;
   if (broadcasts == std::atoi(of) && later++ == std::atoi(after)) std::raise(SIGKILL);
+}
+
+extern "C" int MPI_Finalize() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0 && std::getenv("MRMF_TERM_IN_FINALIZE") != nullptr) std::raise(SIGTERM);
+  return PMPI_Finalize();
 }
 
 extern "C" int MPI_Ibcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {

@@ -17,6 +17,9 @@ MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", ".."
 MRMF = os.path.abspath(MRMF)
 # Tests that a script starts in the background are given SIGINT ignored, and would hand that on to what they interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Under nohup, SIGHUP is: a handler here is the default again in what tests start.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def layers(*texts):

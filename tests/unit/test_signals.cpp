@@ -27,6 +27,7 @@ int result_of(const std::function<int()>& process) {
 // The signal that a run remembers after one, and long after it a second one.
 int remembered(int first, int second) {
   return result_of([=] {
+    for (const int number : {SIGINT, SIGHUP}) std::signal(number, SIG_DFL);  // nohup and shells' `&` ignore them
     const StopSignals signals;
     std::raise(first);
     usleep(1'100'000);  // a second that comes sooner is an echo
