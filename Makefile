@@ -6,7 +6,7 @@ export OMPI_ALLOW_RUN_AS_ROOT = 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 
 .DEFAULT_GOAL := all
-.PHONY: arm all program help setup configure test check install release keys demo bench faults sanitize test-slurm test-merlin bundle wheel site gpu-check mutants style format tidy status clean print-%
+.PHONY: arm all program help setup configure test test-all check install release keys demo bench faults sanitize test-slurm test-merlin bundle wheel site gpu-check mutants style format tidy status clean print-%
 
 all: configure ## build the program (build/mrmf) and the tests
 	@cmake --build $(BUILD) -j $(J)
@@ -19,7 +19,11 @@ configure: setup
 	  cmake --fresh -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release >$(BUILD).configure.log 2>&1 || \
 	  { cat $(BUILD).configure.log; exit 1; }; rm -f $(BUILD).configure.log
 
-test: all ## build and run every test
+test: all ## build and run the tests of the program; the next target has the long ones, too
+	@cd $(BUILD) && ctest --output-on-failure -j 4 -LE long
+	@echo "Not run: $$(cd $(BUILD) && ctest -N -L long | sed -n 's/^ *Test *#[0-9]*: //p' | paste -sd ' '), which make test-all adds"
+
+test-all: all ## every test: also packages, other programs beside ours, and the GPU check on an emulated device (CI runs this)
 	@cd $(BUILD) && ctest --output-on-failure -j 4
 
 program: configure ## build the program alone
@@ -62,7 +66,7 @@ bundle: all ## pack build/mrmf-bundle.tar.xz: mrmf, MPI and all libraries but CU
 gpu-check: all ## on a GPU, in ten minutes: tests, gradients, speed beside PyTorch; where make cannot run, see docs/gpu.md
 	@tests/gpu/check.py both --build $(BUILD)
 
-check: style test ## what CI and a careful committer run
+check: style test-all ## what CI and a careful committer run
 
 PREFIX ?= /usr/local
 install: configure ## install program, library, headers, manual and completion (PREFIX=/usr/local; DESTDIR= before it)

@@ -127,7 +127,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="check only; run no test and make nothing")
     parser.add_argument("--tests", choices=["run", "passed"], default="run",
-                        help="run: make test first (the default); passed: they were run on this commit")
+                        help="run: make test-all first (the default); passed: they were run on this commit")
     options = parser.parse_args()
     version = the_version()
     refuse(wrong(version))
@@ -135,7 +135,7 @@ def main():
         print(f"release: mrmf {version} can be released")
         return
     if options.tests == "run":
-        if subprocess.run(["make", "-C", str(ROOT), "test"], check=False).returncode != 0:
+        if subprocess.run(["make", "-C", str(ROOT), "test-all"], check=False).returncode != 0:
             sys.exit("release: tests fail; nothing was tagged")
         refuse(wrong(version))  # the tests may have left files
     make_release(version)

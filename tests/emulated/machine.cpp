@@ -55,7 +55,7 @@ void check_devices() {
 
 DeviceMemory& Machine::memory(int device) {
   auto& memory = memories_[device];
-  if (!memory) memory = std::make_unique<DeviceMemory>(device_memory());
+  if (!memory) memory = std::make_unique<DeviceMemory>(device_memory(), open_memory());
   return *memory;
 }
 

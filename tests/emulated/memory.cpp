@@ -20,9 +20,11 @@ std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage 
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(std::size_t bytes)
+DeviceMemory::DeviceMemory(std::size_t bytes, bool always_open)
     : total_(bytes), reserved_(whole_pages(bytes + bytes / 2 + (std::size_t{64} << 20))) {
-  mapped_ = mmap(nullptr, reserved_ + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (always_open) opened_ = 1;
+  const int access = always_open ? PROT_READ | PROT_WRITE : PROT_NONE;
+  mapped_ = mmap(nullptr, reserved_ + kPage, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped_ == MAP_FAILED) throw std::bad_alloc();
   void* start = mapped_;
   std::size_t space = reserved_ + kPage;

@@ -5,11 +5,12 @@
 
 namespace mrmf::emulated {
 
-/// Memory of one device. It is PROT_NONE unless opened, so that host code cannot touch it. New and freed memory holds
-/// NaN bytes (0xff). Behind every allocation lies a red zone of NaN bytes: reads there give NaN, writes are found.
+/// Memory of one device. It is PROT_NONE unless opened (or always open), so that host code cannot touch it. New and
+/// freed memory holds NaN bytes (0xff). Behind every allocation lies a red zone of NaN bytes: reads there give NaN,
+/// writes are found.
 class DeviceMemory {
  public:
-  explicit DeviceMemory(std::size_t bytes);
+  DeviceMemory(std::size_t bytes, bool always_open);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;

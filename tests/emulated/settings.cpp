@@ -30,6 +30,7 @@ int fast_algorithm() { return static_cast<int>(number("MRMF_EMULATED_FAST_ALGORI
 int refused_algorithms() { return static_cast<int>(number("MRMF_EMULATED_REFUSED_ALGORITHMS", 0)); }
 bool wrong_bias() { return number("MRMF_EMULATED_WRONG_BIAS", 0) != 0; }
 bool zero_recorded_gradients() { return number("MRMF_EMULATED_ZERO_RECORDED_GRADIENTS", 0) != 0; }
+bool open_memory() { return number("MRMF_EMULATED_OPEN_MEMORY", 0) != 0; }
 bool stuck_collectives() { return number("MRMF_EMULATED_STUCK", 0) != 0; }
 const char* trace_file() { return std::getenv("MRMF_EMULATED_TRACE"); }
 const char* kernels_file() { return std::getenv("MRMF_EMULATED_KERNELS"); }

@@ -23,6 +23,7 @@ int refused_algorithms();  ///< MRMF_EMULATED_REFUSED_ALGORITHMS: so many of the
 bool wrong_bias();         ///< MRMF_EMULATED_WRONG_BIAS=1: engines that add a bias compute something else
 /// MRMF_EMULATED_ZERO_RECORDED_GRADIENTS=1: cuDNN's dw is zero in recorded steps, that is behind other recorded work
 bool zero_recorded_gradients();
+bool open_memory();        ///< MRMF_EMULATED_OPEN_MEMORY=1: the host may touch device memory, which is faster
 bool stuck_collectives();  ///< MRMF_EMULATED_STUCK=1: a collective continues after its communicator was aborted
 /// MRMF_EMULATED_TRACE: a file to which "engine N pass P input ADDRESS captured 0|1" is added for every execution of a
 /// plan, and "algorithm N" for every product; default none

@@ -118,8 +118,9 @@ class Check:
 
     def places(self, step):
         tool = machine.tool(step.needs) if step.needs else ""
-        networks = steps.SIZES[bool(self.options.trial)]
-        return {**self.programs.places(), **networks, "tool": tool or "", "card": shlex.quote(machine.card(self.work)),
+        places = self.programs.places()
+        sizes = {name: words.format_map(places) for name, words in steps.SIZES[bool(self.options.trial)].items()}
+        return {**places, **sizes, "tool": tool or "", "card": shlex.quote(machine.card(self.work)),
                 "seconds": str(step.seconds * self.slack)}
 
     def commands(self, step):

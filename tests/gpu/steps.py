@@ -27,7 +27,7 @@ class Step:
 
 
 # On a GPU: the sizes of real training, and those at which the bounds of the gradients were found (docs/gpu.md). For a
-# trial, on an emulated device: as small as the networks allow, of which CosmoFlow's takes seconds a step.
+# trial, on an emulated device: as small as the networks allow, and another one in CosmoFlow's place.
 SIZES = {
     False: {"neuron_inverter": "--preset neuron_inverter --batch 512",
             "cosmoflow": "--preset cosmoflow --batch 8",
@@ -37,7 +37,7 @@ SIZES = {
             "parity_cosmoflow": "--preset cosmoflow --sample 64x64x64x4 --batch 2 --steps 10",
             "first": "--first 20", "few": "--steps 10", "steps": "--steps 100", "samples": "640", "batch": "64", "half_batch": "32"},
     True: {"neuron_inverter": "--preset neuron_inverter --length 400 --batch 2",
-           "cosmoflow": "--preset cosmoflow --sample 64x64x64x4 --batch 1",
+           "cosmoflow": "{here}/trial_cubes.toml --sample 32x32x32x4 --batch 1",
            "small_neuron_inverter": "--preset neuron_inverter --length 400 --batch 8 --steps 1",
            "parity_neuron_inverter": "--preset neuron_inverter --length 400 --batch 1 --steps 3",
            "first": "--first 2", "few": "--steps 1", "steps": "--steps 1", "samples": "64", "batch": "8", "half_batch": "4"},

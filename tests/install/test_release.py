@@ -18,7 +18,7 @@ FILES = {
     "README.md": "# mrmf\n",
     "docs/guide/start.md": "$ mrmf doctor\nmrmf       1.2.3 (1d04406ec40d)\n\n`find_package(mrmf 1.2)`\n",
     ".gitignore": "/build*/\n",
-    "Makefile": "test:\n\t@touch build-was-tested; test ! -e build/broken\nrelease:\n\t@" + SCRIPT + ' --tests "$(TESTS)"\n',
+    "Makefile": "test-all:\n\t@touch build-was-tested; test ! -e build/broken\nrelease:\n\t@" + SCRIPT + ' --tests "$(TESTS)"\n',
 }
 
 
@@ -118,7 +118,7 @@ class Release(unittest.TestCase):
         self.assertEqual(self.git("tag"), "")
 
     def test_what_tests_leave_behind_is_refused(self):
-        done = self.release()  # make test writes a file that git does not ignore
+        done = self.release()  # make test-all writes a file that git does not ignore
         self.assertEqual(done.returncode, 1)
         self.assertIn("not committed: build-was-tested", done.stderr)
         self.assertEqual(self.git("tag"), "")

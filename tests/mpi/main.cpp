@@ -1,11 +1,13 @@
 // Runs the tests on every rank alike. Each rank keeps its output to itself unless something failed; the run fails when
 // one rank fails, when the number of ranks is not MRMF_EXPECT_RANKS (a broken launcher starts n times one rank), or
-// when a test makes no progress for MRMF_WATCHDOG_SECONDS (60).
+// when a test makes no progress for MRMF_WATCHDOG_SECONDS (60). With MRMF_TEST_TIMES, rank 0 says how much processor
+// time each case took it.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <sstream>
 #include <string>
 
@@ -28,15 +30,26 @@ struct Progress : doctest::IReporter {
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
   void test_run_end(const doctest::TestRunStats&) override {}
-  void test_case_start(const doctest::TestCaseData& test) override { watchdog->progress(test.m_name); }
+  void test_case_start(const doctest::TestCaseData& test) override {
+    watchdog->progress(test.m_name);
+    name = test.m_name;
+    start = std::clock();
+  }
   void test_case_reenter(const doctest::TestCaseData& test) override { watchdog->progress(test.m_name); }
-  void test_case_end(const doctest::CurrentTestCaseStats&) override { watchdog->progress("between tests"); }
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {
+    watchdog->progress("between tests");
+    if (std::getenv("MRMF_TEST_TIMES") == nullptr || mrmf::MpiEnvironment::rank() != 0) return;
+    std::printf("%8.2f s  %s\n", static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, name.c_str());
+  }
   void test_case_exception(const doctest::TestCaseException&) override {}
   void subcase_start(const doctest::SubcaseSignature&) override {}
   void subcase_end() override {}
   void log_assert(const doctest::AssertData&) override {}
   void log_message(const doctest::MessageData&) override {}
   void test_case_skipped(const doctest::TestCaseData&) override {}
+
+  std::string name;
+  std::clock_t start = 0;
 };
 REGISTER_LISTENER("progress", 0, Progress);
 

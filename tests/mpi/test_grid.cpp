@@ -703,6 +703,8 @@ TEST_CASE("grid: one sample's slabs are sent and received in place, by the halo 
       const Shape sample{.n = 0, .spatial = {positions, 32, 32}, .channels = 4, .axes = 3};
       std::vector<LayerSpec> layers = preset_layers("cosmoflow");
       layers.resize(13);  // up to the third pooling
+      for (LayerSpec& spec : layers)
+        if (spec.kind == LayerKind::conv) spec.units = 4;  // where things go, not how much they are
       e.settings.network.sample = sample;
       e.settings.network.layers = layers;
       e.settings.ahead = ahead;

@@ -76,9 +76,9 @@ TEST_CASE("row sources: the second part of a split opens no file again") {
   Comm world = Comm::world();
   const test::SharedFolder folder(world);
   DatasetSpec train = write_each(world, folder), validation = train;
-  train.choice.part = RowPart::train;
+  train.choice.part = SplitPart::train;
   train.choice.validation = validation.choice.validation = 0.25;
-  validation.choice.part = RowPart::validation;
+  validation.choice.part = SplitPart::validation;
   REQUIRE(have_same_headers(train, validation));
   const DatasetShape first = inspect_dataset(train, world), whole = inspect_dataset(validation, world);
   if (world.root()) std::filesystem::remove(train.files[7]);
