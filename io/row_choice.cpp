@@ -29,37 +29,34 @@ std::vector<Index> random_rows(Index rows, Index first, Index wanted, std::uint6
   return chosen;
 }
 
-std::vector<RowPart> by_roles(const RowChoice& choice, const SplitColumn& column) {
-  const std::vector<RowRole> roles = roles_of(choice, column);
-  std::vector<RowPart> parts;
-  for (const std::int32_t value : column.of_row) switch (roles[static_cast<std::size_t>(value)]) {
-      case RowRole::train: parts.push_back(RowPart::train); break;
-      case RowRole::validation: parts.push_back(RowPart::validation); break;
-      case RowRole::test: parts.push_back(RowPart::test); break;
-      // Without a choice, rows of the word "test" test, if that is asked for; all others are of no part.
-      case RowRole::neither:
-        parts.push_back(tests(choice.test_roles, column, column.values[static_cast<std::size_t>(value)])
-                            ? RowPart::test
-                            : RowPart::all);
-        break;
-    }
+std::vector<SplitPart> by_roles(const RowChoice& choice, const SplitColumn& column) {
+  const auto roles = roles_of(choice, column);
+  std::vector<SplitPart> parts;
+  // Without a choice, rows of the word "test" test, if that is asked for; all others are for nothing.
+  const auto otherwise = [&](std::size_t value) {
+    return tests(choice.test_roles, column, column.values[value]) ? SplitPart::test : SplitPart::all;
+  };
+  for (const std::int32_t row : column.of_row) {
+    const auto value = static_cast<std::size_t>(row);
+    parts.push_back(roles[value] ? *roles[value] : otherwise(value));
+  }
   return parts;
 }
 
-std::vector<RowPart> by_shares(const RowChoice& choice, Index rows) {
-  std::vector<RowPart> parts(static_cast<std::size_t>(rows), RowPart::train);
+std::vector<SplitPart> by_shares(const RowChoice& choice, Index rows) {
+  std::vector<SplitPart> parts(static_cast<std::size_t>(rows), SplitPart::train);
   if (rows < 2) return parts;
   const auto share = [&](double of) { return static_cast<Index>(std::llround(of * static_cast<double>(rows))); };
   const Index validate = std::clamp<Index>(share(choice.validation), 1, rows - 1);
   for (const Index row : random_rows(rows, 0, validate, choice.seed))
-    parts[static_cast<std::size_t>(row)] = RowPart::validation;
+    parts[static_cast<std::size_t>(row)] = SplitPart::validation;
   if (choice.test == 0) return parts;
   if (rows < 3)
     throw DataError("there are " + std::to_string(rows) +
                     " rows, and the split has 3 sides, each of which needs one; leave data.split.test out");
   const Index test = std::clamp<Index>(share(choice.test), 1, rows - 1 - validate);
   for (const Index row : random_rows(rows, validate, test, choice.seed))
-    parts[static_cast<std::size_t>(row)] = RowPart::test;
+    parts[static_cast<std::size_t>(row)] = SplitPart::test;
   return parts;
 }
 
@@ -68,15 +65,15 @@ std::vector<RowPart> by_shares(const RowChoice& choice, Index rows) {
 std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
                                const std::vector<std::int32_t>& strata) {
   std::vector<Index> chosen;
-  std::vector<RowPart> parts;
-  if (choice.part != RowPart::all) {
+  std::vector<SplitPart> parts;
+  if (choice.part != SplitPart::all) {
     MRMF_CHECK(choice.column.empty() || std::ssize(column.of_row) == rows, "the column is not of these rows");
     parts = choice.by_roles()                                  ? by_roles(choice, column)
             : choice.rule == SplitRule::rows && strata.empty() ? by_shares(choice, rows)
                                                                : parts_of_rows(choice, rows, column, strata);
   }
   for (Index row = 0; row < rows; ++row)
-    if (choice.part == RowPart::all || parts[static_cast<std::size_t>(row)] == choice.part) chosen.push_back(row);
+    if (choice.part == SplitPart::all || parts[static_cast<std::size_t>(row)] == choice.part) chosen.push_back(row);
   return chosen;
 }
 

@@ -105,18 +105,18 @@ void require_names(const SplitColumn& column, const std::string& key) {
 }
 
 /// Shares rows out over parts; index into `parts` of each row.
-std::vector<RowPart> by_shares(const RowChoice& choice, Groups all, const SplitColumn& column) {
-  std::vector<RowPart> parts{RowPart::train, RowPart::validation};
+std::vector<SplitPart> by_shares(const RowChoice& choice, Groups all, const SplitColumn& column) {
+  std::vector<SplitPart> parts{SplitPart::train, SplitPart::validation};
   std::vector<double> shares{1 - choice.validation - choice.test, choice.validation};
-  if (choice.test > 0) parts.push_back(RowPart::test), shares.push_back(choice.test);
+  if (choice.test > 0) parts.push_back(SplitPart::test), shares.push_back(choice.test);
   require_groups(choice, all.groups.size(), parts.size(), column);
   const std::vector<std::size_t> part = share_out(all.groups, shares);
-  std::vector<RowPart> of_row;
+  std::vector<SplitPart> of_row;
   for (const std::size_t g : all.of_row) of_row.push_back(parts[part[g]]);
   return of_row;
 }
 
-std::vector<RowPart> by_shared_folds(const RowChoice& choice, Groups all, const SplitColumn& column) {
+std::vector<SplitPart> by_shared_folds(const RowChoice& choice, Groups all, const SplitColumn& column) {
   const auto folds = static_cast<std::size_t>(choice.folds), fold = static_cast<std::size_t>(choice.fold);
   require_groups(choice, all.groups.size(), folds + (choice.test > 0 ? 1 : 0), column);
   std::vector<std::size_t> tests(all.groups.size(), 0);
@@ -127,26 +127,28 @@ std::vector<RowPart> by_shared_folds(const RowChoice& choice, Groups all, const 
     if (tests[g] == 0) rest_index[g] = rest.size(), rest.push_back(all.groups[g]);
   require_groups(choice, rest.size(), folds, column);
   const std::vector<std::size_t> of = share_out(rest, std::vector<double>(folds, 1.0 / choice.folds));
-  std::vector<RowPart> of_row;
+  std::vector<SplitPart> of_row;
   for (const std::size_t g : all.of_row)
-    of_row.push_back(tests[g] == 1 ? RowPart::test : of[rest_index[g]] == fold ? RowPart::validation : RowPart::train);
+    of_row.push_back(tests[g] == 1               ? SplitPart::test
+                     : of[rest_index[g]] == fold ? SplitPart::validation
+                                                 : SplitPart::train);
   return of_row;
 }
 
 // Each value of the column is a fold, but for those that are named to test.
-std::vector<RowPart> by_fold_column(const RowChoice& choice, const SplitColumn& column) {
+std::vector<SplitPart> by_fold_column(const RowChoice& choice, const SplitColumn& column) {
   for (const std::string& one : choice.test_roles)
     if (!holds(column, one))
       throw DataError("'" + column.name + "' does not hold " + one +
                       ", which data.split.test names; name one of its "
                       "values");
-  std::vector<RowPart> part(column.values.size(), RowPart::train);
+  std::vector<SplitPart> part(column.values.size(), SplitPart::train);
   int folds = 0;
   for (std::size_t v = 0; v < part.size(); ++v) {
     if (tests(choice.test_roles, column, column.values[v]))
-      part[v] = RowPart::test;
+      part[v] = SplitPart::test;
     else if (folds++ == choice.fold)
-      part[v] = RowPart::validation;
+      part[v] = SplitPart::validation;
   }
   if (folds < 2)
     throw DataError("'" + column.name + "' has " + std::to_string(folds) +
@@ -154,7 +156,7 @@ std::vector<RowPart> by_fold_column(const RowChoice& choice, const SplitColumn& 
   if (choice.fold >= folds)
     throw DataError("data.split.fold = " + std::to_string(choice.fold) + ", and '" + column.name + "' has " +
                     std::to_string(folds) + " folds, counted from 0; take one of them");
-  std::vector<RowPart> of_row;
+  std::vector<SplitPart> of_row;
   for (const std::int32_t value : column.of_row) of_row.push_back(part[static_cast<std::size_t>(value)]);
   return of_row;
 }
@@ -181,8 +183,8 @@ std::vector<std::int32_t> read_strata(const RowSources& labels, const std::vecto
   return strata;
 }
 
-std::vector<RowPart> parts_of_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
-                                   const std::vector<std::int32_t>& strata) {
+std::vector<SplitPart> parts_of_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
+                                     const std::vector<std::int32_t>& strata) {
   if (choice.rule == SplitRule::folds && choice.folds == 0) {
     require_names(column, "data.split.by = \"folds\"");
     return by_fold_column(choice, column);
@@ -193,7 +195,7 @@ std::vector<RowPart> parts_of_rows(const RowChoice& choice, Index rows, const Sp
                                          : by_shares(choice, std::move(all), column);
 }
 
-std::string parts_text(const RowChoice& choice, const SplitColumn& column, const std::vector<RowPart>& parts) {
+std::string parts_text(const RowChoice& choice, const SplitColumn& column, const std::vector<SplitPart>& parts) {
   std::string text;
   if (choice.rule == SplitRule::folds) {
     std::size_t folds = static_cast<std::size_t>(choice.folds);
@@ -212,16 +214,17 @@ std::string parts_text(const RowChoice& choice, const SplitColumn& column, const
   return text;
 }
 
-std::string one_class_text(const std::vector<RowPart>& parts, const std::vector<std::int32_t>& strata) {
+std::string one_class_text(const std::vector<SplitPart>& parts, const std::vector<std::int32_t>& strata) {
   std::set<std::int32_t> all(strata.begin(), strata.end());
   if (all.size() < 2) return "";
-  for (const auto& [part, verb] : {std::pair(RowPart::train, "train"), std::pair(RowPart::validation, "validate")}) {
+  for (const auto& [part, verb] :
+       {std::pair(SplitPart::train, "train"), std::pair(SplitPart::validation, "validate")}) {
     std::set<std::int32_t> of;
     for (std::size_t row = 0; row < parts.size(); ++row)
       if (parts[row] == part) of.insert(strata[row]);
     if (of.size() == 1)
       return std::string("all rows that ") + verb + " are of one class, and there are " + std::to_string(all.size()) +
-             ": " + (part == RowPart::train ? "nothing can be learnt of the others" : "their scores say little") +
+             ": " + (part == SplitPart::train ? "nothing can be learnt of the others" : "their scores say little") +
              "; take fewer folds, or groups that have several classes";
   }
   return "";

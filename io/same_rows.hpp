@@ -51,12 +51,9 @@ std::vector<RowLocation> rows_also_in(const std::vector<FileRows>& here, const s
 
 // The same for whole data sets, whose files are looked at.
 
-/// What the rows of a data set are for.
-enum class RowUse { train, validate, test };
-
 struct UsedDataset {
   FoundDataset found;
-  RowUse use;
+  SplitPart use;  ///< what its rows are for, which is never all
 };
 
 /// DataError, with both names and files, when the same rows occur twice in one of the data sets, or in two: a file

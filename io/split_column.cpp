@@ -192,8 +192,8 @@ std::vector<std::string> names_of_values(const SplitColumn& column, const LabelN
 // Adds what a file calls the column's numbers.
 void add_names(const RowSource& rows, LabelNames& names) {
   for (const auto& [where, here] : rows.require_alike(false).names) {
-    const LabelNames more =
-        LabelNames::from({here.values, here.enumeration, {}}, where, {.kind = LabelKind::classes}, 1);
+    const LabelNames more = LabelNames::from({.values = here.values, .enumeration = here.enumeration}, where,
+                                             {.kind = LabelKind::classes}, 1);
     if (const std::string text = contradiction(names, more); !text.empty())
       throw DataError(text + "; give each word of data.split.column one number in all files");
     names.add(more);
@@ -238,13 +238,13 @@ SplitColumn read_split_column(const RowSources& sources, const std::vector<Index
 namespace {
 
 // The values that are named to test.
-void mark_tests(const RowChoice& choice, const SplitColumn& column, std::vector<RowRole>& roles) {
+void mark_tests(const RowChoice& choice, const SplitColumn& column, std::vector<std::optional<SplitPart>>& roles) {
   for (std::size_t i = 0; i < roles.size(); ++i) {
     if (!is_named(column, i, choice.test_roles)) continue;
-    if (roles[i] != RowRole::neither)
+    if (roles[i])
       throw DataError("'" + column.name + "' holds " + values_text(column) + ", and " + column.values[i] +
                       " is named in data.split.test and beside it; remove one");
-    roles[i] = RowRole::test;
+    roles[i] = SplitPart::test;
   }
 }
 
@@ -274,7 +274,7 @@ bool named_otherwise(const SplitColumn& column) {
 
 }  // namespace
 
-std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column) {
+std::vector<std::optional<SplitPart>> roles_of(const RowChoice& choice, const SplitColumn& column) {
   const auto& values = column.values;
   const std::string what = "'" + column.name + "' holds ";
   if (choice.validation_roles.empty() && (column.words || values.size() > 2 || named_otherwise(column)))
@@ -282,18 +282,18 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
   require_there(column, choice.validation_roles, "data.split.validation");
   require_there(column, choice.train_roles, "data.split.train");
   require_there(column, choice.test_roles, "data.split.test");
-  std::vector<RowRole> roles(values.size(), RowRole::neither);
+  std::vector<std::optional<SplitPart>> roles(values.size());
   std::vector<std::size_t> others;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool validates = choice.validation_roles.empty() ? number_of(values[i]).value_or(0) != 0
                                                            : is_named(column, i, choice.validation_roles);
-    if (validates) roles[i] = RowRole::validation;
+    if (validates) roles[i] = SplitPart::validation;
     if (!validates) others.push_back(i);
     if (!is_named(column, i, choice.train_roles)) continue;
     if (validates)
       throw DataError(what + values_text(column) + ", and " + values[i] +
                       " is named in both data.split.train and data.split.validation; remove one");
-    roles[i] = RowRole::train;
+    roles[i] = SplitPart::train;
   }
   const bool given = !choice.train_roles.empty();
   std::erase_if(others, [&](std::size_t i) { return is_named(column, i, choice.test_roles); });
@@ -307,13 +307,13 @@ std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column
     throw DataError(what + values_text(column) +
                     ", and it is not plain which of them train; name these, such as data.split.train = [" + rest + "]");
   }
-  for (const std::size_t i : trains) roles[i] = RowRole::train;
+  for (const std::size_t i : trains) roles[i] = SplitPart::train;
   return roles;
 }
 
 std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
-  const std::vector<RowRole> roles = roles_of(choice, column);
-  const auto neither = [&](std::size_t i) { return roles[i] == RowRole::neither; };
+  const auto roles = roles_of(choice, column);
+  const auto neither = [&](std::size_t i) { return !roles[i]; };
   std::vector<std::string> unused;
   for (std::size_t i = 0; i < roles.size(); ++i)
     if (neither(i)) unused.push_back(key_text(column, i));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,15 +32,13 @@ bool is_any_of(const std::string& value, const std::vector<std::string>& named, 
 /// Whether a column holds what a user has named: a value, or the name of one.
 bool holds(const SplitColumn& column, const std::string& named);
 
-enum class RowRole { train, validation, test, neither };
-
 /// What rows of each of the column's values are for. The values that the choice names for validation validate; without
 /// any, all numbers but 0. The values that it names for training train; without any, 0 does, or the words "train",
 /// "Training" and others like them, or the only value that is left. The values that it names for the test do that.
-/// All others are for neither. DataError, with the key
+/// All others are for nothing. DataError, with the key
 /// to set, where that does not tell: words without a choice, more than two values without one, a named value that no
 /// row has, several values of which none is known to train.
-std::vector<RowRole> roles_of(const RowChoice& choice, const SplitColumn& column);
+std::vector<std::optional<SplitPart>> roles_of(const RowChoice& choice, const SplitColumn& column);
 
 /// Whether these values of a column of that name may be training, validation and test: three, that are no folds.
 bool are_roles(const std::string& name, const std::vector<std::string>& values);

@@ -118,8 +118,8 @@ struct DraftSplit {
 };
 
 // All rows of training data, or of validation data of their own.
-DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, RowPart which, Comm& world) {
-  const bool validates = which == RowPart::validation;
+DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, SplitPart which, Comm& world) {
+  const bool validates = which == SplitPart::validation;
   DraftSplit part;
   part.spec.files = expand_patterns(options.files);
   part.spec.samples = validates ? guess.validation_samples : guess.samples;
@@ -153,7 +153,7 @@ constexpr double kValidation = 0.2;  // share of the rows, where no data sets ar
 // The rows that the written split trains on.
 DraftSplit training_rows(const DraftSplit& all, const DatasetGuess& guess, Comm& world) {
   DraftSplit part = all;
-  part.spec.choice = {RowPart::train,        guess.split_column, kValidation, DataConfig{}.split.seed, {},
+  part.spec.choice = {SplitPart::train,      guess.split_column, kValidation, DataConfig{}.split.seed, {},
                       guess.split_validation};
   if (!guess.group_column.empty()) {
     part.spec.choice.rule = SplitRule::groups;
@@ -230,9 +230,10 @@ std::string missing_text(std::vector<DraftSplit>& parts, Comm& world) {
 // A run would refuse files that name the same rows twice.
 void require_once(const std::vector<DraftSplit>& parts, Comm& world) {
   DatasetSpec train = parts.front().spec, validation = parts.back().spec;
-  if (parts.size() == 1) train.choice.part = RowPart::train, validation.choice.part = RowPart::validation;
+  if (parts.size() == 1) train.choice.part = SplitPart::train, validation.choice.part = SplitPart::validation;
   require_distinct_rows(
-      {{{train, parts.front().shape}, RowUse::train}, {{validation, parts.back().shape}, RowUse::validate}}, world);
+      {{{train, parts.front().shape}, SplitPart::train}, {{validation, parts.back().shape}, SplitPart::validation}},
+      world);
 }
 
 // Channels that could be taken for positions are named, so that nobody asks about them again.
@@ -280,9 +281,9 @@ std::string split_lines(const DatasetGuess& guess, const std::vector<DraftSplit>
 
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const DatasetGuess& guess = draft.guess;
-  std::vector<DraftSplit> parts{part_of(options, guess, RowPart::train, world)};
+  std::vector<DraftSplit> parts{part_of(options, guess, SplitPart::train, world)};
   const bool given = !guess.validation_samples.empty();
-  if (given) parts.push_back(part_of(options, guess, RowPart::validation, world));
+  if (given) parts.push_back(part_of(options, guess, SplitPart::validation, world));
   require_once(parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;

@@ -452,7 +452,7 @@ void share_names(DatasetSpec& part, const DatasetSpec& train, const std::string&
 }
 
 RowChoice row_choice(const SplitSettings& split) {
-  RowChoice choice{RowPart::train, split.column, 0, split.seed, split.train_roles, split.validation_roles};
+  RowChoice choice{SplitPart::train, split.column, 0, split.seed, split.train_roles, split.validation_roles};
   choice.test_roles = split.test_roles;
   choice.test = split.test;
   if (split.by == SplitBy::rows || split.by == SplitBy::groups) choice.validation = split.validation;
@@ -490,8 +490,8 @@ void complete_split(DataConfig& data, const KeyOrigin& keys) {
                              "data.files; remove one",
                              name));
   data.train.choice = data.validation.choice = data.test.choice = row_choice(split);
-  data.validation.choice.part = RowPart::validation;
-  data.test.choice.part = RowPart::test;
+  data.validation.choice.part = SplitPart::validation;
+  data.test.choice.part = SplitPart::test;
   if (!tests) data.test = {};
 }
 
