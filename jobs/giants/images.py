@@ -38,7 +38,9 @@ def dead_leaves(rng, grey, count=6, size=256):
         for _ in range(400):
             row, column = rng.uniform(0, size, 2)
             radius = 4 / rng.uniform(0.05, 1)
-            image[(rows - row) ** 2 + (columns - column) ** 2 < radius ** 2] = rng.uniform(0, 1, image.shape[2])
+            near = tuple(slice(max(0, int(middle - radius)), int(middle + radius) + 2) for middle in (row, column))
+            disc = (rows[near] - row) ** 2 + (columns[near] - column) ** 2 < radius ** 2
+            image[near][disc] = rng.uniform(0, 1, image.shape[2])
         images.append(image + rng.normal(0, 0.02, image.shape).astype("f4"))
     return images
 

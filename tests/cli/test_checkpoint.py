@@ -233,6 +233,7 @@ class Checkpoint(support.MrmfTest):
             while self.epochs_written("run") < 1:
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.01)
+            process.send_signal(signal.SIGSTOP)  # it need not compute while others wait for it
             before = self.read("run/config.toml")
             for words in ([], ["--overwrite"]):
                 self.fails(2, "train", "config.toml", "--set", "training.seed=4", *words,

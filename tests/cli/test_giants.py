@@ -64,29 +64,26 @@ class WithData(support.MrmfTest):
 
 class Giants(WithData):
     def test_on_grids_as_on_one_rank_with_weights_where_their_positions_lie(self):
-        for config in (UNTIED, RICA):
+        for config, ranks, grid in ((UNTIED, 4, "[2,2]"), (RICA, 2, "[1,2]")):  # tests/mpi/test_grid.cpp has the others
             self.train(config, "one")
             one, weights = self.losses("one"), self.weights("one")
             self.assertLess(one[-1, 0], 0.9 * one[0, 0])
-            for ranks, grid in ((2, "[1,2]"), (2, "[2,1]"), (4, "[2,2]")):
-                self.train(config, f"on{ranks}", "data.shards=1", f"run.grid={grid}", ranks=ranks)
-                np.testing.assert_allclose(self.losses(f"on{ranks}"), one, rtol=2e-4)
-                for name, values in self.weights(f"on{ranks}").items():
-                    np.testing.assert_allclose(values, weights[name], atol=2e-4 * np.abs(weights[name]).max())
-                self.remove(f"on{ranks}")
+            self.train(config, "grid", "data.shards=1", f"run.grid={grid}", ranks=ranks)
+            np.testing.assert_allclose(self.losses("grid"), one, rtol=2e-4)
+            for name, values in self.weights("grid").items():
+                np.testing.assert_allclose(values, weights[name], atol=2e-4 * np.abs(weights[name]).max())
+            self.remove("grid")
             self.remove("one")
 
     def test_stopped_and_continued_on_another_grid(self):
-        for config in (UNTIED, RICA):
-            self.train(config, "whole", "data.shards=1", "run.grid=[2,1]", "training.epochs=4", ranks=2)
-            self.train(config, "parts", "data.shards=1", "run.grid=[2,1]", "training.epochs=2", ranks=2)
-            self.mrmf("train", "--continue", "parts", "--set", "training.epochs=4", ranks=2)
-            np.testing.assert_array_equal(self.losses("parts"), self.losses("whole"))  # bit for bit
-            self.train(config, "cut", "data.shards=1", "run.grid=[2,1]", "training.epochs=2", ranks=2)
-            self.mrmf("train", "--continue", "cut", "--set", "training.epochs=4", "--set", "run.grid=[1,1]")
-            np.testing.assert_allclose(self.losses("cut"), self.losses("whole"), rtol=2e-4)
-            for folder in ("whole", "parts", "cut"):
-                self.remove(folder)
+        # Of reconstruction ICA in Blocks, below.
+        self.train(UNTIED, "whole", "data.shards=1", "run.grid=[2,1]", "training.epochs=4", ranks=2)
+        self.train(UNTIED, "parts", "data.shards=1", "run.grid=[2,1]", "training.epochs=2", ranks=2)
+        shutil.copytree(self.path("parts"), self.path("cut"))
+        self.mrmf("train", "--continue", "parts", "--set", "training.epochs=4", ranks=2)
+        np.testing.assert_array_equal(self.losses("parts"), self.losses("whole"))  # bit for bit
+        self.mrmf("train", "--continue", "cut", "--set", "training.epochs=4", "--set", "run.grid=[1,1]")
+        np.testing.assert_allclose(self.losses("cut"), self.losses("whole"), rtol=2e-4)
 
     def test_reconstruction_ica_against_numpy(self):
         import features
@@ -136,14 +133,15 @@ class Giants(WithData):
                 arrays, own = self.weights("arrays"), self.weights("place")
                 for name, values in arrays.items():
                     np.testing.assert_array_equal(own[name], values, err_msg=name)
+                for folder in ("arrays", "place"):
+                    self.remove(folder)
+                if (config, momentum) in ((UNTIED, "0.0"), (RICA, "0.9")):
+                    continue
                 grid = [*settings, "data.shards=1", "run.grid=[1,2]"]
                 self.train(config, "arrays2", *grid, ranks=2)
                 self.train(config, "place2", *grid, place, ranks=2)
                 np.testing.assert_array_equal(self.losses("place2"), self.losses("arrays2"))
-                self.train(config, "parts", *grid, place, "training.epochs=1", ranks=2)
-                self.mrmf("train", "--continue", "parts", "--set", "training.epochs=3", ranks=2)
-                np.testing.assert_array_equal(self.losses("parts"), self.losses("place2"))  # bit for bit
-                for folder in ("arrays", "place", "arrays2", "place2", "parts"):
+                for folder in ("arrays2", "place2"):
                     self.remove(folder)
 
     def test_what_goes_with_no_update_in_place_is_refused(self):
@@ -290,17 +288,17 @@ class AllAtOnce(WithData):
             example = next(block for block in page.read().split("```toml\n")[1:] if "terms = [" in block).partition("```")[0]
         rng = np.random.default_rng(3)
         with h5py.File(self.path("images.h5"), "w") as file:
-            for name, count in (("train", 12), ("validation", 4)):
-                file[name] = rng.normal(0, 1, (count, 32, 32, 3)).astype("f4")
+            for name, count in (("train", 4), ("validation", 2)):
+                file[name] = rng.normal(0, 1, (count, 24, 24, 3)).astype("f4")
         data = TOGETHER[:TOGETHER.index("[model]")].replace("data.h5", "images.h5")
         self.write("c.toml", data + example + '[run]\nfolder = "run"\n')
-        self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=4")
+        self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=2")
         self.assertEqual(list(self.lines("run/epochs.jsonl")[0]["terms"]), ["layer1", "layer2"])
         joint = example.replace('  { type = "stop_gradient", name = "fixed1" },\n', "")
         joint = joint.replace('"local_contrast_norm"', '"local_contrast_norm", name = "fixed1"')
         self.assertEqual(joint.count("fixed1"), 2)
         self.write("c.toml", data + joint + '[run]\nfolder = "joint"\n')
-        self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=4")
+        self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=2")
         self.assertNotEqual(self.losses("joint")[0, 1], self.losses("run")[0, 1])
 
     def test_script_at_its_smallest_size(self):
@@ -308,7 +306,7 @@ class AllAtOnce(WithData):
         for joint in ("0", "1", "again"):
             done = subprocess.run([os.path.join(REPOSITORY, "jobs/giants/together.sh"), "test", self.path("giant")],
                                   capture_output=True, text=True, timeout=600,
-                                  env=dict(support.environment(), MRMF=support.MRMF, PYTHON=sys.executable, JOINT=joint))
+                                  env=dict(support.environment(), MRMF=support.MRMF, PYTHON=sys.executable, JOINT=joint, COUNT="96", EPOCHS="1"))
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             shares[joint] = [float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("unexplained share")]
             self.assertEqual(len(shares[joint]), 3)
@@ -343,7 +341,7 @@ class Blocks(WithData):
                 self.assertEqual(file["moments/1/rica1/weight"].shape, shares[-1])
         self.assertEqual((sum(positions for positions, _ in shares), shares[0][1]), (5 * 6, 8 * 50))
         self.train(RICA, "whole", *self.GRID, "training.epochs=5", ranks=2)
-        for ranks, grid in ((1, "[1,1]"), (2, "[1,2]"), (4, "[2,2]")):
+        for ranks, grid in ((1, "[1,1]"), (2, "[1,2]")):
             shutil.copytree(self.path("cut"), self.path("other"))
             self.mrmf("train", "--continue", "other", "--set", "training.epochs=5", "--set", f"run.grid={grid}", ranks=ranks)
             np.testing.assert_allclose(self.losses("other"), self.losses("whole"), rtol=2e-4, err_msg=grid)
@@ -361,9 +359,9 @@ class Blocks(WithData):
             good = file.read()
         other = self.path("run/checkpoints/" + self.blocks("run")[0])
 
-        def refused(message):
+        def refused(message, on=(1,)):
             before = self.files("run")
-            for ranks in (1, 2):
+            for ranks in on:
                 grid = ("--set", "run.grid=[1,1]") if ranks == 1 else ()
                 self.fails(3, *more, *grid, message=start + message, ranks=ranks if ranks > 1 else 0)
                 self.assertEqual(self.files("run"), before)
@@ -374,17 +372,17 @@ class Blocks(WithData):
             refused("torn or damaged")
         with open(path, "wb") as file:
             file.write(good[:-100])
-        refused("torn or damaged")
+        refused("torn or damaged", on=(1, 2))
         shutil.copyfile(other, path)
         refused("is not the file that ")
         os.unlink(path)
-        refused("is missing, and run/checkpoints/step-1.h5 needs it")
+        refused("is missing, and run/checkpoints/step-1.h5 needs it", on=(1, 2))
         with open(path, "wb") as file:
             file.write(good)
         self.mrmf(*more, ranks=2)
 
     def test_killed_and_continued_bit_for_bit(self):
-        settings = [*self.GRID, "training.epochs=12", "training.update_in_place=true"]
+        settings = [*self.GRID, "training.epochs=9", "training.update_in_place=true"]
         self.train(RICA, "whole", *settings, ranks=2)
         self.write("c.toml", RICA)
         words = [word for setting in ('run.folder="run"', *settings) for word in ("--set", setting)]

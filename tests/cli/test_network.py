@@ -12,7 +12,7 @@ import support
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUN = os.path.join(ROOT, "tests", "network", "run.sh")
 CUBES = os.path.join(ROOT, "jobs", "experiments", "communication", "cubes.toml")
-CUBES_A_RANK = 6  # and so many steps an epoch
+CUBES_A_RANK = 2  # and so many steps an epoch
 BYTES = 4 * 9.4e6  # that each of two ranks sends in float32
 
 
@@ -36,7 +36,7 @@ class SlowNetwork(support.MrmfTest):
     def step(self, way):
         """Seconds of a step of the quickest epoch, and the bytes that a rank sends in one."""
         train = [support.MRMF, "train", CUBES, "--overwrite"]
-        for setting in (f"run.folder={way}", f"training.communication={way}", "training.batch=1", "training.epochs=4",
+        for setting in (f"run.folder={way}", f"training.communication={way}", "training.batch=1", "training.epochs=3",
                         "run.checkpoint.epochs=1000"):
             train += ["--set", setting]
         done = subprocess.run([RUN, "2", "1", *train], capture_output=True, text=True, env=environment(), cwd=self.folder, timeout=400)

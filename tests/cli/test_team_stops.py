@@ -79,7 +79,7 @@ class TeamStops(support.MrmfTest):
             self.assertIn("has not ended within 4 s; another rank hangs", output)
 
     def test_signals_and_kills_in_both_teams(self):
-        words = ["method.team_shares=[1, 1]", "method.stop.coarse.epochs=60", "method.stop.dense.epochs=30",
+        words = ["method.team_shares=[1, 1]", "method.stop.coarse.epochs=24", "method.stop.dense.epochs=12",
                  "training.batch=12", "run.checkpoint.epochs=2"]
         self.train("straight", words, ranks=4)
 
@@ -93,7 +93,7 @@ class TeamStops(support.MrmfTest):
 
         code, output = self.interrupt("run", words, 4, both, lambda process: process.send_signal(signal.SIGUSR1))
         self.assertEqual(code, 75, output)
-        for folder, role, epochs in (("run", "coarse", 60), ("run/team", "dense", 30)):  # mpirun may drop last lines
+        for folder, role, epochs in (("run", "coarse", 24), ("run/team", "dense", 12)):  # mpirun may drop last lines
             if self.epochs_so_far(folder + "/epochs.jsonl") < epochs:  # else it was done, and only waited for the other
                 self.assertRegex(self.read(folder + "/log.txt"), rf"stopped on SIGUSR1 in stage [12] \({role}")
         self.assertEqual({"step-1.h5", "step-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))

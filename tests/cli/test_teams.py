@@ -57,7 +57,7 @@ class Teams(support.MrmfTest):
         self.assertAlmostEqual(wait, sum(s["waited_seconds"] for s in stages), places=2)
 
     def test_measured_teams_tell_what_they_were_cut_by(self):
-        output = self.train("run", "--set", "method.stop.dense.epochs=100", ranks=3)
+        output = self.train("run", "--set", "method.stop.dense.epochs=40", ranks=3)
         self.assertEqual(output.count("an epoch on all ranks takes"), 2)
         stages = self.lines("run/stages.jsonl")
         self.assertEqual([s["role"] for s in stages], ["coarse", "dense", "coarse", "dense", "finetune"])
@@ -122,7 +122,7 @@ class Ranks(support.MrmfTest):
         words = ["--set", "training.optimizer.name=sgd", "--set", "training.optimizer.learning_rate=1e-30", "--set",
                  "data.shards=60", "--set", "data.shuffle=false"]
         losses = []
-        for ranks in (1, 2, 3, 4, 5):
+        for ranks in (1, 3, 5):
             self.mrmf("train", "config.toml", "--overwrite", "--set", f"training.batch={60 // ranks}", *words, ranks=ranks)
             losses.append(self.lines("run/epochs.jsonl")[0]["validation_loss"])
         # Losses of steps are rounded to float32 (6e-8 each), and batch norm's statistics are sums in another order.
@@ -181,8 +181,8 @@ class Scaling(support.MrmfTest):
         one, each = ["--ranks", "2,4", "--grid", "2"], ["--ranks", "1,2,4", "--grid", "1", "--grid", "2", "--grid", "4"]
         for words, teams in ((one, [(2, "2", 8), (4, "2", 4)]), ([*one, "--weak"], [(2, "2", 4), (4, "2", 4)]),
                              (each, [(1, "1", 4), (2, "2", 4), (4, "4", 4)]),
-                             (["--set", "run.grid=[2]"], [(2, "2", 8), (4, "2", 4)])):
-            self.measure(*words)
+                             (["--set", "run.grid=[2]"], [(2, "2", 4)])):
+            self.measure(*words, ranks=teams[-1][0])
             rows = self.rows()
             self.assertEqual([(row["ranks"], row["grid"], row["batch_per_rank"]) for row in rows], teams)
             for row in rows:
@@ -191,7 +191,7 @@ class Scaling(support.MrmfTest):
                 self.assertTrue(row["grid"] == "1" or row["waited_seconds"] > 0, row)
 
     def test_the_planner_chooses_the_grids(self):
-        self.mrmf("bench", "tables", "config.toml", "--seconds", "0.005", "--threads", "1", "-o", "tables.json", ranks=2)
+        self.mrmf("bench", "tables", "config.toml", "--seconds", "0.005", "--rounds", "1", "--threads", "1", "-o", "tables.json", ranks=2)
         with open(self.path("tables.json"), encoding="utf-8") as file:
             tables = json.load(file)
         for latency, per_byte, grid in ((1.0, 0.0, "1"), (0.0, 1e-3, "2")):
@@ -207,10 +207,9 @@ class Scaling(support.MrmfTest):
             import matplotlib  # noqa: F401
         except ImportError:
             self.skipTest("no matplotlib")
-        for name, begin in (("s.png", b"\x89PNG"), ("s.svg", b"<?xml")):
-            self.measure("--ranks", "1,2", "--grid", "1", "--grid", "2", "--plot", name, ranks=2)
-            with open(self.path(name), "rb") as file:
-                self.assertTrue(file.read(5).startswith(begin[:4]))
+        self.measure("--ranks", "1,2", "--grid", "1", "--grid", "2", "--plot", "s.png", ranks=2)
+        with open(self.path("s.png"), "rb") as file:
+            self.assertEqual(file.read(4), b"\x89PNG")
         self.fails(2, "bench", "scaling", "config.toml", "--epochs", "1", "--plot", "s.gif", message="the name of a plot ends in .png or .svg")
 
     def test_more_ranks_than_cores_are_told(self):

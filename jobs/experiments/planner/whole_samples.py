@@ -10,7 +10,8 @@ predicts for its grid. Ends with 1 where losses differ by more than --tolerance.
 losses mean something.
 
 At 128^3 the learning rate is small. At 1e-3, with two samples in a step, training enlarges any rounding there to some per
-cent of a loss within three epochs: that of a grid, and that of another number of threads. Small samples take --rate 1e-3."""
+cent of a loss within three epochs: that of a grid, and that of another number of threads. Small samples take --rate 1e-3,
+volumes of less than 32^3 fewer --levels."""
 import argparse
 import json
 import os
@@ -37,7 +38,7 @@ train = {{ samples = "train_volumes", labels = "train_masks" }}
 validation = {{ samples = "val_volumes", labels = "val_masks" }}
 [model]
 preset = "unet3d"
-levels = 4
+levels = {levels}
 width = 8
 norm = "batch"
 outputs = 6
@@ -68,7 +69,7 @@ def simulate(work, kind, options):
         files, validation = published_split(folder / "cubes" / "data.toml")
     loss = 'loss = ["cross_entropy", "dice"]' if kind == "volumes" else ""
     text = f"[data]\nfiles = {json.dumps([str(file) for file in files])}\nload = \"memory\"" + CONFIG[kind].format(
-        validation=json.dumps([str(file) for file in validation or []]))
+        validation=json.dumps([str(file) for file in validation or []]), levels=options.levels)
     threads = "" if options.threads is None else f"threads = {options.threads}"
     (folder / "config.toml").write_text(text + TRAINING.format(epochs=options.epochs, rate=options.rate, loss=loss, threads=threads))
     return folder
@@ -113,6 +114,7 @@ def main():
     parser.add_argument("--work", required=True, type=pathlib.Path, help="folder for tables, data and runs")
     parser.add_argument("--size", type=int, default=128, help="voxels per axis")
     parser.add_argument("--samples", type=int, default=10, help="in all splits, 80/10/10")
+    parser.add_argument("--levels", type=int, default=4, help="of the volumes' U-Net")
     parser.add_argument("--epochs", type=int, default=6, help="two or more: the first one is not timed")
     parser.add_argument("--only", choices=SIMULATE)
     parser.add_argument("--threads", type=int, help="of a rank; shared out by the program unless given")
@@ -138,7 +140,7 @@ def main():
             seconds = statistics.median(epoch["seconds"] for epoch in epochs[1:])
             different = apart(epochs, whole)
             wrong += not different <= options.tolerance  # not a number is wrong, too
-            print(f"{f'{kind} {options.size}^3':<16}{ranks:>6}{str(grid):>12}{different:>14.1e}{guess:>11.2f}{seconds:>10.2f}  {best}",
+            print(f"{f'{kind} {options.size}^3':<16}{ranks:>6}{str(grid):>12}{different:>14.1e}{guess:>11.3f}{seconds:>10.3f}  {best}",
                   flush=True)
     if wrong:
         sys.exit(f"{wrong} of these losses differ by more than {options.tolerance}")

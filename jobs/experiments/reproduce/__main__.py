@@ -82,7 +82,7 @@ def describe(shop, what):
 
 ABOUT = "Reproduces the paper's tables and figures: makes the runs that are missing, prints our figures beside the paper's."
 NOTES = """sizes:
-  smoke        20 cubes, 80 recordings, one epoch a step: that everything runs; all of it took 43 s of processor time
+  smoke        10 cubes, 40 recordings, one epoch a step: that everything runs; all of it took 36 s of processor time
   workstation  1,280 cubes of 32^3, 4,000 recordings, three seeds; two cores take most of an hour for each application
   paper        the paper's own data, from the working folder or --set data.files=[...], on the paper's numbers of ranks,
                started by srun: run it inside an allocation that has so many ranks

@@ -41,7 +41,7 @@ class Application:
 
 
 COSMOFLOW = Application("cosmoflow", "CosmoFlow", (32, 64), True, {
-    "smoke": Size(("cosmology", "--samples", "20", "--size", "32", "--box", "256", "--method", "lpt"), batch=4,
+    "smoke": Size(("cosmology", "--samples", "10", "--size", "32", "--box", "256", "--method", "lpt"), batch=4,
                   seeds=(1,), halves=HALVES),
     "workstation": Size(("cosmology", "--samples", "1280", "--size", "32", "--box", "256", "--method", "lpt"), batch=16,
                         seeds_on_more=1, target=0.20, halves=HALVES),
@@ -49,7 +49,7 @@ COSMOFLOW = Application("cosmoflow", "CosmoFlow", (32, 64), True, {
 }, cheaper=("baseline", "mrt", "one-fusion", "interpolated"))
 
 NEURON = Application("neuron", "Neuron Inverter", (16, 32), False, {
-    "smoke": Size(("neuron", "--samples", "80", "--cells", "1"), batch=8, seeds=(1,), coarse_batches=(8, 16)),
+    "smoke": Size(("neuron", "--samples", "40", "--cells", "1"), batch=8, seeds=(1,), coarse_batches=(8, 16)),
     "workstation": Size(("neuron", "--samples", "4000", "--cells", "4"), batch=64, target=0.100,
                         coarse_batches=(64, 128, 256, 512)),
     "paper": Size(batch=512, ranks=(16, 32), target=0.0400, coarse_batches=(512, 1024, 2048, 4096),
