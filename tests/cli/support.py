@@ -163,6 +163,16 @@ class MrmfTest(unittest.TestCase):
     def lines(self, name):
         return [json.loads(line) for line in self.read(name).splitlines()]
 
+    def tables_of_two_ranks(self, name="tables.json", config="config.toml"):
+        """Cost tables of one rank as `mrmf bench tables` measures them, and as if measured by two, which takes seconds."""
+        self.mrmf("bench", "tables", config, "--seconds", "0.002", "--rounds", "1", "--threads", "1", "-o", name)
+        tables = json.loads(self.read(name))
+        line = {"latency": 1e-4, "per_unit": 5e-10}
+        tables["teams"].append(tables["teams"][0] | {
+            "ranks": 2, "message_by_byte": line, "sum_by_byte": line, "update_sum_by_byte": line, "small_sum": 1e-4,
+            "codings_by_value": {way: 1e-8 for way in ("bf16", "int8", "levels8", "levels8-l0", "levels4", "vote")}})
+        self.write(name, json.dumps(tables))
+
     def models_alone(self, run):
         """A run that is done leaves its models, and one checkpoint: that of the last phase's end."""
         names = set(os.listdir(self.path(run + "/checkpoints"))) - {"best.h5"}

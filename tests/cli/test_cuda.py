@@ -288,11 +288,11 @@ class Bench(CudaTest):
     SMALL = ["--preset", "neuron_inverter", "--length", "400"]
 
     def test_each_kind_writes_its_figures(self):
-        output = self.mrmf("bench", "training", *self.SMALL, "--batch", "4", "--steps", "2", "--device", "cuda", "--json", "t.json")
+        output = self.mrmf("bench", "training", "config.toml", "--sample", "64x3", "--steps", "2", "--device", "cuda", "--json", "t.json")
         for figures in (json.loads(output.splitlines()[-1]), json.loads(self.read("t.json"))):
             self.assertGreater(figures["samples_per_second"], 0)
             self.assertGreater(figures["loader_samples_per_second"], 0)
-        self.mrmf("bench", "layers", *self.SMALL, "--batch", "1", "--steps", "1", "--device", "cuda", "--json", "l.json")
+        self.mrmf("bench", "layers", "config.toml", "--sample", "64x3", "--steps", "1", "--device", "cuda", "--json", "l.json")
         layers = json.loads(self.read("l.json"))
         self.assertGreater(len(layers["layers"]), 5)
         self.assertTrue(all(layer["forward_us"] > 0 and layer["backward_us"] > 0 for layer in layers["layers"]))
@@ -325,7 +325,8 @@ class Bench(CudaTest):
 
     def test_gradients(self):
         for precision, distance in (("fp32", 0.02), ("tf32", 0.22), ("bf16", 0.55)):
-            output = self.mrmf("bench", "gradients", "--batch", "16", "--precision", precision, "--overwrite", "--json", "g.json")
+            output = self.mrmf("bench", "gradients", *self.SMALL, "--batch", "40", "--precision", precision, "--overwrite", "--json",
+                               "g.json")
             self.assertIn("gradients agree within", output)
             figures = json.loads(self.read("g.json"))
             self.assertEqual(figures["distance_tolerance"], distance)
@@ -347,7 +348,7 @@ class Bench(CudaTest):
         """Plans are checked call by call, so gradients that are lost in recorded steps pass them."""
         self.environment(MRMF_EMULATED_ZERO_RECORDED_GRADIENTS="1")
         words = [*self.SMALL, "--precision", "bf16"]
-        self.mrmf("bench", "parity", *words, "--steps", "20")  # the losses have hardly moved
+        self.mrmf("bench", "parity", *words, "--steps", "8")  # the losses have hardly moved
         self.fails(4, "bench", "gradients", *words, "--batch", "8", message="the gradient of conv1 weight on cuda is off by 1 ")
 
 

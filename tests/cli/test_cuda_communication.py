@@ -45,14 +45,13 @@ class CudaCommunication(CudaTest):
 
     def test_levels_are_those_of_the_cpu(self):
         # A sum that is nearly zero may have another sign, or none.
-        for way in ("levels8", "levels8-l0", "levels4"):
-            for ranks in (2, 3):
-                self.both(*LION, *ways(way), ranks=ranks, rtol=2e-2)
+        for way, ranks in (("levels8", 2), ("levels8-l0", 2), ("levels4", 3)):
+            self.both(*LION, *ways(way), ranks=ranks, rtol=2e-2)
         self.both(*LION, *ways("levels8", "training.full_levels=true"), rtol=2e-2)
 
     def test_a_rank_without_rows_has_no_say(self):
         support.make_data(self.path("data.h5"), train=49, validation=20)  # the last step has one row
-        for way, optimizer, rtol in (("int8", SGD, 2e-2), ("levels8", LION, 2e-2), ("vote", LION, 5e-2)):
+        for way, optimizer, rtol in (("int8", SGD, 2e-2), ("vote", LION, 5e-2)):
             self.both(*optimizer, *ways(way), rtol=rtol)
         self.assertIn("unequal numbers of rows", self.read("gpu/log.txt"))
 
@@ -72,7 +71,7 @@ class CudaCommunication(CudaTest):
         self.assertIn("momenta", self.lines("gpu/epochs.jsonl")[-1])
 
     def test_recorded_steps_change_no_bit(self):
-        for way in ("int8", "levels8", "vote"):
+        for way in ("int8", "vote"):
             words = [*LION, *ways(way), *SHARED]
             on = self.train("on", *words, ranks=2)
             arrays = self.arrays("on")
@@ -82,7 +81,7 @@ class CudaCommunication(CudaTest):
                 np.testing.assert_array_equal(arrays[name], values, err_msg=name)
 
     def test_a_stopped_run_continues_with_every_ranks_momentum(self):
-        support.make_data(self.path("data.h5"), train=480, validation=20)
+        support.make_data(self.path("data.h5"), train=240, validation=20)
         words = [*LION, *ways("vote"), *SHARED, "--set", "training.epochs=6"]
         whole = self.train("whole", *words, ranks=2)
         train = ["train", "config.toml", "--set", "run.folder=run", "--set", "run.device=cuda", *EXACT, *words]
@@ -107,7 +106,7 @@ class CudaCommunication(CudaTest):
 
     def test_bytes_are_counted_in_every_step(self):
         for way in ("bf16", "int8", "levels8", "levels4"):
-            self.train("run", *LION, *ways(way), *SHARED, ranks=2)
+            self.train("run", *LION, *ways(way), *SHARED, "--set", "training.epochs=1", ranks=2)
             plan = json.loads(self.mrmf("plan", "config.toml", "--json", *LION, *ways(way), "--set", "run.ranks=2"))
             for epoch in self.lines("run/epochs.jsonl"):
                 self.assertGreater(epoch["sent_bytes"], 0.9 * plan["sums"][0]["sent_bytes"])

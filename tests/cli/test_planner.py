@@ -31,9 +31,8 @@ class Planner(support.MrmfTest):
         threads = "1" if ranks else "2"
         return self.mrmf("bench", "tables", *words, "--seconds", "0.005", "--threads", threads, "-o", "tables.json", ranks=ranks, **options)
 
-    def read(self, name="tables.json"):
-        with open(self.path(name), encoding="utf-8") as file:
-            return json.load(file)
+    def measured(self):
+        return json.loads(self.read("tables.json"))
 
     def test_tables_of_one_and_two_ranks_serve_a_plan(self):
         said = self.tables("config.toml")
@@ -42,7 +41,7 @@ class Planner(support.MrmfTest):
         said = self.tables("config.toml", "--rounds", "1", ranks=2)
         self.assertIn("round 1 of 1", said)
         self.assertNotIn("medians are kept", said)
-        tables = self.read()
+        tables = self.measured()
         self.assertEqual([team["ranks"] for team in tables["teams"]], [1, 2])
         one, two = tables["teams"]
         self.assertIsNone(one["message_by_byte"])
@@ -79,11 +78,11 @@ class Planner(support.MrmfTest):
 
     def with_layer_norm(self):
         """A batch norm behind the flatten wants two rows at least; a layer norm does not."""
-        self.write("config.toml", self.read_text("config.toml").replace('"batch_norm"', '"layer_norm"'))
+        self.write("config.toml", self.read("config.toml").replace('"batch_norm"', '"layer_norm"'))
 
     def test_what_is_planned_can_be_trained(self):
         self.with_layer_norm()
-        self.tables("config.toml", ranks=2)
+        self.tables_of_two_ranks()
         for settings, batch, refused in ((("data.shards=1",), 32, "data.shards = 1 is not a multiple of the 2 ranks"),
                                          (("run.deterministic=true", "data.shards=2"), 32, "go without run.grid"),
                                          (("training.accumulate=4",), 4, "training.accumulate = 4")):
@@ -100,17 +99,13 @@ class Planner(support.MrmfTest):
         self.write("chosen.toml", self.mrmf(*words, "--batch", "24", "--toml"))
         self.mrmf("train", "chosen.toml", "--overwrite", "--set", "method.stop.coarse.epochs=1", ranks=2)
 
-    def read_text(self, name):
-        with open(self.path(name), encoding="utf-8") as file:
-            return file.read()
-
     def fused(self, *lines):
         """A configuration of two resolutions, with further lines of [method]."""
         self.config(replace=[('name = "baseline"', "\n".join(['name = "mrmf"', "resolutions = [[2], [1]]", *lines]))])
 
     def dear_messages(self):
         """Tables in which a message costs a second, and a sum over ranks nothing."""
-        tables = self.read()
+        tables = self.measured()
         for team in tables["teams"]:
             if team["message_by_byte"]:
                 team["message_by_byte"]["latency"] = 1.0
@@ -122,7 +117,7 @@ class Planner(support.MrmfTest):
         self.fused("coarse = { batch = 16 }", "dense = { batch = 1 }")
         self.with_layer_norm()
         words = ("plan", "config.toml", "--set", "training.batch=1", "--ranks", "2", "--tables", "tables.json", "--batch", "1")
-        self.tables("config.toml", ranks=2)
+        self.tables_of_two_ranks()
         self.dear_messages()
         # One sample a step can only be shared at full resolution, and sharing is dear at half of it.
         text = self.mrmf(*words)
@@ -136,13 +131,13 @@ class Planner(support.MrmfTest):
         self.assertGreater(found["by_resolution"]["reading_seconds"], 0)
         self.write("chosen.toml", self.mrmf(*words, "--toml"))
         self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", ranks=2)
-        lines = [json.loads(line) for line in self.read_text("run/epochs.jsonl").splitlines()]
+        lines = [json.loads(line) for line in self.read("run/epochs.jsonl").splitlines()]
         self.assertEqual([(line["role"], line.get("grid"), line["batch"]) for line in lines],
                          [("coarse", None, 8), ("dense", [2], 1), ("finetune", [2], 1)])
 
     def test_two_teams(self):
         self.fused('teams = "concurrent"', "stop = { coarse = { epochs = 6 } }")
-        self.tables("config.toml", ranks=2)
+        self.tables_of_two_ranks()
         words = ("plan", "config.toml", "--set", "training.batch=8", "--tables", "tables.json", "--ranks")
         splits = json.loads(self.mrmf(*words, "4", "--json"))["ranks"]["splits"]
         self.assertEqual(sorted(split["split"] for split in splits), [[1, 3], [2, 2], [3, 1]])
@@ -156,13 +151,13 @@ class Planner(support.MrmfTest):
         self.assertIn("stage 1 dense", text)
         self.assertNotIn("one grid for the whole run", text)
         self.write("chosen.toml", self.mrmf(*words, "2", "--toml"))
-        self.assertIn("team_shares = [1, 1]", " ".join(self.read_text("chosen.toml").split()))
+        self.assertIn("team_shares = [1, 1]", " ".join(self.read("chosen.toml").split()))
         output = self.mrmf("train", "chosen.toml", "--set", "training.epochs=1", "--set", "method.stop.coarse.epochs=1", ranks=2)
         self.assertIn("a coarse team of 1 rank and a dense team of 1 train at once", output)
         self.assertIn("a rank for each of two teams", self.mrmf(*words, "1", code=2))
 
     def test_a_table_of_the_layers(self):
-        self.tables("config.toml", ranks=2)
+        self.tables_of_two_ranks()
         words = ("plan", "config.toml", "--ranks", "2", "--tables", "tables.json", "--layers")
         self.dear_messages()
         phase = json.loads(self.mrmf(*words, "--json"))["ranks"]["phases"][0]
@@ -182,12 +177,12 @@ class Planner(support.MrmfTest):
 
     def test_newer_tables_are_added_and_others_refused(self):
         self.tables("config.toml")
-        before = len(self.read()["teams"][0]["operations"])
+        before = len(self.measured()["teams"][0]["operations"])
         self.tables("config.toml", "--set", "training.batch=8")
-        self.assertGreater(len(self.read()["teams"][0]["operations"]), before)
+        self.assertGreater(len(self.measured()["teams"][0]["operations"]), before)
         self.tables("config.toml", "--fresh")
-        self.assertEqual(len(self.read()["teams"][0]["operations"]), before)
-        other = self.read()
+        self.assertEqual(len(self.measured()["teams"][0]["operations"]), before)
+        other = self.measured()
         other["processor"] = "another"
         self.write("tables.json", json.dumps(other))
         self.assertIn("--fresh", self.tables("config.toml", code=2))

@@ -27,6 +27,7 @@ import h5py
 import numpy as np
 
 MRMF = os.environ.get("MRMF", os.path.join(os.path.dirname(__file__), "..", "..", "..", "build", "mrmf"))
+GRID_RANKS = (2, 4)
 GRID_EPOCHS = 3
 GRID_TURNS = 3
 APART = 0.05  # grids that are predicted closer to each other are a draw
@@ -186,7 +187,7 @@ def all_grids(work, names):
         preset, sample, count, batch = GRID_CASES[name]
         folder = os.path.join(work, f"grids-{name}")
         write_case(folder, (preset, sample, count, batch, 1, None, []))
-        for ranks in (2, 4):
+        for ranks in GRID_RANKS:
             plan = json.loads(run("plan", "case.toml", "--ranks", str(ranks), "--batch", str(batch), "--tables", tables, "--json",
                                   folder=folder))["ranks"]
             print(f"{name}, {ranks} ranks, {batch} samples a step: seconds of an epoch")

@@ -20,14 +20,15 @@ sys.dont_write_bytecode = True
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 from compare import run  # noqa: E402
 
-CUBES, EPOCHS = 16, 6
+CUBES, EPOCHS, SIZE = 16, 6, 64
+MODEL = 'preset = "cosmoflow"'
 
 
 def write_data(path):
     rng = np.random.default_rng(1)
     with h5py.File(path, "w") as file:
         for split, rows in (("train", CUBES), ("val", 2)):
-            file[f"{split}_x"] = rng.standard_normal((rows, 64, 64, 64, 4), dtype=np.float32)
+            file[f"{split}_x"] = rng.standard_normal((rows, SIZE, SIZE, SIZE, 4), dtype=np.float32)
             file[f"{split}_y"] = rng.standard_normal((rows, 4), dtype=np.float32)
 
 
@@ -36,7 +37,7 @@ def write_config(path, grid, batch):
         file.write("\n".join([
             'data = { files = ["data.h5"], train = { samples = "train_x", labels = "train_y" }, '
             'validation = { samples = "val_x", labels = "val_y" } }',
-            'model = { preset = "cosmoflow" }',
+            f'model = {{ {MODEL} }}',
             f'training = {{ batch = {batch}, epochs = {EPOCHS}, loss = "mse", optimizer = {{ learning_rate = 1e-6 }} }}',
             f'run = {{ folder = "run", threads = 1, grid = {grid} }}', ""]))
 
