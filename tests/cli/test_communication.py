@@ -201,12 +201,12 @@ stop = { coarse = { epochs = 8 }, finetune = { epochs = 2 } }''')])
                      "training.full_levels=true")
 
     def test_codes_are_computation_and_not_waiting(self):
-        # A rank alone waits for nobody, and its twelve shards make codes of 380,000 values each: a tenth of the time.
+        # A rank alone waits for nobody, and its twelve shards make codes of 380,000 values each: a tenth of the time in
+        # every epoch. Other processes may take its core while it communicates, but hardly in all of them.
         support.make_data(self.path("data.h5"), train=480)
         self.wide(4096)
-        self.train("run", "training.communication=levels8", *EMULATED, "training.epochs=1", ranks=1)
-        for epoch in self.epochs("run"):
-            self.assertLess(epoch["communication_seconds"], 0.04 * epoch["compute_seconds"])
+        self.train("run", "training.communication=levels8", *EMULATED, ranks=1)
+        self.assertLess(min(epoch["communication_seconds"] / epoch["compute_seconds"] for epoch in self.epochs("run")), 0.04)
 
     def test_what_is_planned_for_ranks_is_trained(self):
         self.tables_of_two_ranks()
