@@ -306,7 +306,8 @@ class AllAtOnce(WithData):
         for joint in ("0", "1", "again"):
             done = subprocess.run([os.path.join(REPOSITORY, "jobs/giants/together.sh"), "test", self.path("giant")],
                                   capture_output=True, text=True, timeout=600,
-                                  env=dict(support.environment(), MRMF=support.MRMF, PYTHON=sys.executable, JOINT=joint, COUNT="96", EPOCHS="1"))
+                                  env=dict(support.environment(), MRMF=support.MRMF, PYTHON=sys.executable, JOINT=joint,
+                                           COUNT="96", EPOCHS="1"))
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             shares[joint] = [float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("unexplained share")]
             self.assertEqual(len(shares[joint]), 3)

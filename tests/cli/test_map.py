@@ -11,9 +11,9 @@ import unittest
 import support
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-# The cubes of 128^3 in small, in parts of ten.
+# The cubes of 128^3 in small, in parts of ten; fields of 32x32.
 SMALL = (("cosmoflow/workstation-128.toml", "demo/cubes.toml"), ('"--size", "128", "--box", "512"', '"--size", "32"'),
-         ("part=40", "part=10"), ('("neuron", 16000)', '("heat", 40)'))
+         ("part=40", "part=10"), ('"heat"), 2, stem', '"heat", "--size", "32"), 2, stem'), ('("neuron", 16000)', '("heat", 40)'))
 DRAWS = unittest.skipIf(importlib.util.find_spec("matplotlib") is None, "no matplotlib")
 
 

@@ -105,9 +105,10 @@ class Patches(support.MrmfTest):
         self.config("patch = [16, 16, 12]\npatch_foreground = 0.5")
         alone = self.train("data.shards=2")
         whole = self.predictions()
-        for ranks, grid, batch, load in ((2, "[2, 1, 1]", 4, "memory"), (2, "[1, 1, 2]", 4, "stream"), (4, "[2, 2, 1]", 4, "stream"),
-                                         (4, "[1, 2, 1]", 2, "memory")):
-            shared = self.train("data.shards=2", f"run.grid={grid}", f"training.batch={batch}", f"data.load={load}", ranks=ranks)
+        for ranks, grid, batch, load in ((2, "[2, 1, 1]", 4, "memory"), (2, "[1, 1, 2]", 4, "stream"),
+                                         (4, "[2, 2, 1]", 4, "stream"), (4, "[1, 2, 1]", 2, "memory")):
+            shared = self.train("data.shards=2", f"run.grid={grid}", f"training.batch={batch}", f"data.load={load}",
+                                ranks=ranks)
             np.testing.assert_allclose(shared, alone, rtol=2e-4, err_msg=f"{grid} of {ranks} ranks, {load}")
             np.testing.assert_allclose(self.predictions(), whole, atol=2e-3)
 

@@ -191,7 +191,8 @@ class Scaling(support.MrmfTest):
                 self.assertTrue(row["grid"] == "1" or row["waited_seconds"] > 0, row)
 
     def test_the_planner_chooses_the_grids(self):
-        self.mrmf("bench", "tables", "config.toml", "--seconds", "0.005", "--rounds", "1", "--threads", "1", "-o", "tables.json", ranks=2)
+        self.mrmf("bench", "tables", "config.toml", "--seconds", "0.005", "--rounds", "1", "--threads", "1", "-o",
+                  "tables.json", ranks=2)
         with open(self.path("tables.json"), encoding="utf-8") as file:
             tables = json.load(file)
         for latency, per_byte, grid in ((1.0, 0.0, "1"), (0.0, 1e-3, "2")):

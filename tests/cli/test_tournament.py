@@ -427,10 +427,12 @@ class Tournament(Tournaments):
         refused("tournament.trainers = 8 does not fit 4 ranks", "tournament.trainers=8", ranks=4)
         refused("tournament.best is 4 of 4", "tournament.selection=truncation", "tournament.best=4")
         refused("tournament.best", "tournament.selection=truncation", "tournament.best=0")
-        refused('tournament.exchange names "decoder*"', "tournament.trainers=2", 'tournament.exchange=["decoder*"]', ranks=2)
+        refused('tournament.exchange names "decoder*"', "tournament.trainers=2", 'tournament.exchange=["decoder*"]',
+                ranks=2)
         refused('tournament.metric = "accuracy" is no metric of this task', "tournament.metric=accuracy")
         refused("tournament.metric", "tournament.metric=beauty")
-        refused("20 rounds of 4 steps (tournament.steps) need 80 steps of every trainer, and the last phase of trainer 0 has 48",
+        refused("20 rounds of 4 steps (tournament.steps) need 80 steps of every trainer, and the last phase of trainer 0 has "
+                "48",
                 "tournament.trainers=2", "tournament.rounds=20", ranks=2)
         refused("the last phase of trainer 1 has 12", "tournament.trainers=2", "tournament.rounds=4",
                 'tournament.settings=[[], ["training.epochs=1"]]', ranks=2)
