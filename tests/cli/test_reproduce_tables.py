@@ -201,8 +201,8 @@ touch $folder/epochs.jsonl
         (data / "neuron.h5").write_text("half")
         self.train()
         self.assertFalse((data / "neuron.h5").exists())  # the stand-in wrote none
-        self.assertEqual(len(self.calls("simulate neuron --samples 80")), 1)
-        self.assertIn("--samples 80", (data / "arguments.txt").read_text())
+        self.assertEqual(len(self.calls("simulate neuron --samples 40")), 1)
+        self.assertIn("--samples 40", (data / "arguments.txt").read_text())
 
     def test_a_finished_run_is_used_again_unless_something_else_is_asked(self):
         self.assertTrue(self.train())
