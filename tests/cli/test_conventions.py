@@ -178,7 +178,7 @@ class Labels(InitTest):
             counts = sum(np.array(found[part]["class_counts"]) for part in ("training", "validation"))
             there = np.isfinite(values).all(1)
             np.testing.assert_array_equal(counts, np.bincount(self.k[there]))
-            self.mrmf("train", "a.toml", "--overwrite", "--set", "training.epochs=1")
+        self.mrmf("train", "a.toml", "--set", "training.epochs=1")
 
     def test_other_marks_are_told(self):
         for high, low in ((255, 0), (1, -1), (0.9, 0.05)):
@@ -294,7 +294,7 @@ class Groups(InitTest):
             for name in ("label", "@label") if form == "groups" else ("label",):
                 self.write("c.toml", support.rows_config("flatten", "dense units=1", files=[files], data=f'rows = "{form}"\n'
                                                          f'train = {{ samples = "data", labels = "{name}" }}'))
-                for ranks in (0, 2):
+                for ranks in (0, 2) if (name, form) == ("label", "groups") else (0,):
                     told = json.loads(self.mrmf("data", "c.toml", "--json", ranks=ranks))
                     found[name, form, ranks] = [told[part][what]["channels"] for part in ("training", "validation")
                                                 for what in ("sample", "label")]
@@ -399,7 +399,7 @@ class OneRule(support.MrmfTest):
         local = ("--set", 'training.batch_norm="local"', "--set", "training.accumulate=1")
         self.fails(2, "plan", "c.toml", *ranks, "--batch", "4", *local, message=self.REFUSAL)
         self.fails(2, "plan", "c.toml", *ranks, "--batch", "8", "--set", "training.accumulate=8", message="accumulate")
-        for batch in (2, 4, 8):
+        for batch in (2, 8):
             said = self.mrmf("plan", "c.toml", *ranks, "--batch", str(batch), "--toml")
             self.write("planned.toml", said)
             self.mrmf("train", "planned.toml", "--overwrite", ranks=4)

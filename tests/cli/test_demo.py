@@ -3,22 +3,36 @@ import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import unittest
 
 import support
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "jobs/experiments/demo/run.sh"
-# A batch of the neurons is 64, and four of five samples train.
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = "jobs/experiments/demo/run.sh"
+# A batch of the neurons is 64, of the cubes 16, and four of five samples train.
 SAMPLES = "80"
 METHODS = ("baseline", "one-fusion", "auto")
 
 
 @unittest.skipIf(importlib.util.find_spec("matplotlib") is None, "no matplotlib")
 class Demo(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(ROOT / "jobs", self.path("jobs"), ignore=shutil.ignore_patterns("__pycache__"))
+        os.symlink(ROOT / "docs", self.path("docs"))
+        text = self.read(SCRIPT)
+        for epochs, fewer in (("cosmology --samples ${SAMPLES:-1280}", "cosmology --samples 20"),
+                              ("[cubes]=10 [neuron]=6", "[cubes]=3 [neuron]=3"), ("coarse.epochs=8", "coarse.epochs=2"),
+                              ("coarse.epochs=6", "coarse.epochs=2"), ("finetune.epochs=3", "finetune.epochs=2")):
+            self.assertIn(epochs, text)
+            text = text.replace(epochs, fewer)
+        self.write(SCRIPT, text)
+
     def demo(self, code=0, **variables):
-        done = subprocess.run([SCRIPT, os.path.dirname(support.MRMF)], capture_output=True, text=True, timeout=500, check=False,
-                              env=dict(support.environment(), FOLDER=self.folder, SAMPLES=SAMPLES, **variables))
+        done = subprocess.run([self.path(SCRIPT), os.path.dirname(support.MRMF)], capture_output=True, text=True, timeout=500,
+                              check=False, env=dict(support.environment(), FOLDER=self.folder, SAMPLES=SAMPLES, **variables))
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + done.stderr
 

@@ -106,7 +106,7 @@ class NewUser(support.MrmfTest):
     def test_marks_of_rows_that_train(self):
         x, k = self.windows()
         mark = np.arange(120) % 4 != 1
-        for name, values in (("is_train", mark), ("train_mask", mark), ("in_training", mark.astype("u1"))):
+        for name, values in (("is_train", mark), ("in_training", mark.astype("u1"))):
             self.file(x=x, y=k, **{name: values})
             self.init()
             self.assertIn(f'split = {{ column = "{name}", validation = [0] }}', self.read("c.toml"))
@@ -265,7 +265,7 @@ class NewUser(support.MrmfTest):
         self.init()
         self.mrmf("train", "c.toml", "--folds", "--set", "training.epochs=2", "--set", "method.name=baseline", "--set", "run.folder=all", "--set",
                   "data.split.by=folds", "--set", "data.split.folds=2", "--set", "data.split.validation=")
-        for what in "loss", "metric", "training", "times":
+        for what in "loss", "times":
             self.mrmf("plot", "all", "--what", what, "-o", f"{what}.svg")
             self.assertIn("baseline", self.read(f"{what}.svg"))
             self.assertNotIn("sample_mean", self.read(f"{what}.svg"))  # folds are no settings

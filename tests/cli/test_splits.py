@@ -135,17 +135,22 @@ class Splits(support.MrmfTest):
         self.assertEqual(len(parts["test"]), N // 2)
 
     def test_folds_validate_every_row_once(self):
-        for split, folds in (('by = "folds", folds = 3', 3), ('by = "folds", folds = 4, column = "subject"', 4),
-                             ('by = "folds", column = "fold"', 4), ('by = "folds", column = "name", test = ["test"]', 3),
-                             ('by = "folds", folds = 3, test = 0.2', 3)):
+        for number, (split, folds) in enumerate((('by = "folds", folds = 3', 3), ('by = "folds", folds = 3, column = "subject"', 3),
+                                                 ('by = "folds", column = "fold"', 4),
+                                                 ('by = "folds", column = "name", test = ["test"]', 3),
+                                                 ('by = "folds", folds = 3, test = 0.2', 3))):
             validated, tests = [], []
+            if number > 0:
+                self.mrmf("train", self.config(split), "--folds", "--set", f"run.folder=run-{number}")
             for fold in range(folds):
-                self.mrmf("train", self.config(f"{split}, fold = {fold}"), "--overwrite")
-                validated += self.rows("run", "validation")
+                run = f"run-{number}/fold-{fold}"
+                if number == 0:  # one by one
+                    self.mrmf("train", self.config(f"{split}, fold = {fold}"), "--set", f"run.folder={run}")
+                validated += self.rows(run, "validation")
                 if "test" in split:
-                    tests.append(self.rows("run", "test"))
+                    tests.append(self.rows(run, "test"))
                 if "subject" in split:
-                    train, validation = (set(self.subject[self.rows("run", part)]) for part in ("train", "validation"))
+                    train, validation = (set(self.subject[self.rows(run, part)]) for part in ("train", "validation"))
                     self.assertFalse(train & validation)
             self.assertEqual(len(validated), len(set(validated)), split)
             self.assertEqual(sorted(validated + (tests[0] if tests else [])), list(range(N)), split)

@@ -123,12 +123,12 @@ class Cluster:
         text = self.run("scontrol", "show", "job", "--oneliner", job).stdout
         return dict(re.findall(r"(\S+?)=(\S*)", text.splitlines()[0] if text else ""))
 
-    def wait(self, what, condition, seconds=180):  # of a busy machine
+    def wait(self, what, condition, seconds=180, pause=0.1):  # of a busy machine
         end = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > end:
                 raise TimeoutError(f"not within {seconds} s: {what}\n{self.logs()}")
-            time.sleep(0.1)
+            time.sleep(pause)
         return value
 
     def logs(self):

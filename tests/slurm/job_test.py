@@ -7,7 +7,7 @@ import subprocess
 
 from cluster import Cluster
 from janitor import processes_of
-from submit_test import EPOCHS, MRMF, SubmitTest
+from submit_test import MRMF, SubmitTest
 
 SITE = """
 scheduler=slurm
@@ -55,7 +55,7 @@ class JobTest(SubmitTest):
             fields.update(self.cluster.job(job))
             return fields.get("JobState") == state
         try:
-            self.cluster.wait(f"job {job} is {state}", reached, seconds)
+            self.cluster.wait(f"job {job} is {state}", reached, seconds, pause=0.5)
         except TimeoutError as error:
             self.fail(f"{error}\n== job: {fields}\n== its log\n{self.log(job)}")
         return fields
@@ -92,7 +92,7 @@ class JobTest(SubmitTest):
         result = self.result(run)
         self.assertEqual(result["ranks"], ranks)
         epochs = [(epoch["role"], epoch["epoch"]) for epoch in self.epochs(run)]
-        expected = [(role, epoch) for role, count in (("coarse", EPOCHS), ("dense", 5), ("finetune", EPOCHS))
+        expected = [(role, epoch) for role, count in (("coarse", self.planned), ("dense", 5), ("finetune", self.planned))
                     for epoch in range(1, count + 1)]
         self.assertEqual(epochs, expected)
         return result
@@ -105,7 +105,14 @@ class JobTest(SubmitTest):
         self.assertEqual(log.count("stage 1 coarse   [2]      epoch   1 "), 1, "the run began anew")
         self.assertEqual(result["validation_loss"], self.undisturbed_loss(result["seed"]))
 
+    undisturbed = {}  # losses, by epochs and seed
+
     def undisturbed_loss(self, seed):
+        if (self.planned, seed) not in self.undisturbed:
+            self.undisturbed[self.planned, seed] = self.trained_loss(seed)
+        return self.undisturbed[self.planned, seed]
+
+    def trained_loss(self, seed):
         subprocess.run(["mpirun", "--bind-to", "none", "-n", "2", MRMF, "train", "config.toml", "--set", "run.folder=alone",
                         "--set", f"training.seed={seed}"], cwd=self.folder, env=SubmitTest.environment, check=True,
                        capture_output=True, timeout=120)

@@ -1,7 +1,10 @@
 """Shared by the tests of jobs/submit.sh: a scratch folder with data, a configuration and an experiment."""
+import atexit
+import functools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +31,16 @@ time=10
 """
 
 
+@functools.cache
+def data_of_all():
+    """A file that is made once; it goes as this process ends."""
+    folder = tempfile.mkdtemp(prefix="mrmf-submit-data-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = pathlib.Path(folder) / "data.h5"
+    make_data(path, train=1600, length=256)
+    return path
+
+
 class SubmitTest(unittest.TestCase):
     """Each test runs in its own folder, below which every path lies."""
 
@@ -35,13 +48,20 @@ class SubmitTest(unittest.TestCase):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                        OMPI_MCA_mpi_yield_when_idle="1")
 
+    planned = EPOCHS  # of the coarse and of the last phase
+
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="mrmf-submit-", ignore_cleanup_errors=True)
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
-        make_data(self.folder / "data.h5", train=1600, length=256)
+        shutil.copyfile(data_of_all(), self.folder / "data.h5")
         self.write("config.toml", TRAINING)
         self.write("tiny.job", EXPERIMENT)
+
+    def shorten(self):
+        """Of a run that nobody stops: few epochs are enough."""
+        self.planned = 2
+        self.write("config.toml", TRAINING.replace(f"epochs = {EPOCHS}", f"epochs = {self.planned}"))
 
     def write(self, name, text):
         (self.folder / name).write_text(text)

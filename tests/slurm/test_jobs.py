@@ -15,6 +15,7 @@ from submit_test import MRMF
 
 class Jobs(JobTest):
     def test_two_ranks_train(self):
+        self.shorten()
         job = self.start()
         self.wait_for_state(job, "COMPLETED")
         self.is_complete("run")
@@ -31,16 +32,16 @@ class Jobs(JobTest):
         self.assertIn("strong scaling", self.log(job))
 
     def test_array_goes_on_where_one_task_is_stopped(self):
-        self.write("tiny.job", "kind=array\nconfig=config.toml\nranks=2\ntime=10\nseeds='4 5'\n")
+        self.write("tiny.job", "kind=array\nconfig=config.toml\nranks=2\ntime=10\nseeds='4 3'\n")
         job = self.start()
-        self.hold("run/seed-5")
-        self.signal_held(f"{job}_5")
+        self.hold("run/seed-3")
+        self.signal_held(f"{job}_3")
         self.wait_for_state(f"{job}_4", "COMPLETED")
-        self.assertEqual(self.wait_for_state(f"{job}_5", "COMPLETED")["Restarts"], "1")
+        self.assertEqual(self.wait_for_state(f"{job}_3", "COMPLETED")["Restarts"], "1")
         self.assertEqual(self.cluster.job(f"{job}_4")["Restarts"], "0")
         self.assertEqual(self.is_complete("run/seed-4")["seed"], 4)
-        self.assertEqual(self.result("run/seed-5")["seed"], 5)
-        self.was_continued("run/seed-5", self.log(f"{job}_5"))
+        self.assertEqual(self.result("run/seed-3")["seed"], 3)
+        self.was_continued("run/seed-3", self.log(f"{job}_3"))
 
     def test_array_of_an_ensemble_collects_once_all_tasks_are_done(self):
         self.write("spec.toml", 'ensemble.folder = "ignored"\nsimulate = { simulator = "heat", size = 16 }\n'
@@ -114,6 +115,7 @@ fi
 exec {MRMF} "$@"
 """)
         (self.folder / "slow").chmod(0o755)
+        self.shorten()
         job = self.start("--program=slow")
         self.cluster.wait("both ranks listen", lambda: len(list(self.folder.glob("listens-*"))) == 2)
         self.cluster.run("scancel", "--signal=USR1", job)
@@ -128,6 +130,7 @@ exec {MRMF} "$@"
 [ -z "${{SLURM_STEP_ID:-}}" ] || kill -SEGV $$
 """)
         (self.folder / "crashing").chmod(0o755)
+        self.shorten()
         job = self.start("--program=crashing")
         self.assertEqual(self.wait_for_state(job, "COMPLETED")["Restarts"], "0")
         self.assertIn("Segmentation fault", self.log(job))

@@ -36,8 +36,9 @@ class Tasks(JobTest):
         self.unseen("salloc", "-n", "4", "srun", "-n", "2", "sh", "-c", f"{MRMF} train config.toml")
 
     def test_tasks_that_do(self):
+        self.shorten()
         for words in (["srun", "-n", "2", "--mpi=pmix"], ["salloc", "-n", "2", "mpirun", "--bind-to", "none", "-n", "2"]):
-            self.slurm(*words, MRMF, "train", "config.toml", "--overwrite", "--set", "method.stop.finetune.epochs=1")
+            self.slurm(*words, MRMF, "train", "config.toml", "--overwrite")
             self.assertEqual(self.result("run")["ranks"], 2)
 
     def test_a_command_by_itself_in_a_job_of_several_tasks(self):
@@ -54,8 +55,9 @@ class Tasks(JobTest):
         self.assertEqual((self.folder / "inner.out").read_text(), alone)
 
     def test_tasks_that_are_to_work_apart(self):
+        self.shorten()
         self.slurm("srun", "-n", "2", "sh", "-c", f"SLURM_STEP_NUM_TASKS=1 {MRMF} train config.toml --set run.folder=run-"
-                   "$SLURM_PROCID --set method.stop.finetune.epochs=1")
+                   "$SLURM_PROCID")
         self.assertEqual([self.result(f"run-{task}")["ranks"] for task in range(2)], [1, 1])
 
     def test_a_suspended_job_goes_on(self):

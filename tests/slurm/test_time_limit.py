@@ -13,7 +13,7 @@ class TimeLimit(JobTest):
         self.wait_for_epochs("run")
         self.cluster.run("scancel", "--signal=STOP", job)
         self.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=1")
-        self.cluster.wait("requeue", lambda: self.cluster.job(job).get("Restarts") == "1", 150)
+        self.cluster.wait("requeue", lambda: self.cluster.job(job).get("Restarts") == "1", 150, pause=0.5)
         self.cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=10")
         self.assertEqual(self.wait_for_state(job, "COMPLETED")["Restarts"], "1")
         self.was_continued("run", self.log(job))
