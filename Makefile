@@ -19,11 +19,11 @@ configure: setup
 	  cmake --fresh -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release >$(BUILD).configure.log 2>&1 || \
 	  { cat $(BUILD).configure.log; exit 1; }; rm -f $(BUILD).configure.log
 
-test: all ## build and run the tests of the program; the next target has the long ones, too
+test: all ## build and run the tests, but for five long ones
 	@cd $(BUILD) && ctest --output-on-failure -j 4 -LE long
 	@echo "Not run: $$(cd $(BUILD) && ctest -N -L long | sed -n 's/^ *Test *#[0-9]*: //p' | paste -sd ' '), which make test-all adds"
 
-test-all: all ## every test: also packages, other programs beside ours, and the GPU check on an emulated device (CI runs this)
+test-all: all ## every test: also the bundle, the wheel, other Python packages, and the GPU check on an emulated device (CI runs this)
 	@cd $(BUILD) && ctest --output-on-failure -j 4
 
 program: configure ## build the program alone

@@ -36,7 +36,6 @@ Index product(std::span<const Index> sizes) {
 
 std::string at(const std::string& path, const std::string& name) { return path + ": data set '" + name + "'"; }
 
-/// Functions that make objects in an open file; `path` is for messages.
 h5::Type enumeration_of(ElementType type, const std::map<Index, std::string>& values) {
   const h5::Type base(h5::stored_type(type)), native(H5Tcopy(H5T_NATIVE_LLONG));
   h5::Type made(H5Tenum_create(base.get()));
@@ -49,6 +48,7 @@ h5::Type enumeration_of(ElementType type, const std::map<Index, std::string>& va
   return made;
 }
 
+/// Functions that make objects in an open file; `path` is for messages.
 h5::Dataset make_dataset(hid_t file, const std::string& path, const std::string& name, const DatasetSpan& span,
                          const std::map<Index, std::string>& values) {
   const h5::Properties links(H5Pcreate(H5P_LINK_CREATE)), creation(H5Pcreate(H5P_DATASET_CREATE));

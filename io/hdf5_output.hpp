@@ -35,8 +35,7 @@ class Hdf5Output {
   /// exactly once.
   void create_dataset(const std::string& name, const std::vector<Index>& shape,
                       ElementType type = ElementType::float32);
-  /// Collective: a contiguous data set of whole numbers of such a type, which have these names, if any; the root's
-  /// count.
+  /// Collective: as create_dataset(), of an enumeration with these values of such a type where the root has some.
   void create_enumeration(const std::string& name, const std::vector<Index>& shape, ElementType type,
                           const std::map<Index, std::string>& values);
   /// Collective: a contiguous data set of texts of so many bytes each, which zeros fill up: write_rows() takes their

@@ -1,6 +1,9 @@
 #include "io/number_names.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <memory>
@@ -102,6 +105,13 @@ Names list_of(const std::vector<Names>& lists, std::size_t count) {
   return {};
 }
 
+// The names of the longest list, as list_of() parts it.
+std::size_t longest_list(const std::vector<Names>& lists) {
+  std::size_t most = 0;
+  for (const Names& list : lists) most = std::max(most, list.size() == 1 ? parts_of(list.front()).size() : list.size());
+  return most;
+}
+
 }  // namespace
 
 NumberNames h5::number_names(hid_t object, hid_t type) try {
@@ -141,10 +151,10 @@ LabelNames LabelNames::from(const NumberNames& names, const std::string& where, 
     if (const std::optional<Index> number = classes ? number_of_class(form, i) : static_cast<Index>(i))
       add(*number, list[i]);
   all.listed = !all.of.empty();
-  const auto longest = std::ranges::max_element(names.lists, {}, &Names::size);
-  if (!all.listed && longest != names.lists.end() && longest->size() > 1 && count > 0)
-    all.unused = readable_text(where) + " lists " + std::to_string(longest->size()) + " names, and there are " +
-                 std::to_string(count) + (classes ? " classes" : " outputs");
+  const std::size_t listed = longest_list(names.lists);
+  if (!all.listed && listed > 1 && count > 0 && static_cast<Index>(listed) != count)
+    all.unused = fmt::format("{} lists {} names, and there are {} {}", readable_text(where), listed, count,
+                             classes ? "classes" : "outputs");
   return all;
 }
 
@@ -189,16 +199,31 @@ LabelNames LabelNames::from_texts(const std::vector<std::string>& texts, const s
 
 namespace {
 
-// Without what spellings of one name differ in.
+// Without what spellings of one name differ in: capitals, and what stands between the letters of words.
 std::string plain_spelling(const std::string& name) {
+  const auto letter = [&](std::size_t i) {
+    const auto c = static_cast<unsigned char>(name[i]);
+    return std::isalpha(c) != 0 || c >= 0x80;
+  };
   std::string plain;
-  for (const char c : name)
-    if (c != ' ' && c != '-' && c != '_') plain += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
-  return plain.empty() ? name : plain;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool between = i > 0 && i + 1 < name.size() && letter(i - 1) && letter(i + 1);
+    if (between && (name[i] == ' ' || name[i] == '-' || name[i] == '_')) continue;
+    plain += (name[i] >= 'A' && name[i] <= 'Z') ? static_cast<char>(name[i] - 'A' + 'a') : name[i];
+  }
+  return plain;
 }
 
-bool is_same_name(const LabelNames::Name& one, const LabelNames::Name& other) {
-  return one.text == other.text || plain_spelling(one.text) == plain_spelling(other.text);
+// Whether a number's two names are one: of names that tell two numbers apart by their spelling, it counts.
+bool are_one_name(const LabelNames& known, const LabelNames& more, Index number) {
+  const std::string &one = known.of.at(number).text, &other = more.of.at(number).text;
+  if (one == other) return true;
+  const std::string plain = plain_spelling(one);
+  if (plain != plain_spelling(other)) return false;
+  const auto is_other = [&](const auto& name) {
+    return name.first != number && plain_spelling(name.second.text) == plain;
+  };
+  return std::ranges::none_of(known.of, is_other) && std::ranges::none_of(more.of, is_other);
 }
 
 }  // namespace
@@ -207,11 +232,11 @@ std::string contradiction(const LabelNames& known, const LabelNames& more) {
   for (const auto& [number, name] : more.of) {
     const std::string calls = name.where + " calls " + (more.outputs ? "output " : "");
     const auto same = known.of.find(number);
-    if (same != known.of.end() && is_same_name(same->second, name)) continue;
+    if (same != known.of.end() && are_one_name(known, more, number)) continue;
     if (same != known.of.end())
       return calls + std::to_string(number) + " '" + name.text + "', and " + same->second.where + " '" +
              same->second.text + "'";
-    const auto other = std::ranges::find_if(known.of, [&](const auto& one) { return is_same_name(one.second, name); });
+    const auto other = std::ranges::find_if(known.of, [&](const auto& one) { return one.second.text == name.text; });
     if (other != known.of.end() && !more.of.contains(other->first))
       return calls + std::to_string(number) + " '" + name.text + "', and " + other->second.where + " " +
              std::to_string(other->first);

@@ -53,8 +53,9 @@ struct LabelNames {
 };
 
 /// The first number that has two names, or name of two numbers: "b.h5: data set 'y' calls 1 owl, and a.h5: data set 'y'
-/// dog"; empty: there is none. Numbers that only one of them names contradict nothing, nor do names that differ in
-/// capitals, or in blanks, hyphens and underscores: "Tawny Owl" is tawny_owl.
+/// dog"; empty: there is none. Numbers that only one of them names contradict nothing, nor do a number's names that
+/// differ in capitals, or in blanks, hyphens and underscores between letters, unless other numbers' names do:
+/// "Tawny Owl" is tawny_owl.
 std::string contradiction(const LabelNames& known, const LabelNames& more);
 /// What to do about it.
 std::string rename_text(const LabelNames& names);

@@ -24,31 +24,21 @@ std::size_t utf8_length(std::string_view text) {
   return overlong || outside ? 0 : length;
 }
 
-bool is_utf8(const std::string& text) {
-  for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
-    length = utf8_length(std::string_view(text).substr(at));
-    if (length == 0) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string readable_text(const std::string& text) {
   std::string readable;
-  if (is_utf8(text)) {
-    readable = text;
-  } else {
-    for (const char c : text) {  // Latin-1, whose numbers are Unicode's
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte < 0x80)
-        readable += c;
-      else
-        readable += {static_cast<char>(0xC0 | byte >> 6), static_cast<char>(0x80 | (byte & 0x3F))};
-    }
+  for (std::size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const std::size_t length = utf8_length(std::string_view(text).substr(at));
+    if (length == 0)  // Latin-1, whose numbers are Unicode's
+      readable += {static_cast<char>(0xC0 | byte >> 6), static_cast<char>(0x80 | (byte & 0x3F))};
+    else if (byte < 0x20 || byte == 0x7f)
+      readable += ' ';
+    else
+      readable += text.substr(at, length);
+    at += std::max<std::size_t>(length, 1);
   }
-  std::ranges::replace_if(
-      readable, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return readable;
 }
 

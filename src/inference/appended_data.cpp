@@ -75,21 +75,37 @@ PackingRule packing_of(const DatasetSpec& spec, const DatasetShape& shape, const
 
 std::string shape_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
-// The first number that two arrays call something else, if there is one.
-void require_same_names(const NumberNames& known, const NumberNames& more, const std::string& where,
-                        const std::string& first) {
-  for (const auto& [number, name] : more.values)
-    if (const auto same = known.values.find(number); same != known.values.end() && same->second != name)
-      throw DataError(fmt::format("{} calls {} '{}', and that in {} '{}'; --append needs the same names in every file",
-                                  where, number, name, first, same->second));
-}
+// What all files say of one of the data sets, beside its numbers.
+class SaidOfAll {
+ public:
+  /// DataError where another file, or another group, says something else.
+  void add(const std::string& where, const RowSource::Common& common) {
+    const std::string units = readable_text(common.units);
+    if (!units_.empty() && !units.empty() && !same_units(units_, units))
+      throw DataError(where + " is in " + units + ", and " + with_units_ + " in " + units_ +
+                      "; --append needs the same units in every file");
+    if (units_.empty()) units_ = units, with_units_ = where;
+    for (const auto& [first, names] : common.names) add_names(first, names);
+  }
+  /// The values of the enumeration that is the type everywhere; none: it is another type somewhere.
+  std::map<Index, std::string> values() const { return enumerations_ ? values_ : std::map<Index, std::string>{}; }
 
-void require_same_units(const std::string& known, const std::string& more, const std::string& where,
-                        const std::string& first) {
-  if (!known.empty() && !more.empty() && !same_units(known, more))
-    throw DataError(where + " is in " + more + ", and that in " + first + " in " + known +
-                    "; --append needs the same units in every file");
-}
+ private:
+  void add_names(const std::string& where, const NumberNames& names) {
+    const LabelNames more = LabelNames::from({.values = names.values}, where, {.kind = LabelKind::classes}, 1);
+    if (const std::string text = contradiction(names_, more); !text.empty())
+      throw DataError(text + "; --append needs the same names in every file");
+    names_.add(more);
+    const auto own = names.type_values();
+    enumerations_ = enumerations_ && !own.empty();
+    values_.insert(own.begin(), own.end());
+  }
+
+  std::string units_, with_units_;
+  LabelNames names_;
+  std::map<Index, std::string> values_;
+  bool enumerations_ = true;
+};
 
 // What says how arrays of one file belong together, which this file has no others of.
 const std::vector<std::string> kOfDimensions{
@@ -130,6 +146,7 @@ AppendedData::AppendedData(const std::vector<std::string>& names, const std::vec
 AppendedData::Column AppendedData::inspect(const std::string& name, const DatasetShape& shape) const {
   if (auto words = inspect_words(name, shape)) return std::move(*words);
   Column column;
+  SaidOfAll said;
   std::string first;  // file
   const PackingRule packing = packing_of(spec_, shape, name);
   const RowSources sources(packed_as(spec_, packing), &shape, {name}, {1, kCached});
@@ -141,12 +158,11 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
       throw DataError(where + " has " + std::to_string(reader.shape().front()) + " rows, and '" + spec_.samples +
                       "' has " + std::to_string(stored_.rows_of_file(f)) +
                       "; --append copies data sets with a row per sample");
-    const std::string units = readable_text(reader.require_alike(spec_.missing == MissingRule::refuse).units);
+    said.add(where, reader.require_alike(spec_.missing == MissingRule::refuse));
     std::vector<Index> all = reader.shape();
     all.front() = shape.samples;
     if (f == 0) {
-      column = {.shape = all, .type = reader.type(), .packing = packing, .units = units, .names = reader.names()};
-      column.values = column.names.type_values();
+      column = {.shape = all, .type = reader.type(), .packing = packing};
       first = spec_.files[f];
     } else if (all != column.shape) {
       throw DataError(where + " has rows of shape " + shape_text({all.begin() + 1, all.end()}) + ", and those in " +
@@ -156,10 +172,8 @@ AppendedData::Column AppendedData::inspect(const std::string& name, const Datase
       throw DataError(where + " holds " + to_string(reader.type()) + ", and that in " + first + " " +
                       to_string(column.type) + "; --append needs one type in every file");
     }
-    require_same_units(column.units, units, where, first);
-    require_same_names(column.names, reader.names(), where, first);
-    if (reader.names().type_values() != column.values) column.values.clear();
   }
+  if (!is_float(column.type)) column.values = said.values();
   return column;
 }
 
@@ -195,12 +209,15 @@ void AppendedData::create(Hdf5Output& out) const {
     else
       out.create_enumeration(names_[c], columns_[c].shape, columns_[c].type, columns_[c].values);
   if (spec_.rows != RowForm::axis) return;
-  for (std::size_t c = 0; c < names_.size(); ++c) copy_attributes(out, names_[c], columns_[c]);
+  for (std::size_t c = 0; c < names_.size(); ++c)
+    if (names_[c].find('@') == std::string::npos) copy_attributes(out, names_[c], columns_[c]);
 }
 
+// Those of the first file. What says how its numbers are stored is not so of other files' numbers.
 void AppendedData::copy_attributes(Hdf5Output& out, const std::string& name, const Column& column) const {
   std::vector<std::string> except = kOfDimensions;
-  if (column.packing == PackingRule::apply) std::ranges::copy(h5::packing_attributes(), std::back_inserter(except));
+  if (column.packing == PackingRule::apply || spec_.files.size() > 1)
+    std::ranges::copy(h5::packing_attributes(), std::back_inserter(except));
   out.copy_attributes(spec_.files.front(), {name}, except);
 }
 

@@ -39,11 +39,9 @@ class AppendedData {
     std::vector<Index> shape;  ///< shape of all samples
     ElementType type = ElementType::other;
     PackingRule packing = PackingRule::apply;
-    Index text = 0;       ///< most bytes of a text; 0: these are numbers
-    std::string units{};  ///< units, and what numbers are called, in the files that say so; the root knows both
-    NumberNames names{};
-    std::map<Index, std::string> values{};  ///< values of the enumeration that is its type in all files; none: it is
-                                            ///< none, or not the same
+    Index text = 0;                         ///< most bytes of a text; 0: these are numbers
+    std::map<Index, std::string> values{};  ///< values of the enumeration that is its type in all files, which the root
+                                            ///< knows; none: it is another type in some
     std::unique_ptr<RowSources> sources{};
   };
   /// Rows of an output.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -56,7 +57,10 @@ std::vector<FileArray> arrays_at(const Location& location, const std::vector<std
 
 /// What is known of an array, and of the same one at another location. Numbers of several types are read as doubles.
 void join_facts(FileArray& array, const FileArray& other) {
-  if (other.type != array.type) array.type = ElementType::float64, array.type_name = "several types";
+  if (other.type != array.type) {
+    array.type_name = array.complex() && other.complex() ? "complex numbers of several types" : "several types";
+    array.type = ElementType::float64;
+  }
   array.whole &= other.whole;
   array.unclear |= other.unclear;
   array.may_miss |= other.may_miss;
@@ -85,7 +89,8 @@ class Compared {
   }
 
   bool alike() const { return unlike_.empty(); }
-  /// The first array that differs in shape or type, or is not at all of the locations; "": none is.
+  /// The first array that differs in shape, or is of numbers at some alone, or is not at all of the locations; "": none
+  /// is.
   const std::string& unlike() const { return unlike_; }
   const std::vector<FileArray>& arrays() const { return arrays_; }
   /// Names of arrays whose few numbers are the same at all of the locations: coordinates, and hardly labels.
@@ -149,11 +154,19 @@ class Compared {
     const std::string name = attribute ? location.group + array.name : within(location.group, array.name);
     return RowSources(spec, nullptr, {name}, {.words = array.words}).open(0);
   }
+  // As bytes; numbers of several types as those of doubles.
   std::vector<std::byte> numbers(const FileArray& array, const Location& location) const {
     const auto open = rows_of(array, location);
-    std::vector<std::byte> values(static_cast<std::size_t>(open->front()->row_bytes()));
-    open->front()->read(0, 1, values.data());
-    return values;
+    const RowSource& rows = *open->front();
+    std::vector<std::byte> values(static_cast<std::size_t>(rows.row_bytes()));
+    rows.read(0, 1, values.data());
+    if (array.type != ElementType::float64 || rows.type() == ElementType::float64) return values;
+    std::vector<std::byte> doubles(static_cast<std::size_t>(rows.row_elements()) * sizeof(double));
+    for (Index i = 0; i < rows.row_elements(); ++i) {
+      const double number = number_at(rows.type(), values.data(), i);
+      std::memcpy(doubles.data() + static_cast<std::size_t>(i) * sizeof number, &number, sizeof number);
+    }
+    return doubles;
   }
 
   std::vector<Location> locations_;

@@ -237,6 +237,14 @@ class NamesOfClasses(InitTest):
         self.mrmf("evaluate", "run", "--files", "b.h5")
         self.fails(3, "evaluate", "run", "--files", "c.h5", message="c.h5: data set 'y' calls 0 'dog', and the training data")
 
+    def test_spellings_that_tell_classes_apart(self):
+        for one, other in (("b", "B"), ("-1", "1"), ("K-", "K"), ("a-b", "ab")):
+            LEVEL.update({one: 0.0, other: 1.0})
+            self.enumerated("a.h5", {one: 0, other: 1}, [one, other] * 30)
+            self.enumerated("b.h5", {other: 0, one: 1}, [one, other] * 30)
+            self.config(["a.h5", "b.h5"])
+            self.fails(3, "train", "c.toml", message=f"b.h5: data set 'y' calls 0 '{other}', and a.h5: data set 'y' '{one}'")
+
     def test_lists_that_do_not_fit(self):
         self.enumerated("a.h5", {"cat": 0, "dog": 1, "owl": 2}, ["cat", "dog", "owl"] * 20, "plain")
         with h5py.File(self.path("a.h5"), "r+") as file:
@@ -246,6 +254,9 @@ class NamesOfClasses(InitTest):
         for ranks in 0, 2:
             self.assertIn(told, self.mrmf("data", "c.toml", ranks=ranks))
             self.assertIn(told, self.mrmf("train", "c.toml", "--overwrite", ranks=ranks))
+        with h5py.File(self.path("a.h5"), "r+") as file:
+            file["y"].attrs["class_names"] = "cat, dog"  # in one text
+        self.assertIn(told, self.mrmf("data", "c.toml"))
         self.config(["a.h5"], units=3, more='names.classes = ["cat", "dog", "owl"]\n')
         self.assertNotIn("not used", self.mrmf("data", "c.toml"))
 
@@ -327,6 +338,13 @@ class NamesOfClasses(InitTest):
             self.fails(3, "train", "c.toml", message=f"g.h5: {what.format(7)} calls 0 'dog', and g.h5: {what.format(0)} 'cat'")
             groups(lambda i: {"cat": 0, "dog": 1})
             self.assertRegex(self.mrmf("data", "c.toml"), r"cat +9\n +dog +9\n")
+        self.mrmf("train", "c.toml")
+        self.mrmf("predict", "run", "--append", "y", "-o", "p.h5")
+        with h5py.File(self.path("p.h5")) as file:
+            self.assertEqual(h5py.check_enum_dtype(file["y"].dtype), {"cat": 0, "dog": 1})
+        groups(lambda i: {"dog": 0, "cat": 1} if i == 20 else {"cat": 0, "dog": 1})
+        self.fails(3, "predict", "run", "--allow-changed-data", "--append", "y", "-o", "q.h5",
+                   message="g.h5: data set 's20/y' calls 0 'dog', and g.h5: data set 's00/y' 'cat'; --append needs")
 
     def test_names_of_outputs(self):
         def numbers(name, names):

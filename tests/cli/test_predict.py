@@ -167,6 +167,31 @@ class Predict(support.MrmfTest):
         self.fails(3, "predict", "n1", *append, "-o", "p.h5", message="is in days since 2001-01-01, and that in")
         appended(names=({"cat": 1, "dog": 4}, {"cat": 1, "dog": 4, "owl": 5}))  # one more contradicts nothing
         self.check_appended(self.predict("n1", *append), ["kind"])
+        with h5py.File(self.path("out.h5")) as file:
+            self.assertEqual(h5py.check_enum_dtype(file["kind"].dtype), {"cat": 1, "dog": 4, "owl": 5})
+
+    def test_units_that_the_first_file_does_not_say(self):
+        for path, units in zip(ROWS, ("", "K")):
+            shutil.copy(self.path(path), self.path("c.h5"))
+            with h5py.File(self.path(path), "r+") as file:
+                file["t"] = np.zeros(len(file["x"]))
+                file["t"].attrs.update({"units": units} if units else {})
+        with h5py.File(self.path("c.h5"), "r+") as file:
+            file["t"] = np.zeros(len(file["x"]))
+            file["t"].attrs["units"] = "degC"
+        self.fails(3, "predict", "n1", "--files", *ROWS, "c.h5", "--append", "t", "-o", "p.h5",
+                   message="c.h5: data set 't' is in degC, and b.h5: data set 't' in K")
+
+    def test_attributes_with_a_row_for_each_sample_and_marked_numbers(self):
+        for path, missing in zip(ROWS, (-1, -9)):
+            with h5py.File(self.path(path), "r+") as file:
+                file.attrs["ids"] = np.arange(len(file["x"]))
+                file["marked"] = np.arange(len(file["x"]))
+                file["marked"].attrs["_FillValue"] = np.int64(missing)
+        self.predict("n1", "--append", "@ids", "marked")
+        with h5py.File(self.path("out.h5")) as file:
+            self.assertEqual(len(file["@ids"]), len(file["prediction"]))
+            self.assertEqual(dict(file["marked"].attrs), {})  # of one file alone
 
     def test_what_cannot_be_appended(self):
         for names, code, message in (

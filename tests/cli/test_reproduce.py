@@ -12,7 +12,7 @@ import support
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = SOURCE / "jobs" / "reproduce.sh"
-SECONDS = 540  # the longest that a command may take: below ctest's 600, far above the 30 s of processor time of `all`
+SECONDS = 540  # the longest that a command may take: below ctest's 600, far above the 36 s of processor time of `all`
 
 
 # What the paper says of its own runs. CosmoFlow: sections 4.1 (8 samples per GPU) and 4.1.1 (stop at 0.0025; threshold and
