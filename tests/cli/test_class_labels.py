@@ -343,7 +343,7 @@ class NamesOfClasses(InitTest):
         with h5py.File(self.path("p.h5")) as file:
             self.assertEqual(h5py.check_enum_dtype(file["y"].dtype), {"cat": 0, "dog": 1})
         groups(lambda i: {"dog": 0, "cat": 1} if i == 20 else {"cat": 0, "dog": 1})
-        self.fails(3, "predict", "run", "--allow-changed-data", "--append", "y", "-o", "q.h5",
+        self.fails(3, "predict", "run", "--append", "y", "-o", "q.h5",
                    message="g.h5: data set 's20/y' calls 0 'dog', and g.h5: data set 's00/y' 'cat'; --append needs")
 
     def test_names_of_outputs(self):

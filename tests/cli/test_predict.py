@@ -162,9 +162,9 @@ class Predict(support.MrmfTest):
                 self.assertEqual(dict(file["when"].attrs), {"units": "days since 2000-01-01", "calendar": "noleap"})
                 self.assertEqual(file["flag"].attrs["flag_meanings"], "good fair bad")
         appended(names=({"cat": 1, "dog": 4}, {"owl": 1, "dog": 4}))
-        self.fails(3, "predict", "n1", *append, "-o", "p.h5", message="calls 1 'owl', and that in a.h5 'cat'")
+        self.fails(3, "predict", "n1", *append, "-o", "p.h5", message="calls 1 'owl', and a.h5: data set 'kind' 'cat'")
         appended(units=("days since 2000-01-01", "days since 2001-01-01"))
-        self.fails(3, "predict", "n1", *append, "-o", "p.h5", message="is in days since 2001-01-01, and that in")
+        self.fails(3, "predict", "n1", *append, "-o", "p.h5", message="is in days since 2001-01-01, and a.h5: data set 'when' in")
         appended(names=({"cat": 1, "dog": 4}, {"cat": 1, "dog": 4, "owl": 5}))  # one more contradicts nothing
         self.check_appended(self.predict("n1", *append), ["kind"])
         with h5py.File(self.path("out.h5")) as file:
