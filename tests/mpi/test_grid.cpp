@@ -700,7 +700,7 @@ TEST_CASE("grid: one sample's slabs are sent and received in place, by the halo 
       CAPTURE(ahead);
       GridExperiment e;
       e.backend = make_cpu_backend(1);
-      const Shape sample{.n = 0, .spatial = {positions, 16, 16}, .channels = 4, .axes = 3};
+      const Shape sample{.n = 0, .spatial = {positions, 32, 32}, .channels = 4, .axes = 3};
       std::vector<LayerSpec> layers = preset_layers("cosmoflow");
       layers.resize(13);  // up to the third pooling
       for (LayerSpec& spec : layers)
