@@ -151,8 +151,9 @@ LabelNames LabelNames::from(const NumberNames& names, const std::string& where, 
     if (const std::optional<Index> number = classes ? number_of_class(form, i) : static_cast<Index>(i))
       add(*number, list[i]);
   all.listed = !all.of.empty();
+  if (all.listed || count <= 0) return all;
   const std::size_t listed = longest_list(names.lists);
-  if (!all.listed && listed > 1 && count > 0 && static_cast<Index>(listed) != count)
+  if (listed > 1 && static_cast<Index>(listed) != count)
     all.unused = fmt::format("{} lists {} names, and there are {} {}", readable_text(where), listed, count,
                              classes ? "classes" : "outputs");
   return all;
