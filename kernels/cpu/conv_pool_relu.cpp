@@ -1,4 +1,4 @@
-// ConvPoolOp on the fused kernels: owns the scratch memory, divides samples among threads.
+// ConvPoolOp on the fused kernels: owns the scratch memory, shares samples out over threads.
 #include <omp.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/convolutions.hpp"
+#include "kernels/cpu/shared_loop.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 
 namespace mrmf::cpu {
@@ -69,15 +70,13 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
 class ThreadScratch {
  public:
   ThreadScratch(const fused::Geometry& g, long lanes)
-      : floats_(make_arena(g.padded_out * 2 + entries(g) + lanes * 3 + g.out_channels * g.chunk +
-                           (input(g) + lanes) * 2 + g.out_channels * g.padded_field + g.chunk * g.field * 4)),
+      : floats_(make_arena(g.padded_out + entries(g) + lanes * 3 + g.out_channels * g.chunk + (input(g) + lanes) * 2 +
+                           g.chunk * g.field * 4)),
         ints_(static_cast<std::size_t>(g.padded_out + groups(g) + entries(g) + lanes + g.out_channels +
                                        g.out_channels * g.chunk)) {
     float* f = floats_.span().data();
     const auto take = [&f](long count) { return std::exchange(f, f + count); };
     s_.gradient = take(g.padded_out);
-    s_.db = take(g.padded_out);
-    s_.dw = take(g.out_channels * g.padded_field);
     s_.candidates = take(g.chunk * g.field * 4);
     s_.value = take(entries(g) + lanes);
     s_.x = take(input(g) + lanes);
@@ -92,6 +91,7 @@ class ThreadScratch {
     s_.channel_count = take_int(g.out_channels);
     s_.channel_offset = take_int(g.out_channels * g.chunk);
   }
+  /// Without dw and db: those of the part of the samples under way.
   const fused::Scratch& get() const { return s_; }
 
  private:
@@ -113,54 +113,62 @@ class FusedConvPool final : public ConvPoolOp {
         in_(product(conv.in) * conv.in_channels),
         padded_(in_ < g_.in_lines * g_.line),
         packed_forward_(make_arena(g_.padded_out * (g_.field + 1))),
-        packed_backward_(make_arena(g_.out_channels * g_.padded_field)) {
+        packed_backward_(make_arena(g_.out_channels * g_.padded_field)),
+        parts_(sum_parts(omp_get_max_threads(), gradient_floats())),
+        gradients_(make_arena(parts_ * gradient_floats())) {
     for (int t = 0; t < omp_get_max_threads(); ++t) scratch_.emplace_back(g_, kernels_.lanes);
   }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) override {
     kernels_.pack_forward(g_, w.data(), b.data(), packed_forward_.span().data());
     const long out = g_.window_rows * g_.windows * g_.out_channels;
-#pragma omp parallel for schedule(static) num_threads(threads())
-    for (long n = 0; n < x.shape.n; ++n) {
-      const float* sample = x.data.data() + n * in_;
-      if (padded_) sample = with_padding(sample, mine().x);
-      kernels_.forward(g_, {packed_forward_.span().data(), sample, y.data.data() + n * out,
-                            winner.empty() ? nullptr : winner.data() + n * out});
-    }
+    share_out(x.shape.n, threads(), [&](Index n, Index end, int thread) {
+      for (; n < end; ++n) {
+        const float* sample = x.data.data() + n * in_;
+        if (padded_) sample = with_padding(sample, scratch_[static_cast<std::size_t>(thread)].get().x);
+        kernels_.forward(g_, {packed_forward_.span().data(), sample, y.data.data() + n * out,
+                              winner.empty() ? nullptr : winner.data() + n * out});
+      }
+    });
   }
 
   void backward(ConstTensor x, ConstTensor y, ConstTensor dy, std::span<const std::uint8_t> winner, ConstSpan w,
                 Span dw, Span db, Tensor dx) override {
     const long out = g_.window_rows * g_.windows * g_.out_channels, rows = x.shape.n;
+    const Index parts = std::min<Index>(parts_, rows);
     const bool with_dx = !dx.data.empty();
     float* packed = with_dx ? packed_backward_.span().data() : nullptr;
     if (with_dx) kernels_.pack_backward(g_, w.data(), packed);
+    SharedLoop loop(parts, threads());
 #pragma omp parallel num_threads(threads())
     {
-      const auto granted = static_cast<std::size_t>(omp_get_num_threads());  // OpenMP may give fewer than asked
-      const fused::Scratch& s = mine();
-      std::fill_n(s.dw, g_.out_channels * g_.padded_field, 0.0F);
-      std::fill_n(s.db, g_.padded_out, 0.0F);
-#pragma omp for schedule(static)
-      for (long n = 0; n < rows; ++n) {
-        const float* sample = x.data.data() + n * in_;
-        if (padded_)
-          sample = with_padding(sample, s.x);
-        else if ((rows - 1 - n) * in_ < kernels_.lanes)  // what is read past the end is past the samples
-          sample = std::copy_n(sample, in_, s.x) - in_;
-        kernels_.backward(
-            g_, {packed, sample, y.data.data() + n * out, dy.data.data() + n * out, winner.data() + n * out, with_dx},
-            s);
-        if (with_dx) without_padding(s.dx, dx.data.data() + n * in_);
+      fused::Scratch s = scratch_[static_cast<std::size_t>(omp_get_thread_num())].get();
+      while (const auto part = loop.next(omp_get_thread_num())) {
+        s.dw = weight_gradient(part->first), s.db = bias_gradient(part->first);
+        std::fill_n(s.dw, gradient_floats(), 0.0F);
+        for (long n = rows * part->first / parts; n < rows * part->last / parts; ++n) {
+          const float* sample = x.data.data() + n * in_;
+          if (padded_)
+            sample = with_padding(sample, s.x);
+          else if ((rows - 1 - n) * in_ < kernels_.lanes)  // what is read past the end is past the samples
+            sample = std::copy_n(sample, in_, s.x) - in_;
+          kernels_.backward(
+              g_, {packed, sample, y.data.data() + n * out, dy.data.data() + n * out, winner.data() + n * out, with_dx},
+              s);
+          if (with_dx) without_padding(s.dx, dx.data.data() + n * in_);
+        }
       }
+#pragma omp barrier
 #pragma omp for schedule(static)
       for (long o = 0; o < g_.out_channels; ++o)
-        add_threads(granted, o, dw.data() + o * g_.field, db[static_cast<std::size_t>(o)]);
+        add_parts(parts, o, dw.data() + o * g_.field, db[static_cast<std::size_t>(o)]);
     }
   }
 
  private:
-  const fused::Scratch& mine() const { return scratch_[static_cast<std::size_t>(omp_get_thread_num())].get(); }
+  Index gradient_floats() const { return g_.out_channels * g_.padded_field + g_.padded_out; }
+  float* weight_gradient(Index part) { return gradients_.span().data() + part * gradient_floats(); }
+  float* bias_gradient(Index part) { return weight_gradient(part) + g_.out_channels * g_.padded_field; }
   long line() const { return conv_.in[2] * g_.in_channels; }
   /// Where the sample's first position is in its padded form.
   long first() const { return conv_.pad_before[1] * g_.line + conv_.pad_before[2] * g_.in_channels; }
@@ -175,16 +183,15 @@ class FusedConvPool final : public ConvPoolOp {
   }
   int threads() const { return static_cast<int>(scratch_.size()); }
 
-  /// Sums over the threads that worked, in their order, so the result depends only on their number.
-  void add_threads(std::size_t count, long o, float* dw, float& db) const {
+  /// Sums over the parts of the samples, in their order.
+  void add_parts(Index parts, long o, float* dw, float& db) {
     std::fill_n(dw, g_.field, 0.0F);
     db = 0;
-    for (std::size_t t = 0; t < count; ++t) {
-      const fused::Scratch& s = scratch_[t].get();
-      const float* from = s.dw + o * g_.padded_field;
+    for (Index part = 0; part < parts; ++part) {
+      const float* from = weight_gradient(part) + o * g_.padded_field;
       for (long line = 0; line < g_.kernel_lines; ++line)
         for (long i = 0; i < g_.run; ++i) dw[line * g_.run + i] += from[line * g_.padded_run + i];
-      db += s.db[o];
+      db += bias_gradient(part)[o];
     }
   }
 
@@ -194,6 +201,8 @@ class FusedConvPool final : public ConvPoolOp {
   long in_;      // floats of a sample
   bool padded_;  // the convolution has padding
   Arena packed_forward_, packed_backward_;
+  Index parts_;      // of the samples, each with a gradient
+  Arena gradients_;  // per part: weights, then bias
   std::vector<ThreadScratch> scratch_;
 };
 

@@ -11,6 +11,7 @@
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/norm.hpp"
 #include "kernels/cpu/norm_conv.hpp"
+#include "kernels/cpu/shared_loop.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 
 namespace mrmf::cpu {
@@ -113,14 +114,15 @@ class DirectConv final : public WeightedOp {
   void backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps);
 
  private:
-  int threads() const { return static_cast<int>(gradients_.size()); }
+  int threads() const { return static_cast<int>(forward_rings_.size()); }
+  Index gradient_parts() const { return std::ssize(gradients_); }
   void allocate();
   void convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y);
 
   Sweep forward_, data_;
   Arena bias_, packed_;
   std::vector<PlaneRing> forward_rings_, data_rings_;  // one per thread
-  std::vector<Arena> gradients_;                       // one per thread: weights and bias
+  std::vector<Arena> gradients_;                       // one per part of the planes: weights and bias
 };
 
 /// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
@@ -175,8 +177,8 @@ ConvGeometry data_gradient(const ConvGeometry& c) {
 DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry)
     : forward_(kernels, geometry),
       data_(kernels, data_gradient(geometry)),
-      gradients_(static_cast<std::size_t>(omp_get_max_threads())) {
-  for (int t = 0; t < threads(); ++t) {
+      gradients_(static_cast<std::size_t>(sum_parts(omp_get_max_threads(), forward_.sizes.gradient))) {
+  for (int t = 0; t < omp_get_max_threads(); ++t) {
     forward_rings_.emplace_back(forward_);
     data_rings_.emplace_back(data_);
   }
@@ -209,15 +211,13 @@ void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
 void DirectConv::convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y) {
   direct::Geometry g = sweep.g;
   g.stream = g.out_channels % 16 == 0 && exceeds_caches(y.data);
-#pragma omp parallel num_threads(threads())
-  {
-    PlaneRing& ring = rings[static_cast<std::size_t>(omp_get_thread_num())];
-    ring.start();
-#pragma omp for schedule(static)
-    for (Index plane = 0; plane < y.shape.n * sweep.planes; ++plane)
+  for (PlaneRing& ring : rings) ring.start();
+  share_out(y.shape.n * sweep.planes, threads(), [&](Index first, Index last, int thread) {
+    PlaneRing& ring = rings[static_cast<std::size_t>(thread)];
+    for (Index plane = first; plane < last; ++plane)
       sweep.kernels.forward(g, ring.under(input, plane), {packed_.span().data(), bias_.span().data()},
                             y.data.data() + plane * sweep.output_plane());
-  }
+  });
 }
 
 void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps) {
@@ -225,26 +225,26 @@ void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Sp
   const direct::Geometry& g = sweep.g;
   allocate();
   const std::size_t floats = gradients_[0].span().size();
-  std::size_t granted = 1;  // OpenMP may give fewer threads than asked
-  if (taps != nullptr) taps->start();
+  const Index planes = dy.shape.n * sweep.planes, parts = gradient_parts();
+  if (taps != nullptr) taps->start(parts);
+  SharedLoop loop(parts, threads());
 #pragma omp parallel num_threads(threads())
   {
-    const int thread = omp_get_thread_num();
-    const auto own = static_cast<std::size_t>(thread);
-#pragma omp single nowait
-    granted = static_cast<std::size_t>(omp_get_num_threads());
-    const Span gradient = gradients_[own].span();
-    std::ranges::fill(gradient, 0.0F);
-    forward_rings_[own].start();
-#pragma omp for schedule(static)
-    for (Index plane = 0; plane < dy.shape.n * sweep.planes; ++plane) {
-      const float* from = dy.data.data() + plane * sweep.output_plane();
-      sweep.kernels.weights(g, forward_rings_[own].under(input, plane), from, gradient.data());
-      if (taps != nullptr) taps->add_plane(thread, plane, from);
+    PlaneRing& ring = forward_rings_[static_cast<std::size_t>(omp_get_thread_num())];
+    ring.start();
+    while (const auto part = loop.next(omp_get_thread_num())) {
+      const Span gradient = gradients_[static_cast<std::size_t>(part->first)].span();
+      std::ranges::fill(gradient, 0.0F);
+      for (Index plane = planes * part->first / parts; plane < planes * part->last / parts; ++plane) {
+        const float* from = dy.data.data() + plane * sweep.output_plane();
+        sweep.kernels.weights(g, ring.under(input, plane), from, gradient.data());
+        if (taps != nullptr) taps->add_plane(part->first, plane, from);
+      }
     }
+#pragma omp barrier
 #pragma omp for schedule(static)
-    for (std::size_t i = 0; i < floats; ++i)  // always in the threads' order
-      for (std::size_t t = 1; t < granted; ++t) gradients_[0].span()[i] += gradients_[t].span()[i];
+    for (std::size_t i = 0; i < floats; ++i)  // always in the parts' order
+      for (std::size_t p = 1; p < gradients_.size(); ++p) gradients_[0].span()[i] += gradients_[p].span()[i];
 #pragma omp for schedule(static)
     for (Index o = 0; o < g.out_channels; o += sweep.kernels.lanes)
       sweep.kernels.unpack(g, gradients_[0].span().data(), o, dw.data(), db.data());

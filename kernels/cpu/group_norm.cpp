@@ -7,6 +7,7 @@
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/norm.hpp"
+#include "kernels/cpu/shared_loop.hpp"
 
 namespace mrmf::cpu {
 namespace {
@@ -36,10 +37,10 @@ class GroupNorm final : public NormOp {
   struct Piece {
     Index number, row, first, last;
   };
-  /// One thread's memory.
+  /// Memory of one share of the pieces, and their sums.
   struct Scratch {
     std::vector<double> sums;                        // two per channel, of one piece
-    std::vector<double> gradients;                   // gradients of beta and gamma, over the thread's pieces
+    std::vector<double> gradients;                   // gradients of beta and gamma, over the share's pieces
     std::vector<float> mean, factor, offset, slope;  // a sample's terms per channel
     explicit Scratch(std::size_t channels)
         : sums(2 * channels),
@@ -50,17 +51,18 @@ class GroupNorm final : public NormOp {
           slope(channels) {}
   };
 
-  /// Divides the pieces of all samples among threads: body(piece, scratch).
+  /// Divides the pieces of all samples into shares, which threads take: body(piece, scratch).
   template <class Body>
   void for_pieces(Index rows, const Body& body) {
-    const Index count = rows * pieces_, threads = std::ssize(scratch_);
-#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
-    for (Index t = 0; t < threads; ++t)
-      for (Index i = count * t / threads; i < count * (t + 1) / threads; ++i) {
-        const Index row = i / pieces_, first = i % pieces_ * piece_;
-        body(Piece{i, row, row * s_.positions + first, row * s_.positions + std::min(s_.positions, first + piece_)},
-             scratch_[static_cast<std::size_t>(t)]);
-      }
+    const Index count = rows * pieces_, shares = std::ssize(scratch_);
+    share_out(shares, threads_, [&](Index share, Index end, int) {
+      for (; share < end; ++share)
+        for (Index i = count * share / shares; i < count * (share + 1) / shares; ++i) {
+          const Index row = i / pieces_, first = i % pieces_ * piece_;
+          body(Piece{i, row, row * s_.positions + first, row * s_.positions + std::min(s_.positions, first + piece_)},
+               scratch_[static_cast<std::size_t>(share)]);
+        }
+    });
   }
   /// Adds up the two sums of each group, of the pieces and of the ranks that share the sample: use(row * groups +
   /// group, first, second).
@@ -99,7 +101,8 @@ class GroupNorm final : public NormOp {
   std::vector<double> partial_;        // per piece: two sums of each group
   std::vector<double> totals_;         // per sample: the same
   std::vector<float> offset_, slope_;  // per sample and group: terms of dx
-  std::vector<Scratch> scratch_;       // per thread
+  int threads_;
+  std::vector<Scratch> scratch_;  // per share of the pieces
 };
 
 constexpr Index piece_floats = 16384;
@@ -113,7 +116,9 @@ GroupNorm::GroupNorm(const GroupNormSettings& settings, Index max_rows)
       totals_(static_cast<std::size_t>(max_rows * 2 * settings.groups)),
       offset_(static_cast<std::size_t>(max_rows * settings.groups)),
       slope_(offset_.size()),
-      scratch_(static_cast<std::size_t>(omp_get_max_threads()), Scratch(static_cast<std::size_t>(settings.channels))) {}
+      threads_(omp_get_max_threads()),
+      scratch_(static_cast<std::size_t>(sum_parts(threads_, 2 * settings.channels)),
+               Scratch(static_cast<std::size_t>(settings.channels))) {}
 
 /// As NormSums::add_moments: the loops sum distances from the sample's first position.
 void GroupNorm::add_moments(const Piece& piece, ConstSpan x, Scratch& scratch) {

@@ -15,6 +15,7 @@
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/local_pieces.hpp"
 #include "kernels/cpu/sgd_range.hpp"
+#include "kernels/cpu/shared_loop.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 
 namespace mrmf::cpu {
@@ -219,12 +220,10 @@ class LocallyConnected final : public LocallyConnectedOp {
 
   template <class Use>
   void for_each_block(const Use& use) {
-#pragma omp parallel num_threads(threads_)
-    {
-      Scratch scratch = scratch_of(omp_get_thread_num());
-#pragma omp for schedule(static)
-      for (Index i = 0; i < pieces_.blocks(); ++i) use(pieces_.block_of(i), scratch);
-    }
+    share_out(pieces_.blocks(), threads_, [&](Index i, Index end, int thread) {
+      Scratch scratch = scratch_of(thread);
+      for (; i < end; ++i) use(pieces_.block_of(i), scratch);
+    });
   }
   /// What a block's y has of one of its positions: (rows, features).
   template <class Float>

@@ -9,6 +9,7 @@
 
 #include "kernels/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/shared_loop.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 
 namespace mrmf::cpu {
@@ -33,22 +34,22 @@ class NormSums {
   /// Divides [0, count) among threads: body(first, last).
   template <class Body>
   void share_out(Index count, const Body& body) const {
-#pragma omp parallel for schedule(static) num_threads(threads_)
-    for (int t = 0; t < threads_; ++t) body(count * t / threads_, count * (t + 1) / threads_);
+    cpu::share_out(count, threads_, [&](Index first, Index last, int) { body(first, last); });
   }
-  /// Shares out the work, then adds up the threads' sums (two per channel) in the order of threads:
+  /// Shares out the work in parts, then adds up their sums (two per channel) in the order of the parts:
   /// add(first, last, sums).
   template <class Add>
   void add_up(Index count, const Add& add) {
     const Index size = 2 * channels_;
-#pragma omp parallel for schedule(static) num_threads(threads_)
-    for (int t = 0; t < threads_; ++t) {
-      std::fill_n(partial_.data() + t * size, size, 0.0);
-      add(count * t / threads_, count * (t + 1) / threads_, partial_.data() + t * size);
-    }
+    cpu::share_out(parts_, threads_, [&](Index part, Index end, int) {
+      for (; part < end; ++part) {
+        std::fill_n(partial_.data() + part * size, size, 0.0);
+        add(count * part / parts_, count * (part + 1) / parts_, partial_.data() + part * size);
+      }
+    });
     std::copy_n(partial_.data(), size, sums_.data());
-    for (int t = 1; t < threads_; ++t)
-      for (Index i = 0; i < size; ++i) sums_[i] += partial_[t * size + i];
+    for (Index part = 1; part < parts_; ++part)
+      for (Index i = 0; i < size; ++i) sums_[i] += partial_[part * size + i];
   }
 
  private:
@@ -58,7 +59,8 @@ class NormSums {
   NormSettings settings_;
   Index channels_;
   int threads_;
-  std::vector<double> partial_;  // per thread: two sums per channel
+  Index parts_;
+  std::vector<double> partial_;  // per part: two sums per channel
   std::vector<double> sums_;     // two sums per channel, then the number of rows
   std::vector<float> factor_, mean_, offset_, slope_;
 };

@@ -12,6 +12,8 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/shared_loop.hpp"
+
 namespace mrmf::cpu {
 namespace {
 
@@ -77,9 +79,7 @@ TapSums::TapSums(const ConvGeometry& geometry)
       line_(g_.kernel[2] * g_.out_channels),
       plane_(g_.kernel[1] * line_),
       volume_(g_.kernel[0] * plane_),
-      stride_(volume_ + plane_ + line_),
-      threads_(omp_get_max_threads()) {
-  sums_.resize(static_cast<std::size_t>(threads_ * stride_));
+      stride_(volume_ + plane_ + line_) {
   for (std::size_t a = 0; a < 3; ++a)
     for (Index tap = 0; tap < g_.kernel[a]; ++tap) {
       // 0 <= position * stride - pad_before + tap * dilation < in
@@ -119,9 +119,9 @@ void TapSums::add_line(const float* dy, double* line) const {
   }
 }
 
-void TapSums::start() { std::ranges::fill(sums_, 0.0); }
+void TapSums::start(Index parts) { sums_.assign(static_cast<std::size_t>(parts * stride_), 0.0); }
 
-void TapSums::add_plane(int thread, Index plane, const float* dy) {
+void TapSums::add_plane(Index part, Index plane, const float* dy) {
   const auto add = [](const std::vector<Range>& ranges, Index position, const double* from, Index count, double* to) {
     for (const Range& range : ranges) {
       if (position >= range.begin && position < range.end)
@@ -129,7 +129,7 @@ void TapSums::add_plane(int thread, Index plane, const float* dy) {
       to += count;
     }
   };
-  double* volume = sums_.data() + thread * stride_;
+  double* volume = sums_.data() + part * stride_;
   double *plane_sums = volume + volume_, *line = plane_sums + plane_;
   std::fill_n(plane_sums, plane_, 0.0);
   for (Index row = 0; row < out_[1]; ++row) {
@@ -140,18 +140,21 @@ void TapSums::add_plane(int thread, Index plane, const float* dy) {
 }
 
 std::span<const double> TapSums::total() {
-  for (int t = 1; t < threads_; ++t)
-    for (Index i = 0; i < volume_; ++i) sums_[i] += sums_[t * stride_ + i];
+  for (Index part = 1; part < std::ssize(sums_) / stride_; ++part)
+    for (Index i = 0; i < volume_; ++i) sums_[i] += sums_[part * stride_ + i];
   return std::span(sums_).first(static_cast<std::size_t>(volume_));
 }
 
 std::span<const double> TapSums::operator()(ConstTensor dy) {
   const Index planes = dy.shape.n * out_[0], floats = out_[1] * out_[2] * g_.out_channels;
-  start();
-#pragma omp parallel for schedule(static) num_threads(threads_)
-  for (int t = 0; t < threads_; ++t)
-    for (Index plane = planes * t / threads_; plane < planes * (t + 1) / threads_; ++plane)
-      add_plane(t, plane, dy.data.data() + plane * floats);
+  const int threads = omp_get_max_threads();
+  const Index parts = sum_parts(threads, stride_);
+  start(parts);
+  share_out(parts, threads, [&](Index first, Index last, int) {
+    for (Index part = first; part < last; ++part)
+      for (Index plane = planes * part / parts; plane < planes * (part + 1) / parts; ++plane)
+        add_plane(part, plane, dy.data.data() + plane * floats);
+  });
   return total();
 }
 

@@ -21,10 +21,9 @@ class TapSums {
   explicit TapSums(const ConvGeometry& geometry);
   std::span<const double> operator()(ConstTensor dy);
 
-  /// The same, plane by plane. Each plane is added by one of OpenMP's threads, as many as omp_get_max_threads()
-  /// promised.
-  void start();
-  void add_plane(int thread, Index plane, const float* dy);  ///< plane: counted over all samples
+  /// The same, plane by plane. Each plane is added to one part of the sums. No two threads add to one part at a time.
+  void start(Index parts);
+  void add_plane(Index part, Index plane, const float* dy);  ///< plane: counted over all samples
   std::span<const double> total();
 
  private:
@@ -37,9 +36,8 @@ class TapSums {
   Extent out_;
   std::array<std::vector<Range>, 3> ranges_;  // per axis and tap
   Index line_, plane_, volume_;               // number of sums for the taps along the last one, two and three axes
-  Index stride_;                              // numbers per thread: volume_, plane_ and line_
+  Index stride_;                              // numbers per part: volume_, plane_ and line_
   std::vector<double> sums_;
-  int threads_;
 };
 
 }  // namespace mrmf::cpu

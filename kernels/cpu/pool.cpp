@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/shared_loop.hpp"
 #include "kernels/formulas.hpp"
 
 namespace mrmf::cpu {
@@ -83,18 +84,19 @@ class Pool final : public PoolOp {
     const Index stride = x.stride();
     const Taps taps = stride == g_.channels ? this->taps() : taps_of_slice(stride);
     const Index lines = x.shape.n * out_[0] * out_[1];
-#pragma omp parallel for schedule(static)
-    for (Index line = 0; line < lines; ++line)
-      vectorised([&] {
-        for (Index k = 0; k < out_[2]; ++k) {
-          const Index to = (line * out_[2] + k) * g_.channels;
-          const float* from = x.data.data() + (input_of(line) + k * g_.stride[2]) * stride;
-          if (g_.kind == PoolKind::average)
-            window_average(taps, from, y.data.data() + to);
-          else
-            window_max(taps, from, y.data.data() + to, winner.empty() ? nullptr : winner.data() + to);
-        }
-      });
+    share_out(lines, omp_get_max_threads(), [&](Index first, Index last, int) {
+      for (Index line = first; line < last; ++line)
+        vectorised([&] {
+          for (Index k = 0; k < out_[2]; ++k) {
+            const Index to = (line * out_[2] + k) * g_.channels;
+            const float* from = x.data.data() + (input_of(line) + k * g_.stride[2]) * stride;
+            if (g_.kind == PoolKind::average)
+              window_average(taps, from, y.data.data() + to);
+            else
+              window_max(taps, from, y.data.data() + to, winner.empty() ? nullptr : winner.data() + to);
+          }
+        });
+    });
   }
 
   /// Windows may overlap, but only within a sample. Threads take slabs of samples that do not overlap.
@@ -102,20 +104,21 @@ class Pool final : public PoolOp {
     const Taps taps = this->taps();
     const Index slabs = slabs_per_sample(), slab = product(g_.in) / slabs * g_.channels;
     const Index lines = out_[0] * out_[1] / slabs;
-#pragma omp parallel for schedule(static)
-    for (Index s = 0; s < dy.shape.n * slabs; ++s)
-      vectorised([&] {
-        std::fill_n(dx.data.data() + s * slab, slab, 0.0F);
-        for (Index line = s * lines; line < (s + 1) * lines; ++line)
-          for (Index k = 0; k < out_[2]; ++k) {
-            const Index from = (line * out_[2] + k) * g_.channels;
-            float* to = dx.data.data() + (input_of(line) + k * g_.stride[2]) * g_.channels;
-            if (g_.kind == PoolKind::average)
-              scatter_average(taps, dy.data.data() + from, to);
-            else
-              scatter_max(taps, dy.data.data() + from, winner.data() + from, to);
-          }
-      });
+    share_out(dy.shape.n * slabs, omp_get_max_threads(), [&](Index first, Index last, int) {
+      for (Index s = first; s < last; ++s)
+        vectorised([&] {
+          std::fill_n(dx.data.data() + s * slab, slab, 0.0F);
+          for (Index line = s * lines; line < (s + 1) * lines; ++line)
+            for (Index k = 0; k < out_[2]; ++k) {
+              const Index from = (line * out_[2] + k) * g_.channels;
+              float* to = dx.data.data() + (input_of(line) + k * g_.stride[2]) * g_.channels;
+              if (g_.kind == PoolKind::average)
+                scatter_average(taps, dy.data.data() + from, to);
+              else
+                scatter_max(taps, dy.data.data() + from, winner.data() + from, to);
+            }
+        });
+    });
   }
 
  private:
@@ -185,11 +188,12 @@ class GlobalAverage final : public PoolOp {
   /// body(number, first, last): positions [first, last) of one sample, all counted over all samples.
   template <class Body>
   void for_pieces(Index rows, const Body& body) const {
-#pragma omp parallel for schedule(static)
-    for (Index i = 0; i < rows * pieces_; ++i) {
-      const Index row = i / pieces_, first = i % pieces_ * piece;
-      body(i, row * positions_ + first, row * positions_ + std::min(positions_, first + piece));
-    }
+    share_out(rows * pieces_, omp_get_max_threads(), [&](Index i, Index end, int) {
+      for (; i < end; ++i) {
+        const Index row = i / pieces_, first = i % pieces_ * piece;
+        body(i, row * positions_ + first, row * positions_ + std::min(positions_, first + piece));
+      }
+    });
   }
 
   Index positions_, channels_, pieces_;
