@@ -33,7 +33,7 @@ bool are_numbers(const CoarseCopy& copy, const AxisOrder& order, const DatasetIn
 
 /// The data sets asked for have as many axes.
 void require_axes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source) {
-  if (copy.rows == RowForm::groups) return;  // they are names within the groups
+  if (copy.rows == RowsBy::groups) return;  // they are names within the groups
   const Index counted_axes = copy.whole() ? 0 : 1;
   for (const std::string& name : copy.samples) {
     const DatasetInfo info = source.info(name);  // throws when there is no such data set
@@ -64,9 +64,9 @@ std::vector<std::string> names_in_groups(const FileNames& names) {
   return {within.begin(), within.end()};
 }
 
-/// With RowForm::groups, names that no group has would be left out without a word.
+/// With RowsBy::groups, names that no group has would be left out without a word.
 void require_in_groups(const CoarseCopy& copy, const FileNames& names) {
-  if (copy.rows != RowForm::groups) return;
+  if (copy.rows != RowsBy::groups) return;
   for (const std::string& name : copy.samples) {
     if (std::ranges::any_of(names.datasets, [&](const std::string& one) { return one.ends_with("/" + name); }))
       continue;
@@ -97,9 +97,9 @@ std::vector<std::string> samples_to_average(const CoarseCopy& copy, const AxisOr
   require_in_groups(copy, names);
   std::set<std::string> asked;  // by their first names
   for (const std::string& name : copy.samples)
-    if (copy.rows != RowForm::groups) asked.insert(first_name(names, copy.source, name));
+    if (copy.rows != RowsBy::groups) asked.insert(first_name(names, copy.source, name));
   const auto is_asked = [&](const std::string& name) {
-    if (copy.rows != RowForm::groups) return asked.contains(name);
+    if (copy.rows != RowsBy::groups) return asked.contains(name);
     return std::ranges::any_of(copy.samples, [&](const std::string& one) { return name.ends_with("/" + one); });
   };
   for (const std::string& name : names.datasets) {

@@ -21,7 +21,7 @@
 #include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
 #include "io/row_reader.hpp"
-#include "io/units.hpp"
+#include "io/unit_text.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -295,10 +295,10 @@ class Siblings {
  public:
   /// DataError where one is unlike the first of its name.
   void add(const CoarseCopy& copy, const Samples& samples, const std::string& units) {
-    const std::string where = copy.rows == RowForm::groups ? copy.source + "/" + group_of(samples.name) : copy.source;
+    const std::string where = copy.rows == RowsBy::groups ? copy.source + "/" + group_of(samples.name) : copy.source;
     Shape sample = samples.fine;
     sample.channels *= samples.per_row;
-    const auto [known, fresh] = first_.try_emplace(copy.rows == RowForm::groups ? key_of(samples.name) : samples.name,
+    const auto [known, fresh] = first_.try_emplace(copy.rows == RowsBy::groups ? key_of(samples.name) : samples.name,
                                                    First{where, sample, units, where});
     First& first = known->second;
     const auto refuse = [&](const std::string& here, const std::string& there, const std::string& other) {
@@ -339,7 +339,7 @@ void require_copies(CoarseCopy copy, const std::vector<std::string>& sources) {
     const auto file = std::make_shared<const DataFile>(path);
     CoarseFile unmade;
     const bool other = std::ranges::none_of(first, [&](const std::string& name) { return source.has(name); });
-    if (copy.rows == RowForm::files && !first.empty() && other) source.info(first.front());  // which says what is there
+    if (copy.rows == RowsBy::files && !first.empty() && other) source.info(first.front());  // which says what is there
     for (const Samples& samples : contents_of(copy, order, source, file, unmade).samples)
       if (copy.whole()) siblings.add(copy, samples, open_samples(copy, file, samples.name).units());
     if (first.empty()) first = unmade.samples;

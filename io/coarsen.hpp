@@ -40,17 +40,17 @@ struct CoarseCopy {
   Extent factor{1, 1, 1};
   int axes = 1;  ///< axes of positions
   /// files or groups: each of the data sets to average is one sample, without an axis that counts samples.
-  RowForm rows = RowForm::axis;
+  RowsBy rows = RowsBy::axis;
   std::string
       axis_names;  ///< axis names of the data sets to average, for parse_axes(); empty: samples first, channels last
-  std::vector<std::string> samples;  ///< data sets to average, of every group with RowForm::groups; empty: all of
+  std::vector<std::string> samples;  ///< data sets to average, of every group with RowsBy::groups; empty: all of
                                      ///< floats or 16-bit integers with so many axes that are no dimension scales
   ElementType type = ElementType::float32;  ///< or uint16: means are rounded to the nearest integer
   MissingRule missing = MissingRule::refuse;
   PackingRule packing = PackingRule::apply;  ///< packing of the data sets to average
   std::string program;                       ///< name and version, for the provenance
 
-  bool whole() const { return rows != RowForm::axis; }  ///< each data set is one sample
+  bool whole() const { return rows != RowsBy::axis; }  ///< each data set is one sample
 };
 
 /// What was written.

@@ -28,8 +28,8 @@ namespace {
 constexpr Index read_at_once = Index{1} << 22;  // bytes
 
 /// A consecutive piece of at most `most` bytes from the middle of a row.
-Block middle(const std::vector<Index>& shape, Index row, Index element_bytes, Index most) {
-  Block piece{std::vector<Index>(shape.size(), 0), shape, 0};
+ContiguousBox middle(const std::vector<Index>& shape, Index row, Index element_bytes, Index most) {
+  ContiguousBox piece{std::vector<Index>(shape.size(), 0), shape, 0};
   piece.first[0] = row;
   piece.count[0] = 1;
   Index inner = std::accumulate(shape.begin() + 1, shape.end(), element_bytes, std::multiplies<>());
@@ -52,7 +52,7 @@ void Digest::add(const std::vector<Index>& numbers) {
   for (const Index number : numbers) add(number);
 }
 
-std::vector<Block> glance_blocks(const std::vector<Index>& shape, Index element_bytes, const Glance& glance) {
+std::vector<ContiguousBox> glance_blocks(const std::vector<Index>& shape, Index element_bytes, const Glance& glance) {
   const Index count = shape.front();
   const Index row_bytes = std::accumulate(shape.begin() + 1, shape.end(), element_bytes, std::multiplies<>());
   if (count < 1 || row_bytes < 1) return {};
@@ -60,14 +60,15 @@ std::vector<Block> glance_blocks(const std::vector<Index>& shape, Index element_
     return blocks(shape, 0, count, read_at_once / element_bytes);
   const Index fit = std::min(glance.bytes / row_bytes, glance.rows);
   const Index run = std::clamp<Index>(fit, 1, std::max<Index>(count / glance.block_count, 1));
-  std::vector<Block> found;
+  std::vector<ContiguousBox> found;
   for (Index i = 0; i < glance.block_count; ++i) {
     const auto share = static_cast<double>(i) / static_cast<double>(std::max<Index>(glance.block_count - 1, 1));
     const auto first = static_cast<Index>(share * static_cast<double>(count - run));
     if (row_bytes > glance.bytes)
       found.push_back(middle(shape, first, element_bytes, glance.bytes));
     else
-      for (Block& block : blocks(shape, first, run, glance.bytes / element_bytes)) found.push_back(std::move(block));
+      for (ContiguousBox& block : blocks(shape, first, run, glance.bytes / element_bytes))
+        found.push_back(std::move(block));
   }
   return found;
 }
@@ -96,7 +97,7 @@ void add_numbers(Digest& digest, const RowSource& rows, const Glance& glance, Nu
   // Values are read from the same boxes, whatever their type is.
   const Index counted = what == NumberDigest::values ? static_cast<Index>(sizeof(double)) : bytes;
   std::vector<std::byte> values;
-  for (const Block& block : glance_blocks(rows.shape(), counted, glance)) {
+  for (const ContiguousBox& block : glance_blocks(rows.shape(), counted, glance)) {
     values.resize(static_cast<std::size_t>(block.elements * bytes));
     const RowBox box{{block.first.begin() + 1, block.first.end()}, {block.count.begin() + 1, block.count.end()}};
     if (std::equal(box.count.begin(), box.count.end(), rows.shape().begin() + 1))
@@ -134,10 +135,10 @@ std::vector<Index> chosen_files(Index count) {
   return chosen;
 }
 
-h5::Glance glance_at_each(Index files, RowForm form) {
+h5::Glance glance_at_each(Index files, RowsBy form) {
   const Index share = most_bytes / files, block_count = files > 8 ? 4 : 8;
   h5::Glance glance{share, block_count, std::min(share / block_count, Index{1} << 18)};
-  if (form == RowForm::groups) glance.rows = most_groups / files;
+  if (form == RowsBy::groups) glance.rows = most_groups / files;
   return glance;
 }
 
@@ -166,7 +167,7 @@ Digests with_any_types(const RowSources& sources, std::size_t file,
   try {
     return digest(*sources.open(file));
   } catch (const DataError&) {
-    RowGroups any;
+    GroupRows any;
     for (const std::string& name : sources.names()) any.types[name] = ElementType::float64;
     return digest(*sources.open(file, any));  // which says what is wrong if it is not that
   }
@@ -251,7 +252,7 @@ std::int64_t digest_of(const OpenRows& open) {
 class Views {
  public:
   Views(const DatasetSpec& spec, const DatasetShape* shape, Comm& comm)
-      : comm_(comm), sources_(spec, spec.rows == RowForm::groups ? nullptr : shape, names_of(spec), {.words = true}) {}
+      : comm_(comm), sources_(spec, spec.rows == RowsBy::groups ? nullptr : shape, names_of(spec), {.words = true}) {}
 
   /// The digests of this rank's files.
   std::vector<std::int64_t> of(Range files) const {

@@ -40,7 +40,7 @@ struct Glance {
 
 /// The boxes that a glance at a data set of this shape reads. It follows from the shape, not from how the data set is
 /// stored, so that the boxes of a copy in other chunks are the same.
-std::vector<Block> glance_blocks(const std::vector<Index>& shape, Index element_bytes, const Glance& glance);
+std::vector<ContiguousBox> glance_blocks(const std::vector<Index>& shape, Index element_bytes, const Glance& glance);
 
 /// What of numbers is added.
 enum class NumberDigest {
@@ -59,7 +59,7 @@ namespace mrmf {
 struct UsedFile {
   std::string path;
   std::vector<std::string> datasets;
-  RowForm rows = RowForm::axis;
+  RowsBy rows = RowsBy::axis;
   std::string groups{};  ///< as DatasetSpec's
   PackingRule packing = PackingRule::apply;
 };

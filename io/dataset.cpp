@@ -46,7 +46,7 @@ std::string why_no_row(const RowChoice& choice, const std::string& part) {
 // What the log and `mrmf data` say of groups and folds.
 void tell_parts(const RowChoice& choice, const SplitColumn& column, const std::vector<std::int32_t>& strata,
                 DatasetShape& shape) {
-  const std::vector<SplitPart> parts = parts_of_rows(choice, shape.samples, column, strata);
+  const std::vector<Subset> parts = parts_of_rows(choice, shape.samples, column, strata);
   shape.unused = parts_text(choice, column, parts);
   const std::string one = one_class_text(parts, strata);
   if (!one.empty()) shape.unused += (shape.unused.empty() ? "" : "; ") + one;
@@ -54,7 +54,7 @@ void tell_parts(const RowChoice& choice, const SplitColumn& column, const std::v
 
 /// Keeps the rows of one part of a split, chosen by the root.
 void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
-  if (spec.choice.part == SplitPart::all) return;
+  if (spec.choice.part == Subset::all) return;
   std::vector<Index> rows;
   collective_try_on_root(comm, [&] {
     SplitColumn column;
@@ -79,9 +79,9 @@ void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   comm.broadcast(shape.unused, 0);
   keep_rows(shape, std::move(rows));
   if (shape.samples > 0) return;
-  const std::string part = spec.choice.part == SplitPart::train        ? "training"
-                           : spec.choice.part == SplitPart::validation ? "validation"
-                                                                       : "the test";
+  const std::string part = spec.choice.part == Subset::train        ? "training"
+                           : spec.choice.part == Subset::validation ? "validation"
+                                                                    : "the test";
   throw DataError("data set '" + spec.samples + "' leaves no row for " + part + ": " + why_no_row(spec.choice, part));
 }
 
@@ -137,8 +137,8 @@ namespace {
 /// ": 3, 7-9", ": sim_3, sim_7", or nothing where the file is one row.
 std::string rows_text(const DatasetSpec& spec, const DatasetShape& shape, std::size_t file,
                       const std::vector<Index>& rows) {
-  if (spec.rows == RowForm::files) return "";
-  if (spec.rows == RowForm::axis) return ": " + ranges_text(rows);
+  if (spec.rows == RowsBy::files) return "";
+  if (spec.rows == RowsBy::axis) return ": " + ranges_text(rows);
   std::string text;
   for (const Index row : rows)
     text += (text.empty() ? ": " : ", ") + (*shape.groups[file].names)[static_cast<std::size_t>(row)];

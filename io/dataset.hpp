@@ -39,7 +39,7 @@ enum class NotFiniteRule { refuse, skip, fill };
 
 /// What one sample is in the files. axis: one step along the first axis of its data sets. files: all that a file's data
 /// sets hold. groups: all that those of a group hold; a file has many of them.
-enum class RowForm { axis, files, groups };
+enum class RowsBy { axis, files, groups };
 
 /// What labels are. numbers: any. probabilities: from 0 to 1, of yes or no. classes: whole numbers from 0 on.
 enum class LabelKind { numbers, probabilities, classes };
@@ -74,8 +74,8 @@ struct DatasetSpec {
   bool mask = false;  ///< samples have one more channel, the last: 1 where all others are there, 0 where one is missing
   std::vector<std::string> more_samples{};  ///< further data sets, whose channels follow those of `samples`
   std::vector<std::string> more_labels{};   ///< further data sets, whose numbers follow those of the labels
-  RowForm rows = RowForm::axis;
-  std::string groups{};  ///< RowForm::groups: the pattern of their names, such as "sim_*" (io/row_names.hpp)
+  RowsBy rows = RowsBy::axis;
+  std::string groups{};  ///< RowsBy::groups: the pattern of their names, such as "sim_*" (io/row_names.hpp)
   RowPiece piece{};      ///< of the rows of the choice
   bool operator==(const DatasetSpec&) const = default;
 
@@ -118,12 +118,12 @@ struct RowsOpening {
 };
 
 /// The groups of a file of which each is a row, by name. Copies share them.
-struct RowGroups {
+struct GroupRows {
   std::shared_ptr<const std::vector<std::string>> names;
   /// By name of an array or attribute, the type that holds its numbers in all groups; where these are of one type,
   /// none.
   std::map<std::string, ElementType> types{};
-  bool operator==(const RowGroups& other) const {
+  bool operator==(const GroupRows& other) const {
     return types == other.types && (names == other.names || (names && other.names && *names == *other.names));
   }
 };
@@ -165,7 +165,7 @@ struct DatasetShape {
   /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
   std::optional<Box> block{};
   std::vector<Index> elsewhere{};   ///< files with samples that may lie in other files (io/row_source.hpp), ascending
-  std::vector<RowGroups> groups{};  ///< RowForm::groups: of each file
+  std::vector<GroupRows> groups{};  ///< RowsBy::groups: of each file
   LabelNames names{};               ///< what files call the numbers of labels
   std::vector<std::string>
       units{};                  ///< units of samples and labels, in the order of their names; "": nothing says them

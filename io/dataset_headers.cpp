@@ -20,7 +20,7 @@
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
 #include "io/shared_groups.hpp"
-#include "io/units.hpp"
+#include "io/unit_text.hpp"
 #include "kernels/check.hpp"
 
 #define XXH_INLINE_ALL
@@ -30,8 +30,8 @@ namespace mrmf {
 namespace {
 
 /// The shape of an array as it is stored: where all of it is one row, no axis counts rows.
-std::string stored_text(const RowSource& rows, RowForm form) {
-  return shape_text({rows.shape().begin() + (form == RowForm::axis ? 0 : 1), rows.shape().end()});
+std::string stored_text(const RowSource& rows, RowsBy form) {
+  return shape_text({rows.shape().begin() + (form == RowsBy::axis ? 0 : 1), rows.shape().end()});
 }
 
 /// The shape of one sample from (n, F) or (n, spatial..., C), or as data.axes names its axes.
@@ -40,8 +40,8 @@ Shape require_sample_shape(const RowSource& rows, const DatasetSpec& spec) {
   const std::string has = rows.where() + " has shape " + stored_text(rows, spec.rows);
   if (shape.size() < 2 || shape.size() > 5)
     throw DataError(has +
-                    (spec.rows == RowForm::axis ? "; samples are (n, features) or (n, 1 to 3 spatial axes, channels)"
-                                                : "; a sample is (features) or (1 to 3 spatial axes, channels)") +
+                    (spec.rows == RowsBy::axis ? "; samples are (n, features) or (n, 1 to 3 spatial axes, channels)"
+                                               : "; a sample is (features) or (1 to 3 spatial axes, channels)") +
                     "; data.axes names other axes");
   for (std::size_t axis = 1; axis < shape.size(); ++axis)
     if (shape[axis] < 1) throw DataError(has + "; a sample holds nothing: make the file again");
@@ -55,8 +55,8 @@ Shape label_shape(const RowSource& labels, const Shape& sample, const DatasetSpe
   const AxisOrder order = parse_axes(spec.axes);
   const bool move = labels_move(labels.shape(), sample, order);
   const std::vector<Index> all = move ? channels_last(labels.shape(), order, labels.where()) : labels.shape();
-  const std::string single = spec.rows == RowForm::axis ? "(n)" : "a single number",
-                    several = spec.rows == RowForm::axis ? "(n, outputs)" : "(outputs)";
+  const std::string single = spec.rows == RowsBy::axis ? "(n)" : "a single number",
+                    several = spec.rows == RowsBy::axis ? "(n, outputs)" : "(outputs)";
   const auto refuse = [&](const std::string& wanted) {
     throw DataError(labels.where() + " has shape " + stored_text(labels, spec.rows) + "; " + wanted);
   };
@@ -161,7 +161,7 @@ struct FileFacts {
   DatasetShape shape;
   std::vector<std::string> units;  ///< units of samples and labels, in the order of the names
   std::vector<LabelNames> names;   ///< those of labels that differ, of one data set
-  RowGroups groups;
+  GroupRows groups;
   bool elsewhere = false;  ///< samples may lie in another file
 };
 
@@ -340,7 +340,7 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
   std::vector<std::int64_t> elsewhere(spec.files.size());
   std::vector<UnitsSeen> units(names.size());
   NamesSeen label_names;
-  std::vector<RowGroups> groups(spec.rows == RowForm::groups ? spec.files.size() : 0);
+  std::vector<GroupRows> groups(spec.rows == RowsBy::groups ? spec.files.size() : 0);
   const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
   collective_try_each(comm, mine.first, mine.count, [&](Index i) {
     const auto file = static_cast<std::size_t>(i);

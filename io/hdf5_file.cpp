@@ -95,7 +95,7 @@ std::vector<std::string> dataset_names(hid_t file, const std::string& group) {
   return names;
 }
 
-Space select(hid_t file_space, const Block& block) {
+Space select(hid_t file_space, const ContiguousBox& block) {
   const std::vector<hsize_t> first(block.first.begin(), block.first.end());
   const std::vector<hsize_t> count(block.count.begin(), block.count.end());
   H5Sselect_hyperslab(file_space, H5S_SELECT_SET, first.data(), nullptr, count.data(), nullptr);
@@ -168,7 +168,7 @@ std::vector<std::string> h5::words_of_rows(const Dataset& dataset, Index first, 
   if (first < 0 || count < 0 || first + count > shape->front())
     throw DataError(what + " has no rows " + std::to_string(first) + " to " + std::to_string(first + count - 1));
   if (count == 0) return {};
-  Block rows{std::vector<Index>(shape->size()), *shape, 0};
+  ContiguousBox rows{std::vector<Index>(shape->size()), *shape, 0};
   rows.first.front() = first;
   rows.count.front() = count;
   const Space space(H5Dget_space(dataset.get())), memory = select(space.get(), rows);
@@ -249,14 +249,14 @@ void Hdf5File::read_rows(const std::string& name, Index first, Index count, Span
   const auto parts = h5::blocks(rows.shape(), first, count, limit);
   std::size_t wanted = 0, done = 0;
   Index largest = 0;
-  for (const h5::Block& block : parts) {
+  for (const h5::ContiguousBox& block : parts) {
     wanted += static_cast<std::size_t>(block.elements);
     largest = std::max(largest, block.elements);
   }
   MRMF_CHECK(out.size() == wanted, rows.what());
   const auto raw_bytes = static_cast<std::size_t>(direct ? 0 : largest * size_of(rows.type()));
   const auto raw = std::make_unique_for_overwrite<std::byte[]>(raw_bytes);
-  for (const h5::Block& block : parts) {
+  for (const h5::ContiguousBox& block : parts) {
     const Span part = out.subspan(done, static_cast<std::size_t>(block.elements));
     rows.read(block, direct ? static_cast<void*>(part.data()) : raw.get());
     if (!direct) to_float32(rows.type(), raw.get(), part);

@@ -117,7 +117,7 @@ struct Hdf5File::State {
 
 namespace h5 {
 
-struct Block;
+struct ContiguousBox;
 
 /// The string that an attribute of an open object holds. `what` is the object, for messages.
 std::string attribute_text(hid_t object, const std::string& name, const std::string& what);
@@ -140,7 +140,7 @@ std::vector<std::string> words_of_rows(const Dataset& dataset, Index first, Inde
 /// The text of an attribute; "" where it is not one text.
 std::string text_of(const Attribute& attribute);
 /// Selects a block in the file's space and returns the matching memory space.
-Space select(hid_t file_space, const Block& block);
+Space select(hid_t file_space, const ContiguousBox& block);
 
 }  // namespace h5
 

@@ -17,13 +17,13 @@ namespace mrmf::h5 {
 namespace {
 
 /// Appends the part of `box` from `axis` on. All axes before it have count 1.
-void append(const Block& box, std::size_t axis, Index limit, std::vector<Block>& result) {
+void append(const ContiguousBox& box, std::size_t axis, Index limit, std::vector<ContiguousBox>& result) {
   const Index inner = std::accumulate(box.count.begin() + static_cast<std::ptrdiff_t>(axis) + 1, box.count.end(),
                                       Index{1}, std::multiplies<>());
   const bool fits = inner <= limit || axis + 1 == box.count.size();
   const Index step = fits ? std::max<Index>(limit / inner, 1) : 1;
   for (Index done = 0; done < box.count[axis]; done += step) {
-    Block part = box;
+    ContiguousBox part = box;
     part.first[axis] += done;
     part.count[axis] = std::min(step, box.count[axis] - done);
     part.elements = part.count[axis] * inner;
@@ -41,15 +41,15 @@ Index chunks_along(Index first, Index count, Index chunk) {
 
 }  // namespace
 
-Index chunks_of(const Block& box, const std::vector<Index>& chunk) {
+Index chunks_of(const ContiguousBox& box, const std::vector<Index>& chunk) {
   Index all = 1;
   for (std::size_t axis = 0; axis < chunk.size(); ++axis)
     all = saturated_product(all, chunks_along(box.first[axis], box.count[axis], chunk[axis]));
   return all;
 }
 
-void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Index most,
-                          const std::function<void(const Block&)>& visit) {
+void for_each_chunk_group(const ContiguousBox& box, const std::vector<Index>& chunk, Index most,
+                          const std::function<void(const ContiguousBox&)>& visit) {
   const std::size_t axes = chunk.size();
   std::vector<Index> step(axes);  // chunks per group along each axis, from the last axis on
   for (std::size_t axis = axes; axis-- > 0;) {
@@ -57,12 +57,12 @@ void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Ind
         std::clamp<Index>(chunks_along(box.first[axis], box.count[axis], chunk[axis]), 1, std::max<Index>(most, 1));
     most /= step[axis];
   }
-  const auto set = [&](Block& part, std::size_t axis, Index from) {
+  const auto set = [&](ContiguousBox& part, std::size_t axis, Index from) {
     const Index end = box.first[axis] + box.count[axis];
     part.first[axis] = from;
     part.count[axis] = std::min((from / chunk[axis] + step[axis]) * chunk[axis], end) - from;
   };
-  Block part = box;
+  ContiguousBox part = box;
   for (std::size_t axis = 0; axis < axes; ++axis) set(part, axis, box.first[axis]);
   for (;;) {
     part.elements = std::accumulate(part.count.begin(), part.count.end(), Index{1}, std::multiplies<>());
@@ -80,15 +80,15 @@ void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Ind
   }
 }
 
-std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit) {
-  Block all{std::vector<Index>(shape.size(), 0), shape, 0};
+std::vector<ContiguousBox> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit) {
+  ContiguousBox all{std::vector<Index>(shape.size(), 0), shape, 0};
   all.first[0] = first;
   all.count[0] = count;
   return blocks(all, limit);
 }
 
-std::vector<Block> blocks(const Block& box, Index limit) {
-  std::vector<Block> result;
+std::vector<ContiguousBox> blocks(const ContiguousBox& box, Index limit) {
+  std::vector<ContiguousBox> result;
   if (std::find(box.count.begin(), box.count.end(), 0) == box.count.end()) append(box, 0, limit, result);
   return result;
 }
@@ -297,21 +297,21 @@ void Rows::require(Index first, Index count) const {
                   std::to_string(first + count - 1) + " were asked for");
 }
 
-Block Rows::in_file(Block block) const {
+ContiguousBox Rows::in_file(ContiguousBox block) const {
   if (!whole_) return block;
   block.first.erase(block.first.begin());
   block.count.erase(block.count.begin());
   return block;
 }
 
-Space Rows::selected(const Block& block) const {
-  const Block own = in_file(block);
+Space Rows::selected(const ContiguousBox& block) const {
+  const ContiguousBox own = in_file(block);
   if (!own.count.empty()) return select(space_.get(), own);
   H5Sselect_all(space_.get());  // a single value has no axes to select along
   return Space(H5Screate(H5S_SCALAR));
 }
 
-std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
+std::optional<std::string> Rows::try_read(const ContiguousBox& block, void* to) const {
   std::optional<std::string> reason;
   const auto read_into = [&](const Space& target) {
     if (reason || H5Dread(dataset_.get(), memory_.get(), target.get(), space_.get(), H5P_DEFAULT, to) >= 0) return;
@@ -321,9 +321,9 @@ std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
     read_into(selected(block));
     return reason;
   }
-  for_each_chunk_group(block, storage_.chunk, most_chunks, [&](const Block& part) {
+  for_each_chunk_group(block, storage_.chunk, most_chunks, [&](const ContiguousBox& part) {
     selected(part);
-    Block in_memory = part;
+    ContiguousBox in_memory = part;
     for (std::size_t axis = 0; axis < part.first.size(); ++axis) in_memory.first[axis] -= block.first[axis];
     const std::vector<Index> count = in_file(block).count;
     const std::vector<hsize_t> sizes(count.begin(), count.end());
@@ -334,7 +334,7 @@ std::optional<std::string> Rows::try_read(const Block& block, void* to) const {
   return reason;
 }
 
-void Rows::read(const Block& block, void* to) const {
+void Rows::read(const ContiguousBox& block, void* to) const {
   if (packing_.in_place()) {
     read_stored(block, to);
     if (!packing_.plain()) packing_.unpack(to, block.elements, to);
@@ -346,10 +346,10 @@ void Rows::read(const Block& block, void* to) const {
   packing_.unpack(stored.get(), block.elements, to);
 }
 
-void Rows::read_stored(const Block& block, void* to) const {
+void Rows::read_stored(const ContiguousBox& block, void* to) const {
   if (element_.axes.empty()) return read_elements(block, to);
   const auto axes = static_cast<std::ptrdiff_t>(block.first.size() - element_.axes.size());
-  Block stored = block;
+  ContiguousBox stored = block;
   stored.first.resize(static_cast<std::size_t>(axes));
   stored.count.resize(static_cast<std::size_t>(axes));
   stored.elements = std::accumulate(stored.count.begin(), stored.count.end(), Index{1}, std::multiplies<>());
@@ -373,12 +373,12 @@ void Rows::read_stored(const Block& block, void* to) const {
 }
 
 // When several rows cannot be read together, looks for the row at fault.
-void Rows::read_elements(const Block& block, void* to) const {
+void Rows::read_elements(const ContiguousBox& block, void* to) const {
   std::optional<std::string> reason = try_read(block, to);
   if (!reason) return;
   Index row = block.first[0];
   for (Index i = 0; block.count[0] > 1 && i < block.count[0]; ++i) {
-    Block one = block;
+    ContiguousBox one = block;
     one.first[0] += i;
     one.count[0] = 1;
     one.elements /= block.count[0];

@@ -18,26 +18,26 @@
 namespace mrmf::h5 {
 
 /// A box of a data set that is one consecutive run of elements.
-struct Block {
+struct ContiguousBox {
   std::vector<Index> first, count;  ///< per axis
   Index elements = 0;
 };
 
 /// Rows [first, first + count) of a data set of this shape, in storage order, as blocks of at most `limit` elements. A
 /// row that exceeds the limit is cut along its own first axis, and so on.
-std::vector<Block> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit);
+std::vector<ContiguousBox> blocks(const std::vector<Index>& shape, Index first, Index count, Index limit);
 
 /// A box of consecutive elements as blocks of at most `limit`. Such a box has one index on the first axes, a range on
 /// the next, and all of the rest.
-std::vector<Block> blocks(const Block& box, Index limit);
+std::vector<ContiguousBox> blocks(const ContiguousBox& box, Index limit);
 
 /// The number of chunks that a box overlaps; the largest Index if there are more.
-Index chunks_of(const Block& box, const std::vector<Index>& chunk);
+Index chunks_of(const ContiguousBox& box, const std::vector<Index>& chunk);
 
 /// Calls visit(part) for boxes that together make up `box`, cut along chunk borders. Each overlaps at most `most`
 /// chunks. Their elements are not consecutive.
-void for_each_chunk_group(const Block& box, const std::vector<Index>& chunk, Index most,
-                          const std::function<void(const Block&)>& visit);
+void for_each_chunk_group(const ContiguousBox& box, const std::vector<Index>& chunk, Index most,
+                          const std::function<void(const ContiguousBox&)>& visit);
 
 /// Opens a data set of a file. DataError when there is none of that name (lists those there are, and the nearest).
 Dataset open_dataset(const std::string& path, hid_t file, const std::string& name);
@@ -83,18 +83,18 @@ class Rows {
   std::unique_ptr<InputFile> plain_file() const;
   /// Reads a block, unpacked, in this machine's own format. Where numbers cannot be unpacked in place, as many as the
   /// block has are in memory twice. DataError names the row that cannot be read.
-  void read(const Block& block, void* to) const;
+  void read(const ContiguousBox& block, void* to) const;
 
  private:
-  void read_stored(const Block& block, void* to) const;
+  void read_stored(const ContiguousBox& block, void* to) const;
   /// Blocks without the axes of elements, which the library reads whole.
-  void read_elements(const Block& block, void* to) const;
+  void read_elements(const ContiguousBox& block, void* to) const;
   /// Why the block cannot be read; nothing when it was.
-  std::optional<std::string> try_read(const Block& block, void* to) const;
+  std::optional<std::string> try_read(const ContiguousBox& block, void* to) const;
   /// A block of rows in the data set's own axes.
-  Block in_file(Block block) const;
+  ContiguousBox in_file(ContiguousBox block) const;
   /// Selects a block of rows in the file's space and returns the matching memory space.
-  Space selected(const Block& block) const;
+  Space selected(const ContiguousBox& block) const;
 
   Dataset dataset_;
   Space space_;

@@ -82,7 +82,7 @@ std::vector<Names> lists(hid_t dataset) {
 }
 
 // One text with commas between the names.
-Names parts_of(const std::string& list) {
+Names names_in(const std::string& list) {
   Names parts;
   std::istringstream text(list);
   for (std::string part; std::getline(text, part, ',');) {
@@ -100,7 +100,7 @@ Names list_of(const std::vector<Names>& lists, std::size_t count) {
   for (const Names& list : lists) {
     if (fits(list)) return list;
     if (list.size() != 1) continue;
-    if (Names parts = parts_of(list.front()); fits(parts)) return parts;
+    if (Names parts = names_in(list.front()); fits(parts)) return parts;
   }
   return {};
 }
@@ -108,7 +108,7 @@ Names list_of(const std::vector<Names>& lists, std::size_t count) {
 // The names of the longest list, as list_of() parts it.
 std::size_t longest_list(const std::vector<Names>& lists) {
   std::size_t most = 0;
-  for (const Names& list : lists) most = std::max(most, list.size() == 1 ? parts_of(list.front()).size() : list.size());
+  for (const Names& list : lists) most = std::max(most, list.size() == 1 ? names_in(list.front()).size() : list.size());
   return most;
 }
 

@@ -29,12 +29,12 @@ std::vector<Index> random_rows(Index rows, Index first, Index wanted, std::uint6
   return chosen;
 }
 
-std::vector<SplitPart> by_roles(const RowChoice& choice, const SplitColumn& column) {
+std::vector<Subset> by_roles(const RowChoice& choice, const SplitColumn& column) {
   const auto roles = roles_of(choice, column);
-  std::vector<SplitPart> parts;
+  std::vector<Subset> parts;
   // Without a choice, rows of the word "test" test, if that is asked for; all others are for nothing.
   const auto otherwise = [&](std::size_t value) {
-    return tests(choice.test_roles, column, column.values[value]) ? SplitPart::test : SplitPart::all;
+    return tests(choice.test_roles, column, column.values[value]) ? Subset::test : Subset::all;
   };
   for (const std::int32_t row : column.of_row) {
     const auto value = static_cast<std::size_t>(row);
@@ -43,20 +43,20 @@ std::vector<SplitPart> by_roles(const RowChoice& choice, const SplitColumn& colu
   return parts;
 }
 
-std::vector<SplitPart> by_shares(const RowChoice& choice, Index rows) {
-  std::vector<SplitPart> parts(static_cast<std::size_t>(rows), SplitPart::train);
+std::vector<Subset> by_shares(const RowChoice& choice, Index rows) {
+  std::vector<Subset> parts(static_cast<std::size_t>(rows), Subset::train);
   if (rows < 2) return parts;
   const auto share = [&](double of) { return static_cast<Index>(std::llround(of * static_cast<double>(rows))); };
   const Index validate = std::clamp<Index>(share(choice.validation), 1, rows - 1);
   for (const Index row : random_rows(rows, 0, validate, choice.seed))
-    parts[static_cast<std::size_t>(row)] = SplitPart::validation;
+    parts[static_cast<std::size_t>(row)] = Subset::validation;
   if (choice.test == 0) return parts;
   if (rows < 3)
     throw DataError("there are " + std::to_string(rows) +
                     " rows, and the split has 3 sides, each of which needs one; leave data.split.test out");
   const Index test = std::clamp<Index>(share(choice.test), 1, rows - 1 - validate);
   for (const Index row : random_rows(rows, validate, test, choice.seed))
-    parts[static_cast<std::size_t>(row)] = SplitPart::test;
+    parts[static_cast<std::size_t>(row)] = Subset::test;
   return parts;
 }
 
@@ -65,15 +65,15 @@ std::vector<SplitPart> by_shares(const RowChoice& choice, Index rows) {
 std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
                                const std::vector<std::int32_t>& strata) {
   std::vector<Index> chosen;
-  std::vector<SplitPart> parts;
-  if (choice.part != SplitPart::all) {
+  std::vector<Subset> parts;
+  if (choice.part != Subset::all) {
     MRMF_CHECK(choice.column.empty() || std::ssize(column.of_row) == rows, "the column is not of these rows");
     parts = choice.by_roles()                                  ? by_roles(choice, column)
             : choice.rule == SplitRule::rows && strata.empty() ? by_shares(choice, rows)
                                                                : parts_of_rows(choice, rows, column, strata);
   }
   for (Index row = 0; row < rows; ++row)
-    if (choice.part == SplitPart::all || parts[static_cast<std::size_t>(row)] == choice.part) chosen.push_back(row);
+    if (choice.part == Subset::all || parts[static_cast<std::size_t>(row)] == choice.part) chosen.push_back(row);
   return chosen;
 }
 

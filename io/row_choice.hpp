@@ -10,7 +10,7 @@
 namespace mrmf {
 
 /// What rows are for. all: every row, or, of one row, nothing.
-enum class SplitPart { all, train, validation, test };
+enum class Subset { all, train, validation, test };
 
 /// rows: by a share, or as the values of a column say. groups: rows of one value of a column stay together. folds: one
 /// of several parts validates, each of them once.
@@ -18,7 +18,7 @@ enum class SplitRule { rows, groups, folds };
 
 /// A part of rows. Rows are numbered over all files of a data set, in their order.
 struct RowChoice {
-  SplitPart part = SplitPart::all;
+  Subset part = Subset::all;
   std::string column;     ///< a data set of one number or word per row (io/split_column.hpp); empty: by share
   double validation = 0;  ///< share of the rows that validates, chosen at random
   std::uint64_t seed = 1;

@@ -50,7 +50,7 @@ void add_number_strata(const RowSource& labels, std::map<double, std::int32_t>& 
 
 /// Which rows belong together: those with the same value of a column, or each row by itself.
 struct Groups {
-  std::vector<RowGroup> groups;
+  std::vector<RowCluster> groups;
   std::vector<std::size_t> of_row;  ///< group of each row; groups.size(): of none, since it tests already
 };
 
@@ -69,7 +69,7 @@ Groups make_groups(const RowChoice& choice, Index rows, const SplitColumn& colum
     const auto r = static_cast<std::size_t>(row);
     const std::size_t g = grouped ? static_cast<std::size_t>(column.of_row[r]) : r;
     all.of_row.push_back(g);
-    RowGroup& group = all.groups[g];
+    RowCluster& group = all.groups[g];
     group.rows += 1;
     group.random_key = grouped ? hash_of(column.values[g], choice.seed)
                                : mix(mix(choice.seed, kSplit), static_cast<std::uint64_t>(row));
@@ -105,50 +105,48 @@ void require_names(const SplitColumn& column, const std::string& key) {
 }
 
 /// Shares rows out over parts; index into `parts` of each row.
-std::vector<SplitPart> by_shares(const RowChoice& choice, Groups all, const SplitColumn& column) {
-  std::vector<SplitPart> parts{SplitPart::train, SplitPart::validation};
+std::vector<Subset> by_shares(const RowChoice& choice, Groups all, const SplitColumn& column) {
+  std::vector<Subset> parts{Subset::train, Subset::validation};
   std::vector<double> shares{1 - choice.validation - choice.test, choice.validation};
-  if (choice.test > 0) parts.push_back(SplitPart::test), shares.push_back(choice.test);
+  if (choice.test > 0) parts.push_back(Subset::test), shares.push_back(choice.test);
   require_groups(choice, all.groups.size(), parts.size(), column);
-  const std::vector<std::size_t> part = share_out(all.groups, shares);
-  std::vector<SplitPart> of_row;
+  const std::vector<std::size_t> part = assign_groups(all.groups, shares);
+  std::vector<Subset> of_row;
   for (const std::size_t g : all.of_row) of_row.push_back(parts[part[g]]);
   return of_row;
 }
 
-std::vector<SplitPart> by_shared_folds(const RowChoice& choice, Groups all, const SplitColumn& column) {
+std::vector<Subset> by_shared_folds(const RowChoice& choice, Groups all, const SplitColumn& column) {
   const auto folds = static_cast<std::size_t>(choice.folds), fold = static_cast<std::size_t>(choice.fold);
   require_groups(choice, all.groups.size(), folds + (choice.test > 0 ? 1 : 0), column);
   std::vector<std::size_t> tests(all.groups.size(), 0);
-  if (choice.test > 0) tests = share_out(all.groups, {1 - choice.test, choice.test});
-  std::vector<RowGroup> rest;
+  if (choice.test > 0) tests = assign_groups(all.groups, {1 - choice.test, choice.test});
+  std::vector<RowCluster> rest;
   std::vector<std::size_t> rest_index(all.groups.size());
   for (std::size_t g = 0; g < all.groups.size(); ++g)
     if (tests[g] == 0) rest_index[g] = rest.size(), rest.push_back(all.groups[g]);
   require_groups(choice, rest.size(), folds, column);
-  const std::vector<std::size_t> of = share_out(rest, std::vector<double>(folds, 1.0 / choice.folds));
-  std::vector<SplitPart> of_row;
+  const std::vector<std::size_t> of = assign_groups(rest, std::vector<double>(folds, 1.0 / choice.folds));
+  std::vector<Subset> of_row;
   for (const std::size_t g : all.of_row)
-    of_row.push_back(tests[g] == 1               ? SplitPart::test
-                     : of[rest_index[g]] == fold ? SplitPart::validation
-                                                 : SplitPart::train);
+    of_row.push_back(tests[g] == 1 ? Subset::test : of[rest_index[g]] == fold ? Subset::validation : Subset::train);
   return of_row;
 }
 
 // Each value of the column is a fold, but for those that are named to test.
-std::vector<SplitPart> by_fold_column(const RowChoice& choice, const SplitColumn& column) {
+std::vector<Subset> by_fold_column(const RowChoice& choice, const SplitColumn& column) {
   for (const std::string& one : choice.test_roles)
     if (!holds(column, one))
       throw DataError("'" + column.name + "' does not hold " + one +
                       ", which data.split.test names; name one of its "
                       "values");
-  std::vector<SplitPart> part(column.values.size(), SplitPart::train);
+  std::vector<Subset> part(column.values.size(), Subset::train);
   int folds = 0;
   for (std::size_t v = 0; v < part.size(); ++v) {
     if (tests(choice.test_roles, column, column.values[v]))
-      part[v] = SplitPart::test;
+      part[v] = Subset::test;
     else if (folds++ == choice.fold)
-      part[v] = SplitPart::validation;
+      part[v] = Subset::validation;
   }
   if (folds < 2)
     throw DataError("'" + column.name + "' has " + std::to_string(folds) +
@@ -156,7 +154,7 @@ std::vector<SplitPart> by_fold_column(const RowChoice& choice, const SplitColumn
   if (choice.fold >= folds)
     throw DataError("data.split.fold = " + std::to_string(choice.fold) + ", and '" + column.name + "' has " +
                     std::to_string(folds) + " folds, counted from 0; take one of them");
-  std::vector<SplitPart> of_row;
+  std::vector<Subset> of_row;
   for (const std::int32_t value : column.of_row) of_row.push_back(part[static_cast<std::size_t>(value)]);
   return of_row;
 }
@@ -183,8 +181,8 @@ std::vector<std::int32_t> read_strata(const RowSources& labels, const std::vecto
   return strata;
 }
 
-std::vector<SplitPart> parts_of_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
-                                     const std::vector<std::int32_t>& strata) {
+std::vector<Subset> parts_of_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
+                                  const std::vector<std::int32_t>& strata) {
   if (choice.rule == SplitRule::folds && choice.folds == 0) {
     require_names(column, "data.split.by = \"folds\"");
     return by_fold_column(choice, column);
@@ -195,7 +193,7 @@ std::vector<SplitPart> parts_of_rows(const RowChoice& choice, Index rows, const 
                                          : by_shares(choice, std::move(all), column);
 }
 
-std::string parts_text(const RowChoice& choice, const SplitColumn& column, const std::vector<SplitPart>& parts) {
+std::string parts_text(const RowChoice& choice, const SplitColumn& column, const std::vector<Subset>& parts) {
   std::string text;
   if (choice.rule == SplitRule::folds) {
     std::size_t folds = static_cast<std::size_t>(choice.folds);
@@ -214,17 +212,16 @@ std::string parts_text(const RowChoice& choice, const SplitColumn& column, const
   return text;
 }
 
-std::string one_class_text(const std::vector<SplitPart>& parts, const std::vector<std::int32_t>& strata) {
+std::string one_class_text(const std::vector<Subset>& parts, const std::vector<std::int32_t>& strata) {
   std::set<std::int32_t> all(strata.begin(), strata.end());
   if (all.size() < 2) return "";
-  for (const auto& [part, verb] :
-       {std::pair(SplitPart::train, "train"), std::pair(SplitPart::validation, "validate")}) {
+  for (const auto& [part, verb] : {std::pair(Subset::train, "train"), std::pair(Subset::validation, "validate")}) {
     std::set<std::int32_t> of;
     for (std::size_t row = 0; row < parts.size(); ++row)
       if (parts[row] == part) of.insert(strata[row]);
     if (of.size() == 1)
       return std::string("all rows that ") + verb + " are of one class, and there are " + std::to_string(all.size()) +
-             ": " + (part == SplitPart::train ? "nothing can be learnt of the others" : "their scores say little") +
+             ": " + (part == Subset::train ? "nothing can be learnt of the others" : "their scores say little") +
              "; take fewer folds, or groups that have several classes";
   }
   return "";

@@ -62,7 +62,7 @@ struct RowReader::State {
   std::string what, units;
   NumberNames names;
   bool whole;
-  ReadingWay way;
+  ReadPath way;
   ChunkMemory chunk_memory;
   bool elsewhere = false;
   ObjectIdentity object;
@@ -183,7 +183,7 @@ struct RowReader::State {
   }
 
   void read_box_by_library(Index number, const RowBox& box, std::byte* to) const {
-    h5::Block block{{number}, {1}, 1};
+    h5::ContiguousBox block{{number}, {1}, 1};
     for (std::size_t a = 0; a < box.count.size(); ++a) {
       block.first.push_back(box.first[a]);
       block.count.push_back(box.count[a]);
@@ -195,7 +195,7 @@ struct RowReader::State {
 
   void read_by_library(Index first, Index count, std::byte* to) const {
     const h5::Lock lock;
-    for (const h5::Block& block : h5::blocks(shape, first, count, kMostReadBytes / std::max(stored, bytes()))) {
+    for (const h5::ContiguousBox& block : h5::blocks(shape, first, count, kMostReadBytes / std::max(stored, bytes()))) {
       rows->read(block, to);
       to += block.elements * bytes();
     }
@@ -228,7 +228,7 @@ const std::string& RowReader::units() const { return state_->units; }
 const NumberNames& RowReader::names() const { return state_->names; }
 const std::string& RowReader::where() const { return state_->what; }
 Index RowReader::row_bytes() const { return state_->row * state_->bytes(); }
-ReadingWay RowReader::way() const { return state_->way; }
+ReadPath RowReader::way() const { return state_->way; }
 ChunkMemory RowReader::chunk_memory() const { return state_->chunk_memory; }
 bool RowReader::elsewhere() const { return state_->elsewhere; }
 const ObjectIdentity& RowReader::object() const { return state_->object; }

@@ -18,10 +18,10 @@
 namespace mrmf {
 
 /// How rows get from the file into memory; `text` is for people.
-struct ReadingWay {
+struct ReadPath {
   bool direct = false;  ///< with pread, without HDF5 and its lock
   std::string text;     ///< "contiguous", "chunked (3 rows a chunk)", "compressed (1 row a chunk)", ...
-  bool operator==(const ReadingWay&) const = default;
+  bool operator==(const ReadPath&) const = default;
 };
 
 /// A part of each row: a range along each axis of the data set but the first.
@@ -45,7 +45,7 @@ struct PlainRows {
     Packing packing;
     std::vector<Index> shape;
     std::string units;
-    ReadingWay way;
+    ReadPath way;
     bool whole = false;
     NumberNames names{};
     bool operator==(const Form&) const = default;
@@ -80,7 +80,7 @@ class RowReader {
   const NumberNames& names() const;         ///< what its numbers are called
   const std::string& where() const;         ///< "<path>: data set '<name>'", for messages
   Index row_bytes() const;
-  ReadingWay way() const;
+  ReadPath way() const;
   ChunkMemory chunk_memory() const;
   bool elsewhere() const;                ///< as Storage's (io/hdf5_rows.hpp)
   const ObjectIdentity& object() const;  ///< the data set

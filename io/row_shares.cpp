@@ -11,16 +11,16 @@ namespace {
 /// What the parts have of all rows and of each class so far, against what they are to have.
 class Balance {
  public:
-  Balance(const std::vector<RowGroup>& groups, const std::vector<double>& shares) : shares_(shares) {
-    for (const RowGroup& group : groups)
+  Balance(const std::vector<RowCluster>& groups, const std::vector<double>& shares) : shares_(shares) {
+    for (const RowCluster& group : groups)
       for (const auto& [c, rows] : group.class_rows) classes_ = std::max(classes_, static_cast<std::size_t>(c) + 1);
     totals_.resize(classes_ + 1);
     has_.resize((classes_ + 1) * shares.size());
-    for (const RowGroup& group : groups) each(group, [&](std::size_t c, double rows) { totals_[c] += rows; });
+    for (const RowCluster& group : groups) each(group, [&](std::size_t c, double rows) { totals_[c] += rows; });
   }
 
   // How much further from its share the part is with the group: less is better. Squares, relative to each class.
-  double cost(const RowGroup& group, std::size_t part) const {
+  double cost(const RowCluster& group, std::size_t part) const {
     double sum = 0;
     each(group, [&](std::size_t c, double rows) {
       const double lacks = shares_[part] * totals_[c] - has_[part * (classes_ + 1) + c];
@@ -28,14 +28,14 @@ class Balance {
     });
     return sum;
   }
-  void add(const RowGroup& group, std::size_t part, double sign = 1) {
+  void add(const RowCluster& group, std::size_t part, double sign = 1) {
     each(group, [&](std::size_t c, double rows) { has_[part * (classes_ + 1) + c] += sign * rows; });
   }
 
  private:
   // All rows are one more class, the last.
   template <class Visit>
-  void each(const RowGroup& group, const Visit& visit) const {
+  void each(const RowCluster& group, const Visit& visit) const {
     for (const auto& [c, rows] : group.class_rows) visit(static_cast<std::size_t>(c), static_cast<double>(rows));
     visit(classes_, static_cast<double>(group.rows));
   }
@@ -47,10 +47,10 @@ class Balance {
 
 // Moves groups, in their order, to parts that they suit better, until none does. A group that came early met empty
 // parts.
-void move_to_balance(const std::vector<RowGroup>& groups, const std::vector<std::size_t>& order, Balance& balance,
+void move_to_balance(const std::vector<RowCluster>& groups, const std::vector<std::size_t>& order, Balance& balance,
                      std::vector<std::size_t>& members, std::vector<std::size_t>& part) {
   constexpr int most_rounds = 20;
-  if (std::ranges::all_of(groups, [](const RowGroup& group) { return group.rows == 1; })) return;
+  if (std::ranges::all_of(groups, [](const RowCluster& group) { return group.rows == 1; })) return;
   bool moved = true;
   for (int round = 0; moved && round < most_rounds; ++round) {
     moved = false;
@@ -72,12 +72,12 @@ void move_to_balance(const std::vector<RowGroup>& groups, const std::vector<std:
 
 }  // namespace
 
-std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const std::vector<double>& shares) {
+std::vector<std::size_t> assign_groups(const std::vector<RowCluster>& groups, const std::vector<double>& shares) {
   MRMF_CHECK(groups.size() >= shares.size(), "fewer groups than parts");
   std::vector<std::size_t> order(groups.size()), part(groups.size()), members(shares.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    const RowGroup &x = groups[a], &y = groups[b];
+    const RowCluster &x = groups[a], &y = groups[b];
     return x.random_key != y.random_key ? x.random_key < y.random_key : a < b;
   });
   Balance balance(groups, shares);

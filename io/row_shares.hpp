@@ -10,7 +10,7 @@
 namespace mrmf {
 
 /// Rows that stay together: those of one subject, or a single one.
-struct RowGroup {
+struct RowCluster {
   std::uint64_t random_key = 0;  ///< groups are shared out in the order of these
   Index rows = 0;                ///< of all classes
   std::vector<std::pair<std::int32_t, Index>>
@@ -21,6 +21,6 @@ struct RowGroup {
 /// near as moves of single groups bring them: groups come in random order, whatever their size, each to the part that
 /// lacks most, and then go to others that they suit better. Every part gets a group. requires: as many groups as parts.
 /// A function of its arguments alone.
-std::vector<std::size_t> share_out(const std::vector<RowGroup>& groups, const std::vector<double>& shares);
+std::vector<std::size_t> assign_groups(const std::vector<RowCluster>& groups, const std::vector<double>& shares);
 
 }  // namespace mrmf

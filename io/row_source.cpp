@@ -20,7 +20,7 @@
 #include "io/row_names.hpp"
 #include "io/row_origins.hpp"
 #include "io/same_rows.hpp"
-#include "io/units.hpp"
+#include "io/unit_text.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -136,7 +136,7 @@ class AttributeRows final : public RowSource {
       h5::require(H5Aread(attribute.get(), memory.get(), values_.data()) >= 0, where() + " cannot be read");
   }
 
-  void set_form(ElementType type, const ReadingWay& way) {
+  void set_form(ElementType type, const ReadPath& way) {
     facts_.type = facts_.packing.stored = type;
     facts_.way = way;
     facts_.row_bytes =
@@ -163,7 +163,7 @@ std::unique_ptr<const RowSource> open_name(const File& file, const RowName& name
 /// A row for each group: what the name is there, opened when it is read.
 class GroupRows final : public RowSource {
  public:
-  GroupRows(File file, RowGroups groups, std::string name, const Opening& opening)
+  GroupRows(File file, GroupRows groups, std::string name, const Opening& opening)
       : file_(std::move(file)), groups_(std::move(groups)), name_(std::move(name)), opening_(opening) {
     const auto first = open(0);
     facts_ = {first->type(),  first->shape(), first->row_bytes(),   first->way(),    first->chunk_memory(),
@@ -274,7 +274,7 @@ class GroupRows final : public RowSource {
   }
 
   File file_;
-  RowGroups groups_;
+  GroupRows groups_;
   std::string name_;
   Opening opening_;
   bool joint_ = false;  // type() is float64, which holds the numbers of all groups, whose types differ
@@ -314,12 +314,12 @@ RowSources::RowSources(const DatasetSpec& spec, const DatasetShape* shape, std::
 std::shared_ptr<const OpenRows> RowSources::at(std::size_t file) const { return recent_->at(file); }
 
 std::shared_ptr<const OpenRows> RowSources::open(std::size_t file) const {
-  RowGroups groups;
+  GroupRows groups;
   return open(file, groups);
 }
 
 RowHeaderCache::Name RowSources::in_memory(std::size_t file, const std::string& name) const {
-  return {path(file), name, spec_.rows != RowForm::axis, spec_.packing};
+  return {path(file), name, spec_.rows != RowsBy::axis, spec_.packing};
 }
 
 namespace {
@@ -347,19 +347,19 @@ std::shared_ptr<const OpenRows> RowSources::open_again(std::size_t file) const {
   return rows;
 }
 
-std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, RowGroups& groups) const {
+std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, GroupRows& groups) const {
   if (auto known = open_again(file)) return known;
   const auto opened = std::make_shared<const DataFile>(path(file));
   if (!groups_.empty())
     groups = groups_.at(file);
-  else if (spec_.rows == RowForm::groups && !groups.names)
+  else if (spec_.rows == RowsBy::groups && !groups.names)
     groups.names = std::make_shared<const std::vector<std::string>>(groups_of(*opened, spec_));
-  const Opening opening{{limits_.most_cached, spec_.rows != RowForm::axis, spec_.packing},
+  const Opening opening{{limits_.most_cached, spec_.rows != RowsBy::axis, spec_.packing},
                         limits_.words,
                         spec_.missing == MissingRule::refuse};
   auto rows = std::make_shared<OpenRows>();
   for (const std::string& name : names_)
-    if (spec_.rows == RowForm::groups)
+    if (spec_.rows == RowsBy::groups)
       rows->push_back(std::make_unique<GroupRows>(opened, groups, name, opening));
     else
       rows->push_back(open_name(opened, name_in(*opened, "", name), opening));
@@ -378,7 +378,7 @@ std::vector<std::string> RowSources::all_inputs(const std::string& target) const
     if (!std::filesystem::is_regular_file(path, unknown)) continue;  // told where it is opened
     const DataFile file(path);
     std::vector<std::string> groups{""};
-    if (spec_.rows == RowForm::groups) groups = groups_of(file, spec_);
+    if (spec_.rows == RowsBy::groups) groups = groups_of(file, spec_);
     for (const std::string& group : groups)
       for (const std::string& name : names_)
         if (const RowName row = name_in(file, group, name); !row.object.empty())

@@ -21,7 +21,7 @@
 namespace mrmf {
 
 /// A name, as configurations have it: "density" and "fields/density" are arrays. "@omega_m" is an attribute of the
-/// file; "density@omega_m" is one of an object of that name. With RowForm::groups, names are within the sample's group:
+/// file; "density@omega_m" is one of an object of that name. With RowsBy::groups, names are within the sample's group:
 /// "@omega_m" is an attribute of the group, and "/@omega_m" one of the file, the same for all of its samples. An array
 /// whose own name is of that form is the array.
 struct RowName {
@@ -44,7 +44,7 @@ class RowSource {
   Index row_elements() const;
   /// Whether these are texts: then type() is other, and only words() reads them.
   bool holds_words() const { return facts_.words; }
-  const ReadingWay& way() const { return facts_.way; }
+  const ReadPath& way() const { return facts_.way; }
   const ChunkMemory& chunk_memory() const { return facts_.chunk_memory; }  ///< chunk memory of the first
   const Packing& packing() const {
     return facts_.packing;
@@ -94,7 +94,7 @@ class RowSource {
     ElementType type = ElementType::other;
     std::vector<Index> shape;
     Index row_bytes = 0;
-    ReadingWay way;
+    ReadPath way;
     ChunkMemory chunk_memory;
     std::string where;
     std::string units{};
@@ -134,7 +134,7 @@ class RowSources {
   /// Opens a file's rows anew, even if they are still open.
   std::shared_ptr<const OpenRows> open(std::size_t file) const;
   /// Opens a file's rows anew, and finds the groups that are its rows, unless they are given.
-  std::shared_ptr<const OpenRows> open(std::size_t file, RowGroups& groups) const;
+  std::shared_ptr<const OpenRows> open(std::size_t file, GroupRows& groups) const;
   /// What is remembered of these files, for a shape that others will use.
   RememberedRows remembered() const { return {memory_}; }
   /// All files that rows under these names are read from, or in which links on the way to them lie. For
@@ -146,7 +146,7 @@ class RowSources {
   RowHeaderCache::Name in_memory(std::size_t file, const std::string& name) const;
 
   DatasetSpec spec_;
-  std::vector<RowGroups> groups_;
+  std::vector<GroupRows> groups_;
   std::vector<std::string> names_;
   Limits limits_;
   std::shared_ptr<RowHeaderCache> memory_;

@@ -176,7 +176,7 @@ namespace {
 struct Listed {
   const FoundDataset& found;
   std::size_t file;
-  SplitPart use;
+  Subset use;
   const DatasetSpec& spec() const { return found.spec; }
   const std::string& path() const { return spec().files[file]; }
   bool elsewhere() const { return std::ranges::binary_search(found.shape.elsewhere, static_cast<Index>(file)); }
@@ -215,7 +215,7 @@ std::vector<FileRows> rows_of(const std::vector<Listed>& all) {
 
 // The parts of a split share out the rows of one data set.
 bool are_parts(const DatasetSpec& train, const DatasetSpec& validation) {
-  return train.choice.part != SplitPart::all && train.files == validation.files && train.groups == validation.groups &&
+  return train.choice.part != Subset::all && train.files == validation.files && train.groups == validation.groups &&
          train.sample_names() == validation.sample_names();
 }
 
@@ -228,8 +228,8 @@ std::string names_text(const DatasetSpec& spec) {
 // "rows 0 to 39 of 'x' in d/part0.h5", "'x' in d/sim0.h5", "'x' of group 'sim_0' in d.h5"
 std::string location_text(const Listed& listed, const RowLocation& location) {
   const std::string name = names_text(listed.spec()), in = " in " + listed.path();
-  if (listed.spec().rows == RowForm::files) return name + in;
-  if (listed.spec().rows == RowForm::groups)
+  if (listed.spec().rows == RowsBy::files) return name + in;
+  if (listed.spec().rows == RowsBy::groups)
     return name + " of group '" +
            listed.found.shape.groups.at(listed.file).names->at(static_cast<std::size_t>(location.first)) + "'" + in;
   const std::string rows = location.count == 1 ? "row " + std::to_string(location.first)
@@ -241,17 +241,17 @@ std::string location_text(const Listed& listed, const RowLocation& location) {
 [[noreturn]] void refuse(const Listed& once, const RowLocation& location, const Listed& again,
                          const RowLocation& other) {
   const std::string instead = ", or set data.duplicates = \"allow\"";
-  const auto use_text = [](SplitPart use) -> std::string {
-    return use == SplitPart::train ? "are trained on" : use == SplitPart::validation ? "validate" : "test";
+  const auto use_text = [](Subset use) -> std::string {
+    return use == Subset::train ? "are trained on" : use == Subset::validation ? "validate" : "test";
   };
   if (once.use == again.use)
     throw DataError(location_text(again, other) + " are the same as " + location_text(once, location) + ", and both " +
                     use_text(again.use) + "; name them once" + instead);
   throw DataError(location_text(again, other) + " " + use_text(again.use) + ", and " + use_text(once.use) + " as " +
                   location_text(once, location) + ": these are the same rows, so the " +
-                  (again.use == SplitPart::test ? "scores" : "loss") +
+                  (again.use == Subset::test ? "scores" : "loss") +
                   " will not show how the model does on data it has not seen; name others for " +
-                  (again.use == SplitPart::test ? "the test" : "validation") + ", or let data.split choose" + instead);
+                  (again.use == Subset::test ? "the test" : "validation") + ", or let data.split choose" + instead);
 }
 
 }  // namespace
@@ -292,7 +292,7 @@ std::vector<std::vector<bool>> samples_in_files(const DatasetShape& shape) {
 std::pair<std::vector<FileRows>, std::vector<FileRows>> rows_of(const FoundDataset& here, const FoundDataset& there) {
   std::vector<Listed> all;
   for (const FoundDataset* found : {&here, &there})
-    for (std::size_t i = 0; i < found->spec.files.size(); ++i) all.push_back({*found, i, SplitPart::train});
+    for (std::size_t i = 0; i < found->spec.files.size(); ++i) all.push_back({*found, i, Subset::train});
   std::vector<FileRows> rows = rows_of(all);
   const auto middle = rows.begin() + std::ssize(here.spec.files);
   return {{rows.begin(), middle}, {middle, rows.end()}};

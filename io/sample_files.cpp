@@ -55,7 +55,7 @@ SampleFiles::SampleFiles(const DatasetSpec& spec, const DatasetShape& shape, Ran
     if (common(samples, owned).count == 0) continue;
     --left;
     for (const Source& source : files_.at(i)->sources) {
-      const ReadingWay& one = source.rows.way();
+      const ReadPath& one = source.rows.way();
       way_.direct = (way_.text.empty() || way_.direct) && one.direct;
       if (way_.text.find(one.text) == std::string::npos) way_.text += (way_.text.empty() ? "" : ", ") + one.text;
     }

@@ -33,7 +33,7 @@ class SampleFiles {
 
   ElementType type() const { return type_; }  ///< type of the rows from read(): DatasetShape::type
   Index row_bytes() const { return row_bytes_; }
-  const ReadingWay& way() const { return way_; }  ///< direct when it is so for all files
+  const ReadPath& way() const { return way_; }  ///< direct when it is so for all files
 
   /// Reads owned samples, numbered within the whole data set, with their channels last. DataError (file, data set, row
   /// in that file) when one cannot be read, or holds infinity, or NaN where the specification does not say that these
@@ -77,7 +77,7 @@ class SampleFiles {
   MissingRule missing_;
   NotFiniteRule not_finite_;
   bool mask_;  // is the last channel
-  ReadingWay way_;
+  ReadPath way_;
   RowSources rows_;
   mutable LruCache<File> files_;
 };

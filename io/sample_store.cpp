@@ -27,19 +27,19 @@ Index lines_of(const Shape& sample) { return sample.spatial[0] * sample.spatial[
 
 }  // namespace
 
-Index form_parts(const SampleForm& form) {
+Index form_parts(const SampleRecipe& form) {
   if (form.layout == SampleLayout::reinterpret) return 1;
   const Index wanted = std::max<Index>(1, form.stored.per_sample() / part_elements);
   return form.factor == original ? wanted : std::min(wanted, lines_of(coarse_shape(form.stored, form.factor)));
 }
 
-void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x) {
+void make_sample(const SampleRecipe& form, const std::byte* row, RecipePart part, Span x) {
   Range made{0, std::ssize(x)};  // which of the sample's values are made here
   if (form.layout == SampleLayout::reinterpret) {
     std::vector<float> flat(x.size());
-    SampleForm straight = form;
+    SampleRecipe straight = form;
     straight.layout = SampleLayout::as_stored;
-    form_sample(straight, row, {}, flat);  // in the units of the stored channels, which were measured
+    make_sample(straight, row, {}, flat);  // in the units of the stored channels, which were measured
     return transpose(flat, coarse_shape(form.stored, form.factor), x);
   }
   if (form.factor == original) {
@@ -65,7 +65,7 @@ constexpr int direct_readers = 8, direct_converters = 4;
 
 Index task_rows(Index row_bytes) { return std::max<Index>(1, task_bytes / std::max<Index>(row_bytes, 1)); }
 
-int readers(const ReadingWay& way, bool converting) {
+int readers(const ReadPath& way, bool converting) {
   return !way.direct ? 1 : converting ? direct_converters : direct_readers;
 }
 
@@ -105,7 +105,7 @@ SampleStore::SampleStore(const DatasetSpec& spec, const DatasetShape& shape, Ran
   settings_.making = row_making(spec);
   collective_try(comm, [&] {
     files_ = std::make_unique<SampleFiles>(spec, shape, owned, most_cached(settings));
-    const ReadingWay way = files_->way();
+    const ReadPath way = files_->way();
     const int threads = readers(way, converts());
     way_ = "independent reads of each rank on " + (threads == 1 ? "1 thread" : std::to_string(threads) + " threads") +
            ", " + way.text;
@@ -291,7 +291,7 @@ void SampleStore::expect(const Extent& resolution, const EpochOrder& order) {
 void SampleStore::gather_samples(const Extent& resolution, std::span<const std::int64_t> ids, Tensor x) {
   const Extent kept = kept_resolution(resolution);
   Level& from = level(kept);
-  SampleForm form = from.form;
+  SampleRecipe form = from.form;
   if (kept != resolution) form.factor = resolution;
   if (!settings_.samples.empty()) form.map = &settings_.samples;
   const Index width = sample(resolution).per_sample(), rows = std::ssize(ids), each = boxes(resolution);
@@ -308,7 +308,7 @@ void SampleStore::gather_samples(const Extent& resolution, std::span<const std::
 #pragma omp parallel for schedule(static)
   for (Index i = 0; i < rows * parts; ++i) {
     const Index row = i / parts;
-    form_sample(form, stored[static_cast<std::size_t>(row)], {i % parts, parts},
+    make_sample(form, stored[static_cast<std::size_t>(row)], {i % parts, parts},
                 x.data.subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width)));
   }
   averaging.reset();
@@ -327,13 +327,13 @@ void SampleStore::cut_boxes(const Extent& resolution, std::span<const std::int64
     for (Index i = 0; i < std::ssize(ids); ++i) {
       const std::int64_t id = ids[static_cast<std::size_t>(i)];
       const Box box = at_original(box_of(resolution, key_, id), factor);
-      SampleForm form = from.form;
+      SampleRecipe form = from.form;
       form.factor = factor;
       form.stored.spatial = box.count;
       if (!settings_.samples.empty()) form.map = &settings_.samples;
       cut.resize(static_cast<std::size_t>(form.stored.per_sample() * bytes));
       cut_box(from.form.stored, bytes, from.rows->buffer_of(id / each), box, cut.data());
-      form_sample(form, cut.data(), {},
+      make_sample(form, cut.data(), {},
                   x.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width)));
     }
   }

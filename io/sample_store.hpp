@@ -18,7 +18,7 @@
 namespace mrmf {
 
 /// How a row in memory becomes the sample that the model sees.
-struct SampleForm {
+struct SampleRecipe {
   Shape stored;  ///< shape of the row as it is stored
   ElementType type = ElementType::float32;
   Extent factor{1, 1, 1};  ///< averaging on the way
@@ -27,15 +27,15 @@ struct SampleForm {
 };
 
 /// The number of parts that a sample of this form may be cut into, one per thread.
-Index form_parts(const SampleForm& form);
+Index form_parts(const SampleRecipe& form);
 
 /// Part `number` of `of`.
-struct FormPart {
+struct RecipePart {
   Index number = 0, of = 1;
 };
 /// Makes a part of the sample from the row: averaged, as float32, channels-last, in the map's units. part.of is at most
 /// form_parts(form). x is the whole sample.
-void form_sample(const SampleForm& form, const std::byte* row, FormPart part, Span x);
+void make_sample(const SampleRecipe& form, const std::byte* row, RecipePart part, Span x);
 
 /// How a row comes together from the files.
 struct RowMaking {
@@ -116,7 +116,7 @@ class SampleStore {
 
  private:
   struct Level {
-    SampleForm form;  // from its rows to the samples of the model
+    SampleRecipe form;  // from its rows to the samples of the model
     std::unique_ptr<RowStream> rows;
   };
   void load_original();

@@ -9,6 +9,6 @@
 namespace mrmf {
 
 /// The groups of all files, of which every rank has those of its piece() of the files. Collective.
-std::vector<RowGroups> share_groups(const std::vector<RowGroups>& groups, Comm& comm);
+std::vector<GroupRows> share_groups(const std::vector<GroupRows>& groups, Comm& comm);
 
 }  // namespace mrmf

@@ -238,13 +238,13 @@ SplitColumn read_split_column(const RowSources& sources, const std::vector<Index
 namespace {
 
 // The values that are named to test.
-void mark_tests(const RowChoice& choice, const SplitColumn& column, std::vector<std::optional<SplitPart>>& roles) {
+void mark_tests(const RowChoice& choice, const SplitColumn& column, std::vector<std::optional<Subset>>& roles) {
   for (std::size_t i = 0; i < roles.size(); ++i) {
     if (!is_named(column, i, choice.test_roles)) continue;
     if (roles[i])
       throw DataError("'" + column.name + "' holds " + values_text(column) + ", and " + column.values[i] +
                       " is named in data.split.test and beside it; remove one");
-    roles[i] = SplitPart::test;
+    roles[i] = Subset::test;
   }
 }
 
@@ -274,7 +274,7 @@ bool named_otherwise(const SplitColumn& column) {
 
 }  // namespace
 
-std::vector<std::optional<SplitPart>> roles_of(const RowChoice& choice, const SplitColumn& column) {
+std::vector<std::optional<Subset>> roles_of(const RowChoice& choice, const SplitColumn& column) {
   const auto& values = column.values;
   const std::string what = "'" + column.name + "' holds ";
   if (choice.validation_roles.empty() && (column.words || values.size() > 2 || named_otherwise(column)))
@@ -282,18 +282,18 @@ std::vector<std::optional<SplitPart>> roles_of(const RowChoice& choice, const Sp
   require_there(column, choice.validation_roles, "data.split.validation");
   require_there(column, choice.train_roles, "data.split.train");
   require_there(column, choice.test_roles, "data.split.test");
-  std::vector<std::optional<SplitPart>> roles(values.size());
+  std::vector<std::optional<Subset>> roles(values.size());
   std::vector<std::size_t> others;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool validates = choice.validation_roles.empty() ? number_of(values[i]).value_or(0) != 0
                                                            : is_named(column, i, choice.validation_roles);
-    if (validates) roles[i] = SplitPart::validation;
+    if (validates) roles[i] = Subset::validation;
     if (!validates) others.push_back(i);
     if (!is_named(column, i, choice.train_roles)) continue;
     if (validates)
       throw DataError(what + values_text(column) + ", and " + values[i] +
                       " is named in both data.split.train and data.split.validation; remove one");
-    roles[i] = SplitPart::train;
+    roles[i] = Subset::train;
   }
   const bool given = !choice.train_roles.empty();
   std::erase_if(others, [&](std::size_t i) { return is_named(column, i, choice.test_roles); });
@@ -307,7 +307,7 @@ std::vector<std::optional<SplitPart>> roles_of(const RowChoice& choice, const Sp
     throw DataError(what + values_text(column) +
                     ", and it is not plain which of them train; name these, such as data.split.train = [" + rest + "]");
   }
-  for (const std::size_t i : trains) roles[i] = SplitPart::train;
+  for (const std::size_t i : trains) roles[i] = Subset::train;
   return roles;
 }
 

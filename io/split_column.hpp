@@ -38,7 +38,7 @@ bool holds(const SplitColumn& column, const std::string& named);
 /// All others are for nothing. DataError, with the key
 /// to set, where that does not tell: words without a choice, more than two values without one, a named value that no
 /// row has, several values of which none is known to train.
-std::vector<std::optional<SplitPart>> roles_of(const RowChoice& choice, const SplitColumn& column);
+std::vector<std::optional<Subset>> roles_of(const RowChoice& choice, const SplitColumn& column);
 
 /// Whether these values of a column of that name may be training, validation and test: three, that are no folds.
 bool are_roles(const std::string& name, const std::vector<std::string>& values);

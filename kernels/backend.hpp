@@ -118,8 +118,8 @@ class Backend {
   /// Runs the calls of one step. A device backend may record them at first, as a CUDA graph, and replay the record for
   /// later steps with the same key: addresses and shapes must then be the same, and all other numbers come from
   /// begin().
-  virtual void run_recorded(std::uint64_t key, const std::function<void()>& calls) { (void)key, calls(); }
-  virtual void drop_records() {}
+  virtual void run_captured(std::uint64_t key, const std::function<void()>& calls) { (void)key, calls(); }
+  virtual void drop_captures() {}
   virtual void finish() {}  ///< waits for all calls; FaultError if one failed
   /// True where a call is done when it returns, so that looking at its results costs nothing.
   virtual bool synchronous() const { return true; }

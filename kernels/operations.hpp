@@ -352,17 +352,15 @@ class ClipOp {
   /* With Backend::accepts_slices(), x, y and what backward keeps may be slices. */                                    \
   OP(void, activate, (ActivationKind kind, float slope, ConstTensor x, Tensor y))                                      \
   OP(void, activate_backward, (ActivationKind kind, float slope, ConstTensor kept, ConstTensor dy, Tensor dx))         \
-  /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.updates_done, layer, sample id, feature): see \
-   */                                                                                                                  \
-  /* DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */      \
+  /* y = x * mask / (1 - rate), mask a pure function of (step.seed, step.updates_done, layer, sample id, feature): */  \
+  /* see DropoutMask in kernels/formulas.hpp. The backward is the same call on dy. The identity when not training. */  \
   OP(void, dropout, (const StepContext& step, const DropoutSettings& settings, ConstTensor x, Tensor y))               \
-  /* y = a + b of activations of one shape, pads included; y may be a or b. With Backend::accepts_slices(), a and b    \
-   * may be */                                                                                                         \
-  /* slices, if they are not y. */                                                                                     \
+  /* y = a + b of activations of one shape, pads included; y may be a or b. With Backend::accepts_slices(), a and */   \
+  /* b may be slices, if they are not y. */                                                                            \
   OP(void, add, (ConstTensor a, ConstTensor b, Tensor y))                                                              \
   /* Channels [to, to + count) of y become channels [from, from + count) of x, at every position; the others stay */   \
-  /* what they are. Where those are y's last channels, its pads become zero. With Backend::accepts_slices(), x may be  \
-   * one. */                                                                                                           \
+  /* what they are. Where those are y's last channels, its pads become zero. With Backend::accepts_slices(), x may */  \
+  /* be a slice. */                                                                                                    \
   OP(void, copy_channels, (ConstTensor x, Index from, Tensor y, Index to, Index count))                                \
   /* Copies a box of positions of every row of x into y, or adds it; the other positions stay as they are. */          \
   /* x and y have the same channels. */                                                                                \

@@ -8,18 +8,18 @@ namespace mrmf {
 namespace {
 
 /// Lays out the blocks in this order, each at the lowest offset where it fits.
-Index place_in_order(std::vector<Block>& blocks, const std::vector<std::size_t>& order) {
+Index place_in_order(std::vector<Lifetime>& blocks, const std::vector<std::size_t>& order) {
   Index size = 0;
-  std::vector<const Block*> placed;  // by address
+  std::vector<const Lifetime*> placed;  // by address
   for (const std::size_t i : order) {
-    Block& block = blocks[i];
+    Lifetime& block = blocks[i];
     block.first = 0;
-    for (const Block* other : placed) {
+    for (const Lifetime* other : placed) {
       if (other->end < block.begin || block.end < other->begin) continue;  // never at the same time
       if (other->first >= block.first + aligned(block.floats)) break;      // it fits before this one
       block.first = std::max(block.first, other->first + aligned(other->floats));
     }
-    const auto behind = std::ranges::find_if(placed, [&](const Block* other) { return other->first > block.first; });
+    const auto behind = std::ranges::find_if(placed, [&](const Lifetime* other) { return other->first > block.first; });
     placed.insert(behind, &block);
     size = std::max(size, block.first + aligned(block.floats));
   }
@@ -105,7 +105,7 @@ class ArenaBuilder {
 
   ArenaLayout finish() {
     plan_.floats = lay_out_blocks(blocks_);
-    for (const Block& b : blocks_) plan_.separate += aligned(b.floats);
+    for (const Lifetime& b : blocks_) plan_.separate += aligned(b.floats);
     for (std::size_t u = 0; u < units_.size(); ++u) {
       UnitMemory& unit = plan_.units[u];
       unit.output = span_of(output_at(u + 1), units_[u].floats);
@@ -138,7 +138,7 @@ class ArenaBuilder {
     users_.push_back(1);
     return blocks_.size() - 1;
   }
-  Block& block(std::size_t i) { return blocks_[i]; }
+  Lifetime& block(std::size_t i) { return blocks_[i]; }
   /// The span of a tensor of so many floats.
   ArenaSpan span_of(const Held& held, Index floats) const {
     const Index first = blocks_[held.block].first + held.first;
@@ -248,7 +248,7 @@ class ArenaBuilder {
   const std::vector<UnitFacts>& units_;
   std::vector<Slot> slots_;          // slots of each output
   std::vector<std::size_t> joined_;  // for each unit: the block of its output, once any of it has been written
-  std::vector<Block> blocks_;
+  std::vector<Lifetime> blocks_;
   std::vector<int> users_;            // users of a block of gradients: those to come
   std::vector<std::size_t> holder_;   // the block of each output
   std::vector<std::size_t> content_;  // equal for an output and its reshaped form: the same values
@@ -260,7 +260,7 @@ class ArenaBuilder {
 
 }  // namespace
 
-Index lay_out_blocks(std::vector<Block>& blocks) {
+Index lay_out_blocks(std::vector<Lifetime>& blocks) {
   std::vector<std::size_t> by_size(blocks.size());
   std::iota(by_size.begin(), by_size.end(), 0);
   std::vector<std::size_t> by_time = by_size, by_life = by_size;

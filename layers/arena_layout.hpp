@@ -53,13 +53,13 @@ struct ArenaLayout {
 ArenaLayout lay_out_arena(const std::vector<UnitFacts>& units);
 
 /// Floats that are needed from one moment to another, both included.
-struct Block {
+struct Lifetime {
   Index floats = 0;
   std::size_t begin = 0, end = 0;
   Index first = 0;  ///< its offset in the arena
 };
 /// Gives every block an offset on a 64-byte boundary such that no two lie on one another at any moment. Returns the
 /// floats of the arena.
-Index lay_out_blocks(std::vector<Block>& blocks);
+Index lay_out_blocks(std::vector<Lifetime>& blocks);
 
 }  // namespace mrmf

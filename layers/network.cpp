@@ -101,12 +101,6 @@ void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring,
     layers[i].bias_in_norm = layers[i].kind == LayerKind::conv && readers[i + 1] == 1 && norms[i + 1] == 1;
 }
 
-bool has_branches(const Wiring& wiring) {
-  for (std::size_t i = 0; i < wiring.size(); ++i)
-    if (wiring[i] != std::vector{i}) return true;
-  return false;
-}
-
 std::size_t find_cut(const std::vector<LayerSpec>& layers, const Wiring& wiring, const std::string& name) {
   const auto first = [&](auto is) {
     return static_cast<std::size_t>(std::ranges::find_if(layers, is) - layers.begin());

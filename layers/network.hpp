@@ -32,9 +32,6 @@ Wiring connect(const std::vector<LayerSpec>& layers, const std::vector<LossTerm>
 void leave_biases_to_norms(std::vector<LayerSpec>& layers, const Wiring& wiring,
                            const std::vector<TermInputs>& terms = {});
 
-/// Whether any layer reads something other than the layer before.
-bool has_branches(const Wiring& wiring);
-
 /// Whether a name of BottomSettings::layers stands for this layer, or for the one whose weights it shares.
 bool names_layer(const std::string& name, const LayerSpec& layer);
 

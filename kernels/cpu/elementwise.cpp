@@ -9,7 +9,6 @@
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/ranges.hpp"
-#include "kernels/cpu/sgd_range.hpp"
 #include "kernels/formulas.hpp"
 #include "kernels/tensor.hpp"
 
@@ -353,18 +352,6 @@ void CpuBackend::copy_box(ConstTensor x, Tensor y, const BoxCopy& box) {
   }
 }
 
-namespace {
-
-// Optimizer steps over an arena: one pass, bound by memory traffic.
-
-inline void adam_range(const AdamStep& step, float* __restrict w, const float* __restrict dw, float* __restrict m,
-                       float* __restrict v, Index count) {
-  const AdamStep s = step;
-  for (Index i = 0; i < count; ++i) adam_update(s, w[i], dw[i], m[i], v[i]);
-}
-
-}  // namespace
-
 void CpuBackend::accumulate(ConstSpan x, Span y) {
   for_ranges(std::ssize(x), [&](Index first, Index count) {
     for (Index i = first; i < first + count; ++i) y[static_cast<std::size_t>(i)] += x[static_cast<std::size_t>(i)];
@@ -372,20 +359,5 @@ void CpuBackend::accumulate(ConstSpan x, Span y) {
 }
 
 std::unique_ptr<ClipOp> CpuBackend::clip(Index count) { return std::make_unique<Clip>(count); }
-
-void CpuBackend::sgd(const StepContext& step, Span w, ConstSpan dw, Span velocity) {
-  for_ranges(std::ssize(w), [&](Index first, Index count) {
-    float* const speed = velocity.empty() ? nullptr : velocity.data() + first;
-    vectorised([&] { sgd_range(step.sgd, w.data() + first, dw.data() + first, speed, count); });
-  });
-}
-
-void CpuBackend::adam(const StepContext& step, std::size_t group, Span w, ConstSpan dw, Span m, Span v) {
-  const AdamStep& numbers = step.adam.at(group);
-  for_ranges(std::ssize(w), [&](Index first, Index count) {
-    vectorised(
-        [&] { adam_range(numbers, w.data() + first, dw.data() + first, m.data() + first, v.data() + first, count); });
-  });
-}
 
 }  // namespace mrmf::cpu

@@ -16,7 +16,7 @@ namespace {
 struct GroupGradientTerms {
   const float *mean, *factor, *offset, *slope;
 };
-inline void group_gradient(const Block& b, const float* __restrict x, const float* dy, const GroupGradientTerms& t,
+inline void group_gradient(const Tile& b, const float* __restrict x, const float* dy, const GroupGradientTerms& t,
                            float* dx) {
   const float* __restrict mean = t.mean, * __restrict factor = t.factor, * __restrict offset = t.offset, * __restrict slope = t.slope;
   for (Index r = 0; r < b.rows; ++r, x += b.stride, dy += b.stride, dx += b.stride)
@@ -166,7 +166,7 @@ void GroupNorm::add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, 
                                  Scratch& scratch) {
   write_terms(piece.row, memory, scratch);
   std::ranges::fill(scratch.sums, 0.0);
-  for_blocks(s_.channels, piece.first, piece.last, [&](const Block& b, Index at, Index c) {
+  for_channel_tiles(s_.channels, piece.first, piece.last, [&](const Tile& b, Index at, Index c) {
     vectorised([&] {
       add_gradients(b, x.data() + at, dy.data() + at, scratch.mean.data() + c, scratch.sums.data() + c,
                     scratch.sums.data() + s_.channels + c);
@@ -212,7 +212,7 @@ void GroupNorm::backward(const StepContext& step, ConstTensor x, ConstTensor dy,
   });
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) {
     write_terms(piece.row, memory, scratch);
-    for_blocks(s_.channels, piece.first, piece.last, [&](const Block& b, Index at, Index c) {
+    for_channel_tiles(s_.channels, piece.first, piece.last, [&](const Tile& b, Index at, Index c) {
       vectorised([&] {
         group_gradient(
             b, x.data.data() + at, dy.data.data() + at,

@@ -1,5 +1,5 @@
 // Which kernels the CPU backend takes for a convolution: fixed ones, or those that were the fastest when they were
-// timed on this machine. Timing happens before training, in one place (src/training/kernel_choices.hpp); while a
+// timed on this machine. Timing happens before training, in one place (src/training/kernel_timing.hpp); while a
 // network is built, the backend only looks up what was chosen.
 #pragma once
 
@@ -31,7 +31,7 @@ struct ConvProblem {
   static std::optional<ConvProblem> parse(const std::string& text);
 };
 
-/// The kernels of a problem by name (kernels/cpu/conv_dense.cpp): one name, or of Kind::conv one for each of forward,
+/// The kernels of a problem by name (kernels/cpu/conv_choice.cpp): one name, or of Kind::conv one for each of forward,
 /// data gradient and weight gradient. And what was gained by them.
 struct KernelChoice {
   std::string kernels;           ///< empty: the fixed ones, because trials could not tell

@@ -22,7 +22,7 @@ struct Geometry {
 
 /// Calls work(row, block, first position, positions) for every block of every row, on all threads.
 template <class Work>
-void for_blocks(const Geometry& g, Index rows, const Work& work) {
+void for_loss_blocks(const Geometry& g, Index rows, const Work& work) {
 #pragma omp parallel for schedule(static) if (rows * g.positions * g.channels > kBlock)
   for (Index i = 0; i < rows * g.blocks(); ++i) {
     const Index block = i % g.blocks(), first = block * kBlock;
@@ -59,7 +59,7 @@ class ErrorOp final : public LossOp {
   template <class Of>
   double by_blocks(const Shape& shape, const Of& of) {
     const Index channels = geometry_.channels;
-    for_blocks(geometry_, shape.n, [&](Index row, Index block, Index first, Index count) {
+    for_loss_blocks(geometry_, shape.n, [&](Index row, Index block, Index first, Index count) {
       sums_[static_cast<std::size_t>(row * geometry_.blocks() + block)] =
           of((row * geometry_.positions + first) * channels, count * channels);
     });
@@ -115,7 +115,7 @@ class ProbabilityOp final : public LossOp {
 
   void run(const StepContext& step, ConstTensor y, ConstTensor target, Span dy, Span sum) override {
     const Geometry& g = geometry_;
-    for_blocks(g, y.shape.n, [&](Index row, Index block, Index first, Index count) {
+    for_loss_blocks(g, y.shape.n, [&](Index row, Index block, Index first, Index count) {
       const Index at = row * g.positions + first, index = row * g.blocks() + block;
       float* const p = dy.empty() ? nullptr : dy.data() + at * g.channels;
       add_block(y.data.data() + at * g.channels, target.data.data() + at * g.target_channels, p, count, index);
@@ -128,7 +128,7 @@ class ProbabilityOp final : public LossOp {
     for (Index row = 0; row < y.shape.n; ++row) total += finish(row, weight);
     sum[0] = static_cast<float>(step.share * total);
     if (dy.empty()) return;
-    for_blocks(g, y.shape.n, [&](Index row, Index, Index first, Index count) {
+    for_loss_blocks(g, y.shape.n, [&](Index row, Index, Index first, Index count) {
       const Index at = row * g.positions + first;
       const Slopes& slopes = slopes_[static_cast<std::size_t>(row)];
       for (Index i = at; i < at + count; ++i)

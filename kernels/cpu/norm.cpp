@@ -115,7 +115,7 @@ namespace {
 struct GradientTerms {
   const float *mean, *factor, *offset, *slope;
 };
-inline void data_gradient(const Block& b, const float* __restrict x, const float* dy, const GradientTerms& t,
+inline void data_gradient(const Tile& b, const float* __restrict x, const float* dy, const GradientTerms& t,
                           float* dx) {
   const float* __restrict mean = t.mean, * __restrict factor = t.factor, * __restrict offset = t.offset, * __restrict slope = t.slope;
   for (Index r = 0; r < b.rows; ++r, x += b.stride, dy += b.stride, dx += b.stride)
@@ -131,15 +131,15 @@ class Norm final : public NormOp {
   void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
-    sums_.share_out(std::ssize(x.data) / channels_,
-                    [&](Index first, Index last) { normalise_rows(x, terms, y, first, last); });
+    share_out(std::ssize(x.data) / channels_, sums_.threads(),
+              [&](Index first, Index last, int) { normalise_rows(x, terms, y, first, last); });
   }
 
   void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                 Span dbeta, Tensor dx) override {
     const Index rows = std::ssize(x.data) / channels_;
     sums_.add_up(rows, [&](Index first, Index last, double* sums) {
-      for_blocks(channels_, first, last, [&](const Block& b, Index at, Index c) {
+      for_channel_tiles(channels_, first, last, [&](const Tile& b, Index at, Index c) {
         vectorised([&] {
           add_gradients(b, x.data.data() + at, dy.data.data() + at, memory.mean.data() + c, sums + c,
                         sums + channels_ + c);
@@ -150,8 +150,8 @@ class Norm final : public NormOp {
     if (dx.data.empty()) return;
     const norm_loops::DataTerms data = sums_.data_terms(step, rows, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
-    sums_.share_out(rows, [&](Index first, Index last) {
-      for_blocks(channels_, first, last, [&](const Block& b, Index at, Index c) {
+    share_out(rows, sums_.threads(), [&](Index first, Index last, int) {
+      for_channel_tiles(channels_, first, last, [&](const Tile& b, Index at, Index c) {
         vectorised([&] {
           data_gradient(b, x.data.data() + at, dy.data.data() + at,
                         {terms.mean + c, terms.factor + c, data.offset + c, data.slope + c}, dx.data.data() + at);
@@ -197,7 +197,7 @@ class NormActivatePool final : public NormOp {
     norm_loops::Line form = line_;
     form.y_stride = y.stride();
     const Index in_line = line_.positions * line_.channels, out_line = line_.pooled * y.stride();
-    sums_.share_out(x.shape.n * out_[0] * out_[1], [&](Index first, Index last) {
+    share_out(x.shape.n * out_[0] * out_[1], sums_.threads(), [&](Index first, Index last, int) {
       std::array<const float*, most_lines> lines{};
       for (Index line = first; line < last; ++line) {
         const Index count = lines_under(line, x.data.data(), in_line, lines);
@@ -220,7 +220,7 @@ class NormActivatePool final : public NormOp {
     const norm_loops::DataTerms data = sums_.data_terms(step, lines * line_.positions, memory);
     norm_loops::Line form = line_;
     form.stream = line_.channels % 16 == 0 && exceeds_caches(dx.data);
-    sums_.share_out(lines, [&](Index first, Index last) {
+    share_out(lines, sums_.threads(), [&](Index first, Index last, int) {
       for (Index line = first; line < last; ++line)
         loops_.data(form, terms, data, x.data.data() + line * in_line, gradient_of(line, dy.data.data()),
                     dx.data.data() + line * in_line);

@@ -31,17 +31,13 @@ class NormSums {
   /// The terms of dx, from the same sums over all ranks. Valid until this object's next call.
   norm_loops::DataTerms data_terms(const StepContext& step, Index rows, const NormMemory& memory);
 
-  /// Divides [0, count) among threads: body(first, last).
-  template <class Body>
-  void share_out(Index count, const Body& body) const {
-    cpu::share_out(count, threads_, [&](Index first, Index last, int) { body(first, last); });
-  }
+  int threads() const { return threads_; }
   /// Shares out the work in parts, then adds up their sums (two per channel) in the order of the parts:
   /// add(first, last, sums).
   template <class Add>
   void add_up(Index count, const Add& add) {
     const Index size = 2 * channels_;
-    cpu::share_out(parts_, threads_, [&](Index part, Index end, int) {
+    share_out(parts_, threads_, [&](Index part, Index end, int) {
       for (; part < end; ++part) {
         std::fill_n(partial_.data() + part * size, size, 0.0);
         add(count * part / parts_, count * (part + 1) / parts_, partial_.data() + part * size);
@@ -66,13 +62,13 @@ class NormSums {
 };
 
 /// Part of a (rows, channels) matrix: a thread's rows, and so many channels that their sums stay in the L1 cache.
-struct Block {
+struct Tile {
   Index rows, stride, channels;
 };
-inline constexpr Index block_channels = 512;
+inline constexpr Index tile_channels = 512;
 
 /// y = (x - mean) * factor + beta, with y's rows y_stride apart.
-inline void normalise(const Block& b, const float* __restrict x, const norm_loops::Terms& terms, float* __restrict y,
+inline void normalise(const Tile& b, const float* __restrict x, const norm_loops::Terms& terms, float* __restrict y,
                       Index y_stride) {
   const float* __restrict mean = terms.mean, * __restrict factor = terms.factor, * __restrict beta = terms.beta;
   for (Index r = 0; r < b.rows; ++r, x += b.stride, y += y_stride)
@@ -80,7 +76,7 @@ inline void normalise(const Block& b, const float* __restrict x, const norm_loop
 }
 
 /// Sums of dy and dy * (x - mean).
-inline void add_gradients(const Block& b, const float* __restrict x, const float* __restrict dy,
+inline void add_gradients(const Tile& b, const float* __restrict x, const float* __restrict dy,
                           const float* __restrict mean, double* __restrict sum, double* __restrict product_sum) {
   const Index stride = b.stride;
   for (Index r = 0; r < b.rows; ++r, x += stride, dy += stride)
@@ -93,14 +89,14 @@ inline void add_gradients(const Block& b, const float* __restrict x, const float
 
 /// Calls body(block, offset of the block in the matrix, its first channel) over the rows [first, last).
 template <class Body>
-void for_blocks(Index channels, Index first, Index last, const Body& body) {
-  for (Index c = 0; c < channels; c += block_channels)
-    body(Block{last - first, channels, std::min(block_channels, channels - c)}, first * channels + c, c);
+void for_channel_tiles(Index channels, Index first, Index last, const Body& body) {
+  for (Index c = 0; c < channels; c += tile_channels)
+    body(Tile{last - first, channels, std::min(tile_channels, channels - c)}, first * channels + c, c);
 }
 
 /// Normalises the rows [first, last) of x, a matrix of y's channels.
 inline void normalise_rows(ConstTensor x, const norm_loops::Terms& terms, Tensor y, Index first, Index last) {
-  for_blocks(x.shape.channels, first, last, [&](const Block& b, Index at, Index c) {
+  for_channel_tiles(x.shape.channels, first, last, [&](const Tile& b, Index at, Index c) {
     vectorised([&] {
       normalise(b, x.data.data() + at, {terms.mean + c, terms.factor + c, terms.beta + c},
                 y.data.data() + first * y.stride() + c, y.stride());

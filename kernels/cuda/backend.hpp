@@ -42,10 +42,10 @@ class CudaBackend final : public Backend {
   std::unique_ptr<SampleTable> table(const SampleTable::Settings& settings) override;
 
   void begin(const StepContext& step) override;
-  void run_recorded(std::uint64_t key, const std::function<void()>& calls) override {
+  void run_captured(std::uint64_t key, const std::function<void()>& calls) override {
     device_.recorder().run(key, calls);
   }
-  void drop_records() override { device_.recorder().drop_records(); }
+  void drop_captures() override { device_.recorder().drop_captures(); }
   void finish() override { device_.synchronise(); }
   bool synchronous() const override { return false; }
   std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override { return connections().all_reduce(peers); }

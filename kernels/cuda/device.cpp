@@ -142,7 +142,7 @@ void Device::reserve(Scratch use, std::size_t bytes) {
   if (bytes <= buffer.bytes()) return;
   MRMF_CHECK(!shared(use).leased, "scratch memory moves while an operation has it");
   synchronise();
-  recorder_.drop_records();  // records hold the old address
+  recorder_.drop_captures();  // records hold the old address
   buffer = {};
   buffer = DeviceBuffer(bytes);
 }

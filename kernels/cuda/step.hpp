@@ -57,7 +57,7 @@ class Recorder {
   Recorder(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}
 
   void run(std::uint64_t key, const std::function<void()>& calls);
-  void drop_records() { records_.clear(); }
+  void drop_captures() { records_.clear(); }
 
  private:
   cudaStream_t stream_;

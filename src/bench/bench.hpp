@@ -16,7 +16,7 @@
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
-#include "src/planner/cost_tables.hpp"
+#include "src/rank_planner/cost_tables.hpp"
 #include "src/training/model_state.hpp"
 
 namespace mrmf {

@@ -154,7 +154,7 @@ class TimedUnits {
       backend_.begin(step_);
       backend_.finish();
       const Timer timer;
-      backend_.run_recorded((std::uint64_t{1} << 40) + key, repeated);
+      backend_.run_captured((std::uint64_t{1} << 40) + key, repeated);
       backend_.finish();
       if (round >= 2) rounds.push_back(timer.seconds() / kRepeats);
     }

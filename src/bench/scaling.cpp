@@ -16,12 +16,12 @@
 #include "src/bench/bench.hpp"
 #include "src/compare/compare.hpp"
 #include "src/method/preflight.hpp"
-#include "src/planner/cost_tables.hpp"
-#include "src/planner/rank_grid_search.hpp"
+#include "src/rank_planner/cost_tables.hpp"
+#include "src/rank_planner/rank_grid_search.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
-#include "src/training/kernel_choices.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/kernel_timing.hpp"
+#include "src/training/training_loop.hpp"
 
 namespace mrmf {
 
@@ -144,9 +144,9 @@ ScalingPoint measure(const Config& config, Comm& team) {
       .backend = *backend, .team = team, .data = data, .log = silent, .grids = grids ? &*grids : nullptr};
   choose_kernels(plan, config, ctx);
   ModelState model_state = make_model_state(plan, config, ctx, phase.resolution, phase.seed);
-  Trainer trainer(ctx, config.training);
-  trainer.autotune(config, plan, phase);
-  const PhaseHistory history = trainer.train(model_state, phase);
+  TrainingLoop loop(ctx, config.training);
+  loop.autotune(config, plan, phase);
+  const PhaseHistory history = loop.train(model_state, phase);
 
   const EpochRecord epoch = median_epoch({history.epochs.begin() + 1, history.epochs.end()});
   ScalingPoint point;

@@ -18,10 +18,10 @@
 #include "src/bench/bench.hpp"
 #include "src/bench/timed_steps.hpp"
 #include "src/config/presets.hpp"
-#include "src/planner/rank_grid_search.hpp"
+#include "src/rank_planner/rank_grid_search.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/data_parallel.hpp"
-#include "src/training/kernel_choices.hpp"
+#include "src/training/kernel_timing.hpp"
 #include "src/training/sum_trial.hpp"
 
 namespace mrmf {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/planner/cost_tables.hpp"
+#include "src/rank_planner/cost_tables.hpp"
 #include "src/training/model_state.hpp"
 
 namespace mrmf {

@@ -125,7 +125,7 @@ void BenchSteps::step() {
   now.loss_weight = 1.0F / static_cast<float>(batch_);
   model_state_.optimizer.advance(model_state_.optimizer.settings().learning_rate, now);
   backend_.begin(now);
-  backend_.run_recorded(static_cast<std::uint64_t>(batch_), [&] {
+  backend_.run_captured(static_cast<std::uint64_t>(batch_), [&] {
     const ConstTensor y = model.forward(now, loaded_.x);
     loss_->run(now, y, loaded_.targets, model.output_gradient(batch_), model.loss());
     model.backward(now, loaded_.x);

@@ -13,7 +13,7 @@
 #include "src/config/presets.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
-#include "src/training/kernel_choices.hpp"
+#include "src/training/kernel_timing.hpp"
 
 namespace mrmf {
 namespace {

@@ -57,7 +57,7 @@ struct CoarsenOptions {
   std::string axes;                  ///< "n c y x": of the data sets to average
   std::string output;                ///< folder
   std::vector<std::string> samples;  ///< data sets to average; empty: by their number of axes
-  RowForm rows = RowForm::axis;
+  RowsBy rows = RowsBy::axis;
   ElementType type = ElementType::float32;
   MissingRule missing = MissingRule::refuse;
   PackingRule packing = PackingRule::apply;
@@ -138,7 +138,7 @@ void add_coarsen(Subcommands& commands) {
                    "as --factor has numbers; may be given more than once")
       ->take_all()
       ->expected(1);
-  const Choices<RowForm> forms{{"axis", RowForm::axis}, {"files", RowForm::files}, {"groups", RowForm::groups}};
+  const Choices<RowsBy> forms{{"axis", RowsBy::axis}, {"files", RowsBy::files}, {"groups", RowsBy::groups}};
   add_choice(
       *coarsen, "--rows", options->rows, forms,
       "what one sample is: a step along the first axis of its data set, or, as data.rows says, all of a data set "

@@ -105,8 +105,7 @@ void add_wanted(CLI::App& app, WantedModel& wanted) {
 
 void add_model_options(CLI::App& sub, ModelOptions& options) {
   sub.add_option("--files", options.files, "HDF5 files to use instead of the run's");
-  const Choices<SplitPart> splits{
-      {"train", SplitPart::train}, {"validation", SplitPart::validation}, {"test", SplitPart::test}};
+  const Choices<Subset> splits{{"train", Subset::train}, {"validation", Subset::validation}, {"test", Subset::test}};
   add_choice(sub, "--split", options.split, splits,
              "train, validation or test: whose rows and data set names to use; validation unless given");
   sub.add_option("--samples", options.samples,

@@ -14,8 +14,8 @@
 #include "src/data/data.hpp"
 #include "src/data/label_names.hpp"
 #include "src/inspection/survey.hpp"
-#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
+#include "src/plan/resolve_labels.hpp"
 
 namespace mrmf {
 namespace {

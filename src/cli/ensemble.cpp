@@ -25,8 +25,8 @@ struct EnsembleOptions {
 };
 
 // "3/20": the third of twenty tasks, counted from 0 as Slurm's arrays are.
-Part read_part(const std::string& text) {
-  Part part;
+ArrayTask read_part(const std::string& text) {
+  ArrayTask part;
   const std::size_t slash = text.find('/');
   const char *middle = text.data() + std::min(slash, text.size()), *end = text.data() + text.size();
   const auto index = std::from_chars(text.data(), middle, part.index);
@@ -46,7 +46,7 @@ void print_report(const EnsembleReport& report) {
 
 void describe(EnsembleSpec spec, const EnsembleOptions& options) {
   const std::vector<Point> points = make_design(spec);
-  parts_of(spec);  // what a simulator does not take
+  row_arrays_of(spec);  // what a simulator does not take
   options.design.write(design_csv(spec, points));
   std::string keys;
   for (const Axis& axis : spec.design.axes) keys += (keys.empty() ? "" : ", ") + axis.key;
@@ -60,7 +60,7 @@ void run_options(const EnsembleOptions& options, Comm& world) {
   }
   if (options.spec.empty())
     throw ConfigError("ensemble: name a file that says what is to be made (see mrmf ensemble --help)");
-  const Part part = options.part.empty() ? Part{} : read_part(options.part);
+  const ArrayTask part = options.part.empty() ? ArrayTask{} : read_part(options.part);
   EnsembleSpec spec;
   collective_try(world, [&] { spec = read_ensemble(options.spec, options.settings); });
   if (options.dry_run || options.design.given()) {

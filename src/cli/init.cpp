@@ -27,8 +27,8 @@
 #include "src/data/normalise.hpp"
 #include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"
-#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
+#include "src/plan/resolve_labels.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/training/memory_estimate.hpp"
@@ -118,8 +118,8 @@ struct DraftSplit {
 };
 
 // All rows of training data, or of validation data of their own.
-DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, SplitPart which, Comm& world) {
-  const bool validates = which == SplitPart::validation;
+DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, Subset which, Comm& world) {
+  const bool validates = which == Subset::validation;
   DraftSplit part;
   part.spec.files = expand_patterns(options.files);
   part.spec.samples = validates ? guess.validation_samples : guess.samples;
@@ -153,7 +153,7 @@ constexpr double kValidation = 0.2;  // share of the rows, where no data sets ar
 // The rows that the written split trains on.
 DraftSplit training_rows(const DraftSplit& all, const DatasetGuess& guess, Comm& world) {
   DraftSplit part = all;
-  part.spec.choice = {SplitPart::train,      guess.split_column, kValidation, DataConfig{}.split.seed, {},
+  part.spec.choice = {Subset::train,         guess.split_column, kValidation, DataConfig{}.split.seed, {},
                       guess.split_validation};
   if (!guess.group_column.empty()) {
     part.spec.choice.rule = SplitRule::groups;
@@ -230,10 +230,9 @@ std::string missing_text(std::vector<DraftSplit>& parts, Comm& world) {
 // A run would refuse files that name the same rows twice.
 void require_once(const std::vector<DraftSplit>& parts, Comm& world) {
   DatasetSpec train = parts.front().spec, validation = parts.back().spec;
-  if (parts.size() == 1) train.choice.part = SplitPart::train, validation.choice.part = SplitPart::validation;
+  if (parts.size() == 1) train.choice.part = Subset::train, validation.choice.part = Subset::validation;
   require_distinct_rows(
-      {{{train, parts.front().shape}, SplitPart::train}, {{validation, parts.back().shape}, SplitPart::validation}},
-      world);
+      {{{train, parts.front().shape}, Subset::train}, {{validation, parts.back().shape}, Subset::validation}}, world);
 }
 
 // Channels that could be taken for positions are named, so that nobody asks about them again.
@@ -247,8 +246,8 @@ std::string channels_line(const DatasetGuess& guess, const Shape& sample) {
 // How the samples lie in the files, as keys of [data].
 std::string layout_lines(const DatasetGuess& guess, const Shape& sample) {
   std::string text;
-  if (guess.rows != RowForm::axis)
-    text += fmt::format("rows = \"{}\"\n", guess.rows == RowForm::files ? "files" : "groups");
+  if (guess.rows != RowsBy::axis)
+    text += fmt::format("rows = \"{}\"\n", guess.rows == RowsBy::files ? "files" : "groups");
   if (!guess.groups.empty()) text += "groups = " + quoted(guess.groups) + "\n";
   if (guess.packing == PackingRule::ignore) text += "packing = \"ignore\"  # numbers as they are stored\n";
   if (!guess.axes.empty()) text += "axes = " + quoted(guess.axes) + "\n";
@@ -281,9 +280,9 @@ std::string split_lines(const DatasetGuess& guess, const std::vector<DraftSplit>
 
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const DatasetGuess& guess = draft.guess;
-  std::vector<DraftSplit> parts{part_of(options, guess, SplitPart::train, world)};
+  std::vector<DraftSplit> parts{part_of(options, guess, Subset::train, world)};
   const bool given = !guess.validation_samples.empty();
-  if (given) parts.push_back(part_of(options, guess, SplitPart::validation, world));
+  if (given) parts.push_back(part_of(options, guess, Subset::validation, world));
   require_once(parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;

@@ -24,7 +24,7 @@
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
 #include "src/method/preflight.hpp"
-#include "src/plan/labels.hpp"
+#include "src/plan/resolve_labels.hpp"
 #include "src/run/run_cost.hpp"
 #include "src/tournament/outlook.hpp"
 #include "src/training/run_rules.hpp"

@@ -10,8 +10,8 @@
 #include "kernels/check.hpp"
 #include "layers/geometry.hpp"
 #include "src/cli/commands.hpp"
-#include "src/planner/cost_tables.hpp"
-#include "src/planner/roofline.hpp"
+#include "src/rank_planner/cost_tables.hpp"
+#include "src/rank_planner/roofline.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 

@@ -10,8 +10,8 @@
 
 #include "mpi/comm.hpp"
 #include "src/cli/data_sample.hpp"
-#include "src/planner/rank_grid_search.hpp"
-#include "src/planner/team_sizes.hpp"
+#include "src/rank_planner/rank_grid_search.hpp"
+#include "src/rank_planner/team_sizes.hpp"
 
 namespace mrmf {
 

@@ -8,7 +8,7 @@
 
 #include "kernels/backend.hpp"
 #include "layers/network.hpp"
-#include "src/plan/labels.hpp"
+#include "src/plan/resolve_labels.hpp"
 #include "src/run/model_file.hpp"
 #include "src/training/momenta.hpp"
 #include "src/training/run_rules.hpp"

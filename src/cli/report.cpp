@@ -23,8 +23,8 @@ void add_report(Subcommands& commands) {
   report->add_option("--title", options->title, "heading of the page; \"Training report\" unless given");
   const CLI::Option* given =
       report->add_option("--target", *target, "also the cost until the validation loss first reached this");
-  auto split = std::make_shared<SplitPart>(SplitPart::validation);
-  const Choices<SplitPart> splits{{"validation", SplitPart::validation}, {"test", SplitPart::test}};
+  auto split = std::make_shared<Subset>(Subset::validation);
+  const Choices<Subset> splits{{"validation", Subset::validation}, {"test", Subset::test}};
   add_choice(*report, "--split", *split, splits,
              "validation or test: the samples on which models are scored and shown; validation unless given");
   auto no_models = std::make_shared<bool>();

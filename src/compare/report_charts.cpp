@@ -55,7 +55,7 @@ std::string key_item(const std::string& colour, double opacity, const std::strin
 const std::array<std::pair<const char*, double>, 4> kParts{
     {{"computing", 1.0}, {"communication", 0.65}, {"I/O", 0.4}, {"other", 0.12}}};
 
-std::array<double, 4> parts_of(const StageTime& t) { return {t.compute, t.communication, t.io, t.other}; }
+std::array<double, 4> seconds_of(const StageTime& t) { return {t.compute, t.communication, t.io, t.other}; }
 
 // The paper's colours are red, orange and yellow; here the finetune is blue, which is told apart better.
 std::string stage_colour(int stage) {
@@ -131,7 +131,7 @@ std::string time_section(const std::vector<RunSet>& sets) {
             .parts = {}};
     for (const StageTime& t : mean_times(run_set)) {
       most = std::max(most, t.stage);
-      const std::array<double, 4> parts = parts_of(t);
+      const std::array<double, 4> parts = seconds_of(t);
       for (std::size_t i = 0; i < parts.size(); ++i)
         bar.parts.push_back({parts[i], stage_colour(t.stage), kParts[i].second,
                              fmt::format("{}, {}: {:.2f} s", stage_words(t.stage), kParts[i].first, parts[i])});

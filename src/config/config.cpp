@@ -17,39 +17,6 @@ namespace {
 
 std::string section_of(const std::string& path) { return path.substr(0, path.find('.')); }
 
-// A key that is no longer there. Runs wrote it out, so it is still read where it says what is done today.
-struct GoneKey {
-  std::string section, name;
-  std::string today;         ///< the value that changes nothing, as TOML
-  std::string reason;        ///< why another value is refused, and what to do
-  bool of_training = false;  ///< a finished run is used in the same way, whatever its value
-};
-
-std::vector<GoneKey> gone_keys() {
-  const std::string seen = "; remove it, or use the version that docs/results/lab.md names";
-  return {{"method", "join", "false",
-           "when a team joined the other depended on the machine, so no such run could be repeated; remove it, and the "
-           "team that is ready first waits",
-           true},
-          {"method", "dilated", "false", "it lowered no loss" + seen},
-          {"data", "coarsening", "\"average\"", "it lowered no loss" + seen}};
-}
-
-void drop_gone_keys(Value& root, Writer writer) {
-  for (const GoneKey& key : gone_keys()) {
-    const auto section = std::ranges::find(root.items, key.section, &Value::key);
-    if (section == root.items.end()) continue;
-    const auto found = std::ranges::find(section->items, key.name, &Value::key);
-    if (found == section->items.end()) continue;
-    const bool stands = writer == Writer::run && key.of_training;
-    const std::string path = key.section + "." + key.name;
-    if (!stands && render(*found) != key.today)
-      throw ConfigError(
-          fmt::format("{}: {} = {} is no longer there: {}", found->where, path, render(*found), key.reason));
-    section->items.erase(found);
-  }
-}
-
 // "--set data.split.column=": as if the file did not have the key. One that it does not have must at least be a key.
 void take_away(Value& root, const std::string& path, const std::string& setting) {
   if (unset(root, path)) return;
@@ -91,7 +58,7 @@ Config parse_config(const std::string& text, const std::string& origin, const st
       take_away(root, *key, setting);
     else
       apply_override(root, setting);
-  drop_gone_keys(root, writer);
+  drop_gone_keys(root, writer == Writer::run);
   std::vector<std::string> former = rename_deprecated_keys(root);
   Config config;
   if (writer == Writer::person) config.deprecation_warnings = std::move(former);

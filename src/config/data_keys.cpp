@@ -452,7 +452,7 @@ void share_names(DatasetSpec& part, const DatasetSpec& train, const std::string&
 }
 
 RowChoice row_choice(const SplitSettings& split) {
-  RowChoice choice{SplitPart::train, split.column, 0, split.seed, split.train_roles, split.validation_roles};
+  RowChoice choice{Subset::train, split.column, 0, split.seed, split.train_roles, split.validation_roles};
   choice.test_roles = split.test_roles;
   choice.test = split.test;
   if (split.by == SplitBy::rows || split.by == SplitBy::groups) choice.validation = split.validation;
@@ -490,8 +490,8 @@ void complete_split(DataConfig& data, const KeyOrigin& keys) {
                              "data.files; remove one",
                              name));
   data.train.choice = data.validation.choice = data.test.choice = row_choice(split);
-  data.validation.choice.part = SplitPart::validation;
-  data.test.choice.part = SplitPart::test;
+  data.validation.choice.part = Subset::validation;
+  data.test.choice.part = Subset::test;
   if (!tests) data.test = {};
 }
 
@@ -592,7 +592,7 @@ void complete_names(DataConfig& data, const KeyOrigin& keys) {
 
 // How rows and samples lie in the files.
 void complete_layout(DataConfig& data, const KeyOrigin& keys) {
-  if (data.train.rows != RowForm::axis) data.train.axes = axes_with_rows(data.train.axes);
+  if (data.train.rows != RowsBy::axis) data.train.axes = axes_with_rows(data.train.axes);
   AxisOrder order;
   try {
     order = parse_axes(data.train.axes);
@@ -608,7 +608,7 @@ void complete_layout(DataConfig& data, const KeyOrigin& keys) {
   keys.require(data.patch.any() || data.patch == PatchSettings{}, "data.patch",
                "data.patch_foreground and data.patch_overlap are of boxes; set their size, data.patch = [64, 64, 64]");
   const bool names_groups = !data.train.groups.empty() || !data.validation.groups.empty() || !data.test.groups.empty();
-  keys.require(data.train.rows == RowForm::groups || !names_groups,
+  keys.require(data.train.rows == RowsBy::groups || !names_groups,
                keys.given("data.groups")              ? "data.groups"
                : keys.given("data.validation.groups") ? "data.validation.groups"
                                                       : "data.test.groups",

@@ -23,9 +23,20 @@ struct FormerValue {
 constexpr std::array kValues{FormerValue{"method", "top", "front", "stem"},
                              FormerValue{"method", "detail", "look", "measure"}};
 
-// Keys that are gone, with what they say where it is done without them (src/config/config.cpp).
-constexpr std::array<std::pair<const char*, const char*>, 2> kGone{
-    {{"data.coarsening", "\"average\""}, {"method.dilated", "false"}}};
+constexpr const char* kLowersNoLoss =
+    "it lowered no loss; remove it, or use the version that docs/results/lab.md names";
+struct GoneKey {
+  const char *section, *name;
+  const char* today;         ///< the value that changes nothing, as TOML
+  const char* reason;        ///< why another value is refused, and what to do
+  bool of_training = false;  ///< a finished run is used in the same way, whatever its value
+};
+constexpr std::array kGone{
+    GoneKey{"method", "join", "false",
+            "when a team joined the other depended on the machine, so no such run could be repeated; remove it, and "
+            "the team that is ready first waits",
+            true},
+    GoneKey{"method", "dilated", "false", kLowersNoLoss}, GoneKey{"data", "coarsening", "\"average\"", kLowersNoLoss}};
 
 void rename_key(Value& section, const FormerKey& key, std::vector<std::string>& lines) {
   const auto was = std::ranges::find(section.items, key.was, &Value::key);
@@ -58,10 +69,25 @@ std::vector<std::string> rename_deprecated_keys(Value& root) {
   return lines;
 }
 
+void drop_gone_keys(Value& root, bool of_run) {
+  for (const GoneKey& key : kGone) {
+    const auto section = std::ranges::find(root.items, key.section, &Value::key);
+    if (section == root.items.end()) continue;
+    const auto found = std::ranges::find(section->items, key.name, &Value::key);
+    if (found == section->items.end()) continue;
+    if (!(of_run && key.of_training) && render(*found) != key.today)
+      throw ConfigError(fmt::format("{}: {}.{} = {} is no longer there: {}", found->where, key.section, key.name,
+                                    render(*found), key.reason));
+    section->items.erase(found);
+  }
+}
+
 std::map<std::string, std::string> with_todays_words(const std::map<std::string, std::string>& settings) {
   std::map<std::string, std::string> today = settings;
-  for (const auto& [key, value] : kGone)
-    if (const auto found = today.find(key); found != today.end() && found->second == value) today.erase(found);
+  for (const GoneKey& key : kGone)
+    if (const auto found = today.find(fmt::format("{}.{}", key.section, key.name));
+        found != today.end() && found->second == key.today)
+      today.erase(found);
   for (const FormerKey& key : kKeys) {
     auto former = today.extract(fmt::format("{}.{}", key.section, key.was));
     if (former.empty()) continue;

@@ -46,7 +46,7 @@ double most_stop(const MethodConfig& method) {
 // Which parts of a split are to have alike shares of every class, where samples have one each.
 void set_strata(Config& config, Task task) {
   DataConfig& data = config.data;
-  if (task != Task::classes || data.train.choice.part == SplitPart::all || data.train.choice.by_roles()) return;
+  if (task != Task::classes || data.train.choice.part == Subset::all || data.train.choice.by_roles()) return;
   const SplitSettings& split = data.split;
   if (!split.stratify.value_or(split.by != SplitBy::rows) || !data.train.more_labels.empty()) return;
   for (DatasetSpec* part : {&data.train, &data.validation, &data.test})

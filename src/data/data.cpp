@@ -16,8 +16,8 @@
 #include "src/data/normalise.hpp"
 #include "src/data/units.hpp"
 #include "src/data/windows.hpp"
-#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
+#include "src/plan/resolve_labels.hpp"
 #include "src/system/host.hpp"
 #include "src/system/timer.hpp"
 
@@ -177,19 +177,19 @@ std::vector<Index> Data::class_counts(Comm& team) const {
 void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,
                            const DatasetShape* test, Comm& comm) {
   if (data.duplicates != DuplicateRule::refuse) return;
-  std::vector<UsedDataset> splits{{{data.train, train}, SplitPart::train},
-                                  {{data.validation, validation}, SplitPart::validation}};
-  if (test != nullptr) splits.push_back({{data.test, *test}, SplitPart::test});
+  std::vector<UsedDataset> splits{{{data.train, train}, Subset::train},
+                                  {{data.validation, validation}, Subset::validation}};
+  if (test != nullptr) splits.push_back({{data.test, *test}, Subset::test});
   require_distinct_rows(splits, comm);
 }
 
 bool has_test_split(const DataConfig& data) {
-  const bool of_its_own = data.test.choice.part == SplitPart::all;
+  const bool of_its_own = data.test.choice.part == Subset::all;
   return !data.test.samples.empty() && (of_its_own || data.split.test > 0 || !data.split.test_roles.empty());
 }
 
 std::optional<DatasetShape> test_headers(const DataConfig& data, const DatasetShape& train, Comm& comm) {
-  if (!has_test_split(data) || data.test.choice.part != SplitPart::all) return {};
+  if (!has_test_split(data) || data.test.choice.part != Subset::all) return {};
   DatasetSpec headers = data.test;
   headers.not_finite = NotFiniteRule::refuse;  // nothing is looked for
   DatasetShape test = inspect_dataset(headers, {data.train, train}, comm);

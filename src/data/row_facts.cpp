@@ -31,7 +31,7 @@ std::string parts_text(Index train, Index validation, const RowsOfPart& a, const
 // "row 50 of chunk.h5"
 std::string row_text(const RowsOfPart& part, Index sample) {
   const RowRun at = StoredRows(part.shape).at(sample);
-  if (part.spec.rows == RowForm::axis) return fmt::format("row {} of {}", at.rows.first, part.spec.files[at.file]);
+  if (part.spec.rows == RowsBy::axis) return fmt::format("row {} of {}", at.rows.first, part.spec.files[at.file]);
   return RowSources(part.spec, part.shape, {part.spec.samples}).open(at.file)->front()->row_text(at.rows.first);
 }
 

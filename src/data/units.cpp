@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "io/units.hpp"
+#include "io/unit_text.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

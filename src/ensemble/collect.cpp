@@ -37,7 +37,7 @@ struct Rows {
   std::vector<MemberArray> parts;
   Index channels = 0;  // of the first part; 0: it has no numbers to sum up
 
-  Rows(const EnsembleSpec& spec, const Members& all) : parts(parts_of(spec)) {
+  Rows(const EnsembleSpec& spec, const Members& all) : parts(row_arrays_of(spec)) {
     for (std::size_t m = 0; m < all.states.size(); ++m)
       if (all.states[m].done) members.push_back(static_cast<Index>(m));
     validates = validation_members(members, spec.validation, spec.seed);
@@ -201,7 +201,7 @@ std::vector<bool> validation_members(const std::vector<Index>& members, double s
   return chosen;
 }
 
-std::vector<MemberArray> parts_of(const EnsembleSpec& spec) {
+std::vector<MemberArray> row_arrays_of(const EnsembleSpec& spec) {
   const std::atomic<bool> never{false};
   std::vector<MemberArray> parts = make_members(spec, {spec.folder, never})->parts();
   for (const MemberArray& part : parts)
@@ -268,7 +268,7 @@ std::string members_csv(const EnsembleSpec& spec, const std::vector<Point>& poin
 std::string data_section(const EnsembleSpec& spec) {
   return fmt::format(
       "[data]\nfiles = [{}]\ntrain = {{ samples = {}, labels = \"labels\" }}\nsplit = {{ column = \"split\" }}\n",
-      mrmf::quoted(spec.folder + "/data.h5"), mrmf::quoted(parts_of(spec).front().name));
+      mrmf::quoted(spec.folder + "/data.h5"), mrmf::quoted(row_arrays_of(spec).front().name));
 }
 
 }  // namespace mrmf

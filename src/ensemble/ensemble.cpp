@@ -42,7 +42,7 @@ struct Held {
   std::optional<WorkFolder> work;
 };
 
-void hold(const Ensemble& ensemble, const Part& part, Held& held) {
+void hold(const Ensemble& ensemble, const ArrayTask& part, Held& held) {
   open_folder(ensemble.spec, ensemble.points);
   make_folders(ensemble.folder);
   // Who comes says so, then looks for others: of two who come at once, one at least sees the other.
@@ -95,7 +95,7 @@ Index make_all_pending(const Ensemble& ensemble, const EnsembleRun& run, Held& h
   return made.members;
 }
 
-EnsembleReport report_of(const Ensemble& ensemble, const Members& members, const Part& part) {
+EnsembleReport report_of(const Ensemble& ensemble, const Members& members, const ArrayTask& part) {
   EnsembleReport report;
   const Range share = piece(std::ssize(ensemble.points), part.index, part.count);
   report.members = share.count;
@@ -237,7 +237,7 @@ EnsembleReport run_ensemble(EnsembleSpec spec, const EnsembleRun& run, Comm& wor
   ensemble.spec = std::move(spec);
   collective_try(world, [&] {
     ensemble.points = make_design(ensemble.spec);
-    parts_of(ensemble.spec);
+    row_arrays_of(ensemble.spec);
   });
   ensemble.designed = std::ssize(ensemble.points);
   if (!world.all_equal(checksum(ensemble.points)) ||

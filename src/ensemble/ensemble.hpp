@@ -13,7 +13,7 @@
 namespace mrmf {
 
 struct EnsembleRun {
-  Part part;                    ///< this task's share of a job array; the whole ensemble collects, its parts do not
+  ArrayTask part;               ///< this task's share of a job array; the whole ensemble collects, its parts do not
   bool retry_failed = false;    ///< members that failed for good are tried anew
   std::ostream* out = nullptr;  ///< for lines to people, on the root
   bool terminal = false;        ///< `out` is a terminal: show a live line

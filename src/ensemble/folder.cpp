@@ -211,7 +211,7 @@ Index Members::failed(int retries) const {
                                [&](const MemberState& state) { return !state.done && state.attempts > retries; });
 }
 
-std::string folder_of(const EnsembleSpec& spec, const Part& part) {
+std::string folder_of(const EnsembleSpec& spec, const ArrayTask& part) {
   return part.count == 1 ? spec.folder : fmt::format("{}/part-{}", spec.folder, part.index);
 }
 

@@ -22,7 +22,7 @@ namespace mrmf {
 
 /// One of the tasks that share an ensemble's members, each a process of its own with a folder of its own. Task `index`
 /// of `count` has a contiguous share. Count 1: there is no other.
-struct Part {
+struct ArrayTask {
   Index index = 0, count = 1;
 };
 
@@ -71,7 +71,7 @@ struct Members {
 };
 
 /// The folder of a part; the ensemble's own, if there is one part alone.
-std::string folder_of(const EnsembleSpec& spec, const Part& part);
+std::string folder_of(const EnsembleSpec& spec, const ArrayTask& part);
 
 /// The ensemble's own folder, then those of its parts that there are.
 std::vector<std::string> all_folders(const EnsembleSpec& spec);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 void take_rows(const EnsembleSpec& spec, const std::string& part, const std::vector<Attempt>& attempts) {
   std::error_code none;
   if (!fs::exists(part + kRowsName, none)) return;
-  const auto bytes = static_cast<std::size_t>(bytes_of(parts_of(spec)));
+  const auto bytes = static_cast<std::size_t>(bytes_of(row_arrays_of(spec)));
   const RowFile from(part + kRowsName, bytes), to(spec.folder + kRowsName, bytes);
   std::vector<std::byte> row(bytes);
   for (const Attempt& attempt : attempts) {

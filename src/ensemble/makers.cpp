@@ -234,7 +234,7 @@ class GroupTrainer {
         roots_(world.split(group_.root() ? 0 : 1)) {
     if (!group_.root()) return;
     numbers_.emplace(roots_);
-    rows_.emplace(ensemble.folder + kRowsName, static_cast<std::uint64_t>(bytes_of(parts_of(ensemble.spec))));
+    rows_.emplace(ensemble.folder + kRowsName, static_cast<std::uint64_t>(bytes_of(row_arrays_of(ensemble.spec))));
     journal_.emplace(journal_of(ensemble, roots_.rank(), roots_.size()));
   }
 
@@ -290,7 +290,7 @@ class GroupTrainer {
 
   void keep(Attempt attempt) {
     if (attempt.done) {
-      std::vector<std::byte> row(static_cast<std::size_t>(bytes_of(parts_of(ensemble_.spec))));
+      std::vector<std::byte> row(static_cast<std::size_t>(bytes_of(row_arrays_of(ensemble_.spec))));
       read_training(training_folder(ensemble_.folder, attempt.member), row);
       rows_->write(static_cast<std::uint64_t>(attempt.member), row);
       rows_->sync();

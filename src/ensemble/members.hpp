@@ -26,7 +26,7 @@ inline constexpr const char* kToldToStop = "told to stop";
 std::unique_ptr<MemberSimulator> make_members(const EnsembleSpec& spec, const Workplace& workplace);
 
 /// The parts of every member's row.
-std::vector<MemberArray> parts_of(const EnsembleSpec& spec);
+std::vector<MemberArray> row_arrays_of(const EnsembleSpec& spec);
 
 /// The values that make() takes for a point.
 std::vector<double> values_of(const EnsembleSpec& spec, const Point& point);

@@ -8,7 +8,7 @@
 
 #include "io/hdf5_types.hpp"
 #include "io/readable_text.hpp"
-#include "io/units.hpp"
+#include "io/unit_text.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {
@@ -208,7 +208,7 @@ void AppendedData::create(Hdf5Output& out) const {
       out.create_texts(names_[c], columns_[c].shape, columns_[c].text);
     else
       out.create_enumeration(names_[c], columns_[c].shape, columns_[c].type, columns_[c].values);
-  if (spec_.rows != RowForm::axis) return;
+  if (spec_.rows != RowsBy::axis) return;
   for (std::size_t c = 0; c < names_.size(); ++c)
     if (names_[c].find('@') == std::string::npos) copy_attributes(out, names_[c], columns_[c]);
 }

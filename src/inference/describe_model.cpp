@@ -75,7 +75,7 @@ std::vector<std::string> class_names(std::vector<std::string> names, Index class
   return names;
 }
 
-void describe(ModelReport& report, SplitPart split, Comm& self) {
+void describe(ModelReport& report, Subset split, Comm& self) {
   ModelOptions options;
   options.models = {report.run};
   options.split = split;
@@ -92,8 +92,8 @@ void describe(ModelReport& report, SplitPart split, Comm& self) {
     describing.add(batch);
   });
   report.scores = scores.json();
-  report.samples = fmt::format("{} {} samples", t.shape.samples, split == SplitPart::test ? "test" : "validation");
-  report.command = fmt::format("mrmf evaluate {}{}", report.run, split == SplitPart::test ? " --split test" : "");
+  report.samples = fmt::format("{} {} samples", t.shape.samples, split == Subset::test ? "test" : "validation");
+  report.command = fmt::format("mrmf evaluate {}{}", report.run, split == Subset::test ? " --split test" : "");
   report.model = epoch_of(choose_model(report.run, {}, self).file, self).text;
   const TrainingConfig& training = t.config.training;
   const auto metric = metric_of(training, t.output());
@@ -104,7 +104,7 @@ void describe(ModelReport& report, SplitPart split, Comm& self) {
 
 }  // namespace
 
-ModelReport describe_model(const std::string& run, SplitPart split, Comm& self) {
+ModelReport describe_model(const std::string& run, Subset split, Comm& self) {
   ModelReport report{.run = run};
   try {
     describe(report, split, self);

@@ -11,6 +11,6 @@ namespace mrmf {
 
 /// Runs the model of a finished run on its validation samples, or on those of its test split. What stands in the way,
 /// such as data that are gone, is the report's `problem`. requires: one rank.
-ModelReport describe_model(const std::string& run, SplitPart split, Comm& self);
+ModelReport describe_model(const std::string& run, Subset split, Comm& self);
 
 }  // namespace mrmf

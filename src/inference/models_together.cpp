@@ -35,7 +35,7 @@ std::vector<Trait> traits(const ModelChoice& choice, const std::string& sample) 
 // The folds of one split train on each other's validation rows.
 void require_unseen(const ModelOptions& options, const std::vector<ModelChoice>& choices) {
   const bool own = options.files.empty() && options.samples.empty() && options.groups.empty();
-  if (!own || options.split == SplitPart::test) return;
+  if (!own || options.split == Subset::test) return;
   const RowChoice& first = choices.front().config.data.validation.choice;
   for (std::size_t m = 1; m < choices.size(); ++m) {
     RowChoice here = choices[m].config.data.validation.choice;

@@ -20,8 +20,8 @@
 #include "src/data/units.hpp"
 #include "src/inference/models_together.hpp"
 #include "src/inference/training_rows.hpp"
-#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
+#include "src/plan/resolve_labels.hpp"
 #include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
@@ -31,16 +31,16 @@ namespace mrmf {
 namespace {
 
 DatasetSpec dataset(const ModelOptions& options, const DataConfig& data, LabelUse labels) {
-  if (options.split == SplitPart::test && data.test.samples.empty() && options.samples.empty())
+  if (options.split == Subset::test && data.test.samples.empty() && options.samples.empty())
     throw ConfigError("--split test: " + options.models.front() +
                       " has no test split; train with data.split.test = 0.1 or data.test.samples, or name data that "
                       "was kept apart with --files");
-  DatasetSpec spec = options.split == SplitPart::train                                ? data.train
-                     : options.split == SplitPart::test && !data.test.samples.empty() ? data.test
-                                                                                      : data.validation;
+  DatasetSpec spec = options.split == Subset::train                                ? data.train
+                     : options.split == Subset::test && !data.test.samples.empty() ? data.test
+                                                                                   : data.validation;
   if (!options.files.empty()) spec.files = expand_patterns(options.files);
   if (!options.samples.empty()) spec.name_samples(options.samples);
-  if (!options.groups.empty() && spec.rows != RowForm::groups)
+  if (!options.groups.empty() && spec.rows != RowsBy::groups)
     throw ConfigError("--groups " + options.groups +
                       ": the samples of the run are no groups of its files (data.rows); leave it out");
   if (!options.groups.empty()) spec.groups = options.groups;
@@ -85,7 +85,7 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
     if (here.files == first.files && here.samples == first.samples && here.more_samples == first.more_samples &&
         here.groups == first.groups) {
       RowChoice choice = here.choice;
-      if (options.split == SplitPart::test) choice.fold = first.choice.fold;  // all folds have one test split
+      if (options.split == Subset::test) choice.fold = first.choice.fold;  // all folds have one test split
       if (choice == first.choice) continue;
     }
     told << fmt::format(
@@ -98,7 +98,7 @@ void tell_other_data(const ModelOptions& options, const std::vector<ModelChoice>
 // Says which samples that were named on the command line trained a model, where validation rows are meant.
 void tell_training_rows(const ModelOptions& options, const std::vector<ModelChoice>& choices, const Trained& t,
                         std::ostream& told, Comm& world) {
-  if ((options.files.empty() && options.samples.empty() && options.groups.empty()) || options.split == SplitPart::train)
+  if ((options.files.empty() && options.samples.empty() && options.groups.empty()) || options.split == Subset::train)
     return;
   for (const ModelChoice& choice : choices)
     if (const std::string text = training_rows_text(choice, t.spec, t.shape, world); !text.empty() && world.root())

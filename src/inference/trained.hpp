@@ -24,7 +24,7 @@ namespace mrmf {
 struct ModelOptions {
   std::vector<std::string> models;          ///< folders of runs, or model files; several of one kind only to predict
   std::vector<std::string> files;           ///< replace the run's own data
-  SplitPart split = SplitPart::validation;  ///< whose rows and data set names are used
+  Subset split = Subset::validation;        ///< whose rows and data set names are used
   std::vector<std::string> samples;         ///< data set names if not the run's
   std::vector<std::string> labels;          ///< data set names if not the run's; predict needs none
   std::string groups;                       ///< the groups that are samples; empty: those of the split

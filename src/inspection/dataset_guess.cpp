@@ -227,7 +227,7 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   if (samples.type == ElementType::other) throw DataError(path + ": " + why_no_numbers(samples));
   std::vector<std::string> of_axes;
   guess.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
-  if (guess.rows == RowForm::axis) find_split_column(arrays, samples, path, guess);
+  if (guess.rows == RowsBy::axis) find_split_column(arrays, samples, path, guess);
   const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.why_not, guess)
                                                  : named(arrays, given.labels, path);
   if (given.labels.empty() && layout.constants.contains(labels.name))
@@ -241,12 +241,12 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   guess.labels = labels.name;
   for (const FileArray* array : {&samples, &labels})
     if (!array->packing.empty()) guess.reasons.push_back(fmt::format("'{}' is {}", array->name, array->packing));
-  if (guess.rows == RowForm::axis) find_validation(arrays, samples, labels, guess);
+  if (guess.rows == RowsBy::axis) find_validation(arrays, samples, labels, guess);
   if (!guess.validation_groups.empty()) guess.validation_samples = samples.name, guess.validation_labels = labels.name;
   if (given.labels.empty()) add_attributes(arrays, labels, paths, guess);
   if (!guess.validation_samples.empty()) guess.split_column.clear();   // data sets of their own
   if (guess.split_column == guess.labels) guess.split_column.clear();  // as the user says
-  if (guess.rows == RowForm::axis && guess.validation_samples.empty() && guess.split_column.empty())
+  if (guess.rows == RowsBy::axis && guess.validation_samples.empty() && guess.split_column.empty())
     find_group_column(arrays, samples, labels, path, guess);
   if (!guess.split_column.empty())
     guess.reasons.push_back(fmt::format("'{}' says what rows are for: those of {} validate", guess.split_column,
@@ -259,7 +259,7 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
 }
 
 std::string group_advice(const DatasetSpec& spec) {
-  if (spec.rows != RowForm::axis) return "";
+  if (spec.rows != RowsBy::axis) return "";
   const std::string& path = spec.files.front();
   GivenNames given;
   given.samples = spec.samples, given.labels = spec.labels, given.packing = spec.packing;

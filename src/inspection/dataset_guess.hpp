@@ -37,7 +37,7 @@ struct GivenNames {
 struct DatasetGuess {
   std::string samples, labels;
   std::vector<std::string> more_labels{};             ///< further ones, whose numbers follow
-  RowForm rows = RowForm::axis;                       ///< data.rows
+  RowsBy rows = RowsBy::axis;                         ///< data.rows
   std::string groups{}, validation_groups{};          ///< data.groups, and those of validation
   std::string validation_samples, validation_labels;  ///< "": no data sets for validation were found
   std::string axes;                                   ///< data.axes; "": samples first, channels last

@@ -84,7 +84,7 @@ std::vector<GroupFamily> likely_families(const std::vector<std::string>& dataset
   return likely;
 }
 
-GroupParts parts_of(const std::vector<std::string>& groups) {
+GroupParts split_groups(const std::vector<std::string>& groups) {
   std::vector<std::string> train, validation, test, others;
   for (const std::string& group : groups) {
     const std::string above = parent_of(group);
@@ -124,7 +124,7 @@ std::string unused_groups(const FileNames& names, const std::string& samples, co
 }
 
 std::string unused_groups(const FoundDataset& train, const FoundDataset& validation) {
-  if (train.spec.rows != RowForm::groups) return "";
+  if (train.spec.rows != RowsBy::groups) return "";
   for (const std::string& path : train.spec.files) {
     std::set<std::string> used;
     for (const FoundDataset* rows : {&train, &validation})

@@ -147,7 +147,7 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
 // groups of a file, with each other.
 
 struct RowLayout {
-  RowForm rows = RowForm::axis;
+  RowsBy rows = RowsBy::axis;
   std::string groups;             ///< data.groups
   std::string validation_groups;  ///< data.validation.groups; "": none were found
   /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
@@ -182,7 +182,7 @@ struct GroupParts {
 
 /// Where some lie in groups named like training or validation ("train/sim_3", "val/sim_7"); else all are the first.
 /// Test groups validate where no others do.
-GroupParts parts_of(const std::vector<std::string>& groups);
+GroupParts split_groups(const std::vector<std::string>& groups);
 
 /// What fits these groups, level by level: "train/sim_*". "" for no groups.
 std::string pattern_of(const std::vector<std::string>& groups);

@@ -188,7 +188,7 @@ void Choice::tell(const std::string& as, std::vector<std::string>& reasons) cons
 const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArray& samples,
                              const std::vector<std::string>& paths, const std::string& hint, DatasetGuess& guess) {
   const std::string& path = paths.front();
-  const std::string per_sample = guess.rows == RowForm::axis ? array_per_sample_text(samples, arrays) : "";
+  const std::string per_sample = guess.rows == RowsBy::axis ? array_per_sample_text(samples, arrays) : "";
   if (!per_sample.empty() && is_array_per_sample(samples, arrays)) throw DataError(path + ": " + per_sample);
   const auto candidates = label_candidates(arrays, samples, guess.split_column);
   std::vector<Useless> useless;

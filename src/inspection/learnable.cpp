@@ -147,7 +147,7 @@ Learnable learnable_from(const FileArray& array, const std::vector<std::string>&
   spec.rows = guess.rows;
   spec.groups = guess.groups;
   const bool each = array.shape.size() > 2;
-  const bool by_file = guess.rows == RowForm::axis;  // else rows are counted over all files
+  const bool by_file = guess.rows == RowsBy::axis;  // else rows are counted over all files
   try {
     const RowSources sources(spec, nullptr, {array.name}, {.words = true});
     if (array.words) return use_of_words(sources, paths.size());

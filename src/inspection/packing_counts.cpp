@@ -27,7 +27,7 @@ void add_packings(const RowSource& rows, PackingCount& count) {
 std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vector<std::string>& names, Comm& comm) {
   const RowSources sources(spec, nullptr, names, {.words = true});
   std::vector<PackingCount> own(names.size()), all(names.size());
-  const bool groups = spec.rows == RowForm::groups;
+  const bool groups = spec.rows == RowsBy::groups;
   const Range files = piece(std::ssize(spec.files), comm.rank(), comm.size());
   collective_try(comm, [&] {
     for (Index file = files.first; file < files.first + files.count; ++file) {

@@ -149,7 +149,7 @@ class Compared {
     DatasetSpec spec;
     spec.files = {location.path};
     spec.packing = array.unclear ? PackingRule::ignore : packing_;
-    spec.rows = RowForm::files;
+    spec.rows = RowsBy::files;
     const bool attribute = array.name.starts_with('@');
     const std::string name = attribute ? location.group + array.name : within(location.group, array.name);
     return RowSources(spec, nullptr, {name}, {.words = array.words}).open(0);
@@ -264,12 +264,12 @@ Index count_groups(const std::vector<std::string>& paths, const std::string& pat
   spec.packing = PackingRule::ignore;  // groups are counted, not numbers
   spec.files = paths;
   spec.samples = samples;
-  spec.rows = RowForm::groups;
+  spec.rows = RowsBy::groups;
   spec.groups = pattern;
   const RowSources sources(spec, nullptr, {samples}, {});
   Index count = 0;
   for (std::size_t file = 0; file < paths.size(); ++file) {
-    RowGroups groups;
+    GroupRows groups;
     sources.open(file, groups);
     count += std::ssize(*groups.names);
     if (file == 0) first.insert(groups.names->begin(), groups.names->end());
@@ -330,7 +330,7 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
       of_all(compared, std::ssize(family.groups), given,
              are_counted(family.groups) ? LocationKind::counted_groups : LocationKind::groups);
   if (arrays.empty() || is_outweighed(family, arrays.front(), all)) return false;
-  const GroupParts parts = parts_of(family.groups);
+  const GroupParts parts = split_groups(family.groups);
   const std::string groups = pattern_of(parts.train), validation = pattern_of(parts.validation);
   std::set<std::string> used, held;
   try {
@@ -344,7 +344,7 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
   if (std::ranges::any_of(parts.validation, [&](const std::string& group) { return used.contains(group); }))
     return false;
   used.merge(held);
-  layout.rows = RowForm::groups;
+  layout.rows = RowsBy::groups;
   layout.groups = groups;
   layout.validation_groups = validation;
   layout.arrays = std::move(arrays);
@@ -372,7 +372,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
   }
   std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given, LocationKind::files);
   if (arrays.empty()) return false;
-  layout.rows = RowForm::files;
+  layout.rows = RowsBy::files;
   layout.arrays = std::move(arrays);
   layout.reasons.push_back(
       fmt::format("each of {} files is one sample: no array has labels along the first axis of '{}'", paths.size(),

@@ -21,8 +21,8 @@
 #include "src/inspection/dataset_guess.hpp"
 #include "src/inspection/guess_parts.hpp"
 #include "src/inspection/packing_counts.hpp"
-#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
+#include "src/plan/resolve_labels.hpp"
 
 namespace mrmf {
 namespace {
@@ -342,7 +342,7 @@ void advise_on_packing(const SplitFound& split, std::vector<std::string>& advice
           fmt::format("'{}' of the {} data is scaled by attributes in some {} ({}), and taken as stored, "
                       "though integers, too, in others: are these the same numbers? if not, give them "
                       "scale_factor and add_offset",
-                      found->name, split.part, split.spec.rows == RowForm::groups ? "groups" : "files",
+                      found->name, split.part, split.spec.rows == RowsBy::groups ? "groups" : "files",
                       fmt::join(found->packing, "; ")));
 }
 

@@ -10,10 +10,10 @@
 #include "mpi/comm.hpp"
 #include "mpi/rendezvous.hpp"
 #include "src/method/teams.hpp"
-#include "src/plan/labels.hpp"
+#include "src/plan/resolve_labels.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/model_state.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 
 namespace mrmf {
 namespace {
@@ -122,19 +122,19 @@ class TwoTeams {
     if (first && in_coarse_)           // either team has all samples
       for (const std::string& line : class_warnings(config_, ctx_.data.class_counts(team_)))
         ctx.log.line("warning: " + line);
-    Trainer trainer(ctx, config_.training, elapsed);
+    TrainingLoop loop(ctx, config_.training, elapsed);
     ctx_.data.load(team_);
     ctx.log.line(fmt::format("data of the {} team: {}", to_string(mine.role), ctx_.data.way()));
-    trainer.autotune(config_, plan_, mine);
+    loop.autotune(config_, plan_, mine);
     if (!in_coarse_) dense_.emplace(new_dense(ctx));
     Trained trained;
     try {
-      trained.history = trainer.train(in_coarse_ ? coarse_ : *dense_, mine);
+      trained.history = loop.train(in_coarse_ ? coarse_ : *dense_, mine);
     } catch (const Stopped&) {
       // The other team stops at its own step, or has none left. All end together at the rendezvous.
       trained.stopped = true;
     }
-    trained.elapsed = trainer.total_seconds();
+    trained.elapsed = loop.total_seconds();
     return trained;
   }
 

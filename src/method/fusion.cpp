@@ -83,7 +83,7 @@ bool equal(const TopTransfer& networks, std::size_t i) {
   return networks.coarse.entry(i).layer->signature() == networks.dense.entry(i).layer->signature();
 }
 
-const std::vector<NamedTensor>& parts_of(const LayerEntry& entry, Content content) {
+const std::vector<NamedTensor>& tensors_of(const LayerEntry& entry, Content content) {
   return content == Content::state ? entry.footprint.state : entry.footprint.params;
 }
 
@@ -92,8 +92,8 @@ void interpolate_layer(const TopTransfer& networks, std::size_t i, Content conte
   const LayerEntry& to = networks.dense.entry(i);
   const Shape flat_from = flattened(networks.coarse, i).value(), flat_to = flattened(networks.dense, i).value();
   const float shrink = static_cast<float>(flat_from.per_sample()) / static_cast<float>(flat_to.per_sample());
-  const std::vector<NamedTensor>& parts_from = parts_of(from, content);
-  const std::vector<NamedTensor>& parts_to = parts_of(to, content);
+  const std::vector<NamedTensor>& parts_from = tensors_of(from, content);
+  const std::vector<NamedTensor>& parts_to = tensors_of(to, content);
   Index at_from = 0, at_to = 0;
   for (std::size_t p = 0; p < parts_from.size(); ++p) {
     const Index count = parts_from[p].count();

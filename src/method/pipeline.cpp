@@ -10,9 +10,9 @@
 #include "src/method/teams.hpp"
 #include "src/run/start_model.hpp"
 #include "src/system/timer.hpp"
-#include "src/training/kernel_choices.hpp"
+#include "src/training/kernel_timing.hpp"
 #include "src/training/momenta.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 
 namespace mrmf {
 namespace {
@@ -52,11 +52,11 @@ ProbeResult CoarseProbe::run(ModelState& coarse) {
                   ctx_.team);  // as where the phase ends
   fuse(ctx_.backend, coarse, dense, stage.fuse);
   backup.restore();
-  Trainer trainer(ctx_, config_.training);
-  ProbeResult probe = trainer.probe(dense, plan_.last, config_.method.probe);
+  TrainingLoop loop(ctx_, config_.training);
+  ProbeResult probe = loop.probe(dense, plan_.last, config_.method.probe);
   begun_.emplace(std::move(dense), probe.state);
   ctx_.make_data_ready(stage.fuse.from);
-  ctx_.backend.drop_records();  // a step of the probe may be recorded under a key of the coarse phase
+  ctx_.backend.drop_captures();  // a step of the probe may be recorded under a key of the coarse phase
   return probe;
 }
 
@@ -69,19 +69,19 @@ CoarseProbe::ProbedModel CoarseProbe::take(ModelState& coarse) {
 
 namespace {
 
-// Makes the trainer of all ranks, which read the data that two teams had before.
-void make_trainer(std::optional<Trainer>& trainer, const RunContext& ctx, const Plan& plan, const Config& config,
-                  double elapsed) {
+// Makes the loop of all ranks, which read the data that two teams had before.
+void make_loop(std::optional<TrainingLoop>& loop, const RunContext& ctx, const Plan& plan, const Config& config,
+               double elapsed) {
   const bool alone = ctx.grids == nullptr;                   // else each phase takes its share by itself
   if (alone && !ctx.data.loaded()) ctx.data.load(ctx.team);  // the run's time begins after the first reading
-  trainer.emplace(ctx, config.training, elapsed);
+  loop.emplace(ctx, config.training, elapsed);
   if (alone) ctx.data.load(ctx.team);
   for (const Stage& stage : plan.stages) {
     if (stage.at_once) continue;
-    if (stage.coarse_trained) trainer->autotune(config, plan, stage.coarse);
-    if (stage.dense) trainer->autotune(config, plan, *stage.dense);
+    if (stage.coarse_trained) loop->autotune(config, plan, stage.coarse);
+    if (stage.dense) loop->autotune(config, plan, *stage.dense);
   }
-  trainer->autotune(config, plan, plan.last);
+  loop->autotune(config, plan, plan.last);
 }
 
 // The records of the plan's first `count` stages, from an earlier start of the run.
@@ -108,21 +108,20 @@ struct Next {
 };
 
 // A stage whose models are trained one after the other.
-Next train_stage(const RunContext& ctx, const Plan& plan, const Config& config, const Stage& stage, Trainer& trainer,
+Next train_stage(const RunContext& ctx, const Plan& plan, const Config& config, const Stage& stage, TrainingLoop& loop,
                  ModelState& coarse, std::vector<PhaseRecord>& done) {
   if (stage.coarse.stop.probe_epochs > 0) {
     CoarseProbe coarse_probe(ctx, plan, config);
-    done.push_back(
-        trainer.train(coarse, stage.coarse, [&](ModelState& model) { return coarse_probe.run(model); }).record);
+    done.push_back(loop.train(coarse, stage.coarse, [&](ModelState& model) { return coarse_probe.run(model); }).record);
     if (done.back().reason == to_string(StopReason::slope)) {
       CoarseProbe::ProbedModel begun = coarse_probe.take(coarse);
       return {std::move(begun.model), std::move(begun.state)};
     }
   } else if (stage.coarse_trained) {
-    done.push_back(trainer.train(coarse, stage.coarse).record);
+    done.push_back(loop.train(coarse, stage.coarse).record);
   }
   ModelState dense = make_model_state(plan, config, ctx, stage.fuse.to, stage.dense_seed);
-  if (stage.dense) done.push_back(trainer.train(dense, *stage.dense).record);
+  if (stage.dense) done.push_back(loop.train(dense, *stage.dense).record);
   fuse(ctx.backend, coarse, dense, stage.fuse);
   return {std::move(dense)};
 }
@@ -137,8 +136,8 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& c
   const Timer start;
   const std::size_t begin = ctx.saving ? ctx.saving->checkpoints.stages_behind() : 0;
   std::vector<PhaseRecord> done = earlier_records(ctx, begin);
-  std::optional<Trainer> trainer;  // for all ranks; none while two teams train
-  if (begin == plan.stages.size() || !plan.stages[begin].at_once) make_trainer(trainer, ctx, plan, config, 0);
+  std::optional<TrainingLoop> loop;  // for all ranks; none while two teams train
+  if (begin == plan.stages.size() || !plan.stages[begin].at_once) make_loop(loop, ctx, plan, config, 0);
 
   const Phase& first = begin == plan.stages.size() ? plan.last : plan.stages[begin].coarse;
   ModelState coarse = make_model_state(plan, config, ctx, first.resolution, first.seed);
@@ -148,25 +147,25 @@ Outcome run_pipeline(const Plan& plan, const Config& config, const RunContext& c
   for (const Stage& stage : std::span(plan.stages).subspan(begin)) {
     if (stage.at_once) {
       const TeamSizes teams = choose_teams(config, plan, stage, ctx);
-      const double elapsed = trainer ? trainer->total_seconds() : start.seconds();
-      trainer.reset();
+      const double elapsed = loop ? loop->total_seconds() : start.seconds();
+      loop.reset();
       TrainedAtOnce trained = train_at_once(ctx, plan, config, stage, teams, coarse, elapsed);
       done.insert(done.end(), trained.records.begin(), trained.records.end());
 
-      make_trainer(trainer, ctx, plan, config, trained.elapsed);
+      make_loop(loop, ctx, plan, config, trained.elapsed);
       fuse(ctx.backend, coarse, trained.dense, stage.fuse);
       coarse = std::move(trained.dense);
     } else {
-      Next next = train_stage(ctx, plan, config, stage, *trainer, coarse, done);
+      Next next = train_stage(ctx, plan, config, stage, *loop, coarse, done);
       coarse = std::move(next.model);
       begun = std::move(next.begun);
     }
     ctx.data.release(stage.fuse.from);
   }
 
-  PhaseHistory last = trainer->train(coarse, plan.last, {}, std::move(begun));
+  PhaseHistory last = loop->train(coarse, plan.last, {}, std::move(begun));
   done.push_back(last.record);
-  return {std::move(coarse), std::move(done), std::move(last.epochs), trainer->total_seconds()};
+  return {std::move(coarse), std::move(done), std::move(last.epochs), loop->total_seconds()};
 }
 
 }  // namespace mrmf

@@ -7,7 +7,7 @@
 #include "src/plan/plan.hpp"
 #include "src/training/model_state.hpp"
 #include "src/training/run_context.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 
 namespace mrmf {
 

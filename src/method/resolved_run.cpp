@@ -17,7 +17,7 @@
 #include "src/data/windows.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/preflight.hpp"
-#include "src/plan/labels.hpp"
+#include "src/plan/resolve_labels.hpp"
 
 namespace mrmf {
 namespace {

@@ -9,7 +9,7 @@
 #include "layers/geometry.hpp"
 #include "src/data/data.hpp"
 #include "src/data/windows.hpp"
-#include "src/planner/cost_model.hpp"
+#include "src/rank_planner/cost_model.hpp"
 #include "src/training/sample_grid.hpp"
 
 namespace mrmf {

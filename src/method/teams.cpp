@@ -13,7 +13,7 @@
 #include "io/output_file.hpp"
 #include "mpi/comm.hpp"
 #include "src/training/run_rules.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -36,10 +36,10 @@ double epoch_seconds(const Config& config, const Plan& plan, Phase phase, const 
   const RunContext apart = ctx.without_saving(silent);
   phase.stop = {};
   phase.stop.epochs = 1;
-  Trainer trainer(apart, config.training);
-  trainer.autotune(config, plan, phase);
+  TrainingLoop loop(apart, config.training);
+  loop.autotune(config, plan, phase);
   ModelState throwaway = make_model_state(plan, config, apart, phase.resolution, phase.seed);
-  const PhaseRecord record = trainer.train(throwaway, phase).record;
+  const PhaseRecord record = loop.train(throwaway, phase).record;
   return record.time_shares.compute.mean + record.time_shares.communication.mean;
 }
 

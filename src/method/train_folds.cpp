@@ -130,7 +130,7 @@ std::vector<std::string> train_folds(const Config& config, const TrainRun& train
     own.data.split.fold = fold;
     own.run.folder = folders[static_cast<std::size_t>(fold)];
     for (DatasetSpec* part : {&own.data.train, &own.data.validation, &own.data.test})
-      if (part->choice.part != SplitPart::all) part->choice.fold = fold;
+      if (part->choice.part != Subset::all) part->choice.fold = fold;
     const bool tells = teams.team.root();
     if (!train.overwrite && is_done(own.run.folder, teams.team)) {
       if (tells) tell(own.run.folder + ": done before");

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "io/number_names.hpp"
-#include "io/units.hpp"
+#include "io/unit_text.hpp"
 #include "kernels/check.hpp"
 #include "src/config/toml.hpp"
 #include "src/plan/plan.hpp"

@@ -4,8 +4,8 @@
 //   config.toml   the effective configuration         stages.jsonl  one line per phase
 //   plan.json     the plan                            result.json   written last: its presence means the run is done
 //   log.txt       what was printed                    checkpoints/  step-<n>.h5, teams.json; at the end final.h5,
-//   left_out.txt  rows with NaN, where there are some
-//   best.h5 team/         the second team's lines, while two teams train at once
+//   left_out.txt  rows with NaN, where there are some               best.h5
+//   team/         the second team's lines, while two teams train at once
 //
 //   tournament.jsonl   where trainers met; their own folders are trainer-0, trainer-1, ...
 //

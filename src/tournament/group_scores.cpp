@@ -14,18 +14,18 @@ namespace {
 
 constexpr Index kGroups = 32, kLeastRows = 8;  // a metric of fewer rows, such as R^2, says little
 
-const Split& held_out_of(PhaseRun& run) {
+const Split& held_out_of(PhaseContext& run) {
   Split* const split = run.session.ctx.data.held_out();
   MRMF_CHECK(split != nullptr, "a trainer holds rows out");
   return *split;
 }
 
-std::optional<Metric> scored_metric(const PhaseRun& run) {
+std::optional<Metric> scored_metric(const PhaseContext& run) {
   const std::optional<MetricValue> metric = run.objective.metric();
   return run.phase.stop.monitor == Monitor::metric && metric ? std::optional(metric->metric) : std::nullopt;
 }
 
-std::optional<Batches> make_batches(PhaseRun& run, const Split& split) {
+std::optional<Batches> make_batches(PhaseContext& run, const Split& split) {
   if (run.windowed) return {};
   const RunContext& ctx = run.session.ctx;
   const Execution& execution = run.model().execution();
@@ -36,7 +36,7 @@ std::optional<Batches> make_batches(PhaseRun& run, const Split& split) {
 }
 
 // Windows are computed one after the other, so there may be any number of samples in a group.
-Index rows_at_once(const PhaseRun& run, const Split& split) {
+Index rows_at_once(const PhaseContext& run, const Split& split) {
   return run.windowed ? split.order.samples : run.session.config.rows_at_once(run.phase.batch);
 }
 
@@ -54,7 +54,7 @@ EpochOrder score_groups(const Split& held_out, Index rows_at_once, bool by_metri
   return epoch_order(order, 0, 0, 0);
 }
 
-GroupScores::GroupScores(PhaseRun& run)
+GroupScores::GroupScores(PhaseContext& run)
     : by_metric_(scored_metric(run)),
       split_(&held_out_of(run)),
       order_(score_groups(*split_, rows_at_once(run, *split_), by_metric_.has_value())),
@@ -70,14 +70,14 @@ GroupScores::GroupScores(PhaseRun& run)
   }
 }
 
-GroupScores& GroupScores::of(PhaseRun& run) {
+GroupScores& GroupScores::of(PhaseContext& run) {
   if (!run.meeting) run.meeting = std::make_unique<GroupScores>(run);
   return dynamic_cast<GroupScores&>(*run.meeting);
 }
 
-Index GroupScores::rows(const PhaseRun& run) const { return scored_rows(run, *split_); }
+Index GroupScores::rows(const PhaseContext& run) const { return scored_rows(run, *split_); }
 
-void GroupScores::read_ahead(PhaseRun& run) {
+void GroupScores::read_ahead(PhaseContext& run) {
   if (batches_) return batches_->expect(order_);
   EpochOrder singly = order_;
   singly.steps.clear();
@@ -85,7 +85,7 @@ void GroupScores::read_ahead(PhaseRun& run) {
   split_->store->expect(run.phase.resolution, singly);
 }
 
-Score GroupScores::score(PhaseRun& run) {
+Score GroupScores::score(PhaseContext& run) {
   const double nothing = std::numeric_limits<double>::quiet_NaN();
   const ScoredRows rows{batches_ ? &*batches_ : nullptr, *split_, order_};
   read_ahead(run);

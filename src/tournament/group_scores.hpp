@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "src/tournament/pairing.hpp"
-#include "src/training/phase_run.hpp"
+#include "src/training/phase_context.hpp"
 
 namespace mrmf {
 
@@ -12,24 +12,24 @@ namespace mrmf {
 /// groups on any number of ranks where data.shards is the same.
 EpochOrder score_groups(const Split& held_out, Index rows_at_once, bool by_metric);
 
-/// Scores models of one phase. What PhaseRun::meeting holds.
+/// Scores models of one phase. What PhaseContext::meeting holds.
 class GroupScores final : public MeetingState {
  public:
   /// For the rows that `run`'s data hold out. Collective.
-  explicit GroupScores(PhaseRun& run);
+  explicit GroupScores(PhaseContext& run);
   /// That of the phase, made if it is not there.
-  static GroupScores& of(PhaseRun& run);
+  static GroupScores& of(PhaseContext& run);
 
   /// The model as it is, by what training.monitor watches: the loss, or the metric, with its sign turned where more of
   /// it is better. Not finite where the loss is not, or where no group has a score. Collective; the same on every rank.
-  Score score(PhaseRun& run);
+  Score score(PhaseContext& run);
   /// A score as people know it: the metric has its own sign again.
   double shown(double value) const { return by_metric_ ? rising(*by_metric_, -value) : value; }
   /// Rows, or windows of them, that a score takes, over all ranks.
-  Index rows(const PhaseRun& run) const;
+  Index rows(const PhaseContext& run) const;
 
  private:
-  void read_ahead(PhaseRun& run);
+  void read_ahead(PhaseContext& run);
 
   std::optional<Metric> by_metric_;  // none: by the loss
   const Split* split_;

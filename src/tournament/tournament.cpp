@@ -56,7 +56,7 @@ TrainerTeams make_trainer_teams(const TournamentConfig& tournament, int ranks) {
 
 /// A trainer's part in one round.
 struct Tournament::Visit {
-  PhaseRun& run;
+  PhaseContext& run;
   TrainState& state;
   GroupScores& scores;
   ExchangedTensors travelling;
@@ -141,7 +141,7 @@ void Tournament::stop() {
   if (!stop_known_) arrive(Status::stopped);
 }
 
-void Tournament::meet(PhaseRun& run, TrainState& state, const std::function<void()>& save) {
+void Tournament::meet(PhaseContext& run, TrainState& state, const std::function<void()>& save) {
   const Timer timer;
   const double computed = run.session.clock.time().compute;
   const int round = state.tournament.rounds;
@@ -311,7 +311,7 @@ void Tournament::mutate(Visit& visit) {
   }
   visit.run.model_state.optimizer.configure(optimizer_at(visit.run.phase, state));
   visit.run.dropout_factor = static_cast<float>(state.tournament.dropout);
-  visit.backend().drop_records();  // a recorded step has the rates of dropout
+  visit.backend().drop_captures();  // a recorded step has the rates of dropout
 }
 
 // Brings the records of all trainers to the world's first rank.

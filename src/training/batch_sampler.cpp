@@ -120,7 +120,7 @@ BatchSampler::First BatchSampler::first(const Phase& phase) const {
   return first;
 }
 
-std::vector<std::uint64_t> BatchSampler::record_keys(const EpochOrder& micro_batches) const {
+std::vector<std::uint64_t> BatchSampler::capture_keys(const EpochOrder& micro_batches) const {
   constexpr std::uint64_t hash_bits = (std::uint64_t{1} << 40) - 1;  // the sum of the ranks' hashes does not overflow
   std::vector<std::int64_t> hashes;
   for (const Range& rows : micro_batches.steps)

@@ -70,7 +70,7 @@ class BatchSampler {
   /// A key for each micro-batch of each step, under which a backend may record it. A recorded step holds the sums over
   /// the ranks, and NCCL wants a sum to be recorded by all ranks or by none. So a key stands for the rows of every rank
   /// in that step. Validation has no such sums; its keys are the rows, which are smaller. Collective.
-  std::vector<std::uint64_t> record_keys(const EpochOrder& micro_batches) const;
+  std::vector<std::uint64_t> capture_keys(const EpochOrder& micro_batches) const;
 
  private:
   OrderSettings training_settings(const Phase& phase) const;

@@ -80,7 +80,7 @@ std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, c
 
 namespace {
 
-void warn_of_no_metric(const PhaseRun& run, const EpochRecord& record) {
+void warn_of_no_metric(const PhaseContext& run, const EpochRecord& record) {
   const RunContext& ctx = run.session.ctx;
   if (!record.metric || std::isfinite(record.metric->value) || ctx.data.validation().labelled == 0) return;
   ctx.log.line(fmt::format("warning: {} has no validation {}: {}", phase_text(run.phase),
@@ -94,7 +94,7 @@ void warn_of_no_metric(const PhaseRun& run, const EpochRecord& record) {
 
 // Looks at random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of
 // training.
-void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
+void warn_of_spread(PhaseContext& run, const EpochRecord& record) {
   const RunContext& ctx = run.session.ctx;
   const TrainingConfig& config = run.session.config;
   if (!is_mse_alone(config.loss) || run.parts) return;
@@ -110,7 +110,7 @@ void warn_of_spread(PhaseRun& run, const EpochRecord& record) {
   if (!warning.empty()) ctx.log.line("warning: " + warning);
 }
 
-void add_momenta(const PhaseRun& run, EpochRecord& record) {
+void add_momenta(const PhaseContext& run, EpochRecord& record) {
   const WorkerArrays& workers = run.model_state.workers;
   if (workers.momenta().empty() || workers.count().all == 1) return;
   const Timer timer;
@@ -121,7 +121,7 @@ void add_momenta(const PhaseRun& run, EpochRecord& record) {
 
 }  // namespace
 
-void warn_of_no_score(const PhaseRun& run) {
+void warn_of_no_score(const PhaseContext& run) {
   const RunContext& ctx = run.session.ctx;
   if (ctx.data.validation().labelled > 0) return;
   ctx.log.line(fmt::format(
@@ -130,7 +130,7 @@ void warn_of_no_score(const PhaseRun& run) {
       no_label_text(ctx.data.config().data.validation, run.session.config, "validation"), phase_text(run.phase)));
 }
 
-EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Index recalibrated,
+EpochRecord make_epoch_record(const PhaseContext& run, const TrainState& state, Index recalibrated,
                               const Validation& validation) {
   const RunContext& ctx = run.session.ctx;
   const Phase& phase = run.phase;
@@ -169,7 +169,7 @@ EpochRecord make_epoch_record(const PhaseRun& run, const TrainState& state, Inde
   return record;
 }
 
-void end_epoch(PhaseRun& run, TrainState& state, EpochRecord record) {
+void end_epoch(PhaseContext& run, TrainState& state, EpochRecord record) {
   const RunContext& ctx = run.session.ctx;
   const Phase& phase = run.phase;
   const auto metric = rising(record.metric);

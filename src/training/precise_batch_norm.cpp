@@ -9,7 +9,7 @@ namespace mrmf {
 namespace {
 
 // The running averages of one batch alone, by a forward in training.
-void forward_in_training(PhaseRun& run, const EpochSteps& epoch, std::size_t k, const StepContext& step) {
+void forward_in_training(PhaseContext& run, const EpochSteps& epoch, std::size_t k, const StepContext& step) {
   run.backend().begin(step);
   const Feed::Batch batch = run.batches.training.batch(step);
   if (run.replicas)
@@ -18,7 +18,7 @@ void forward_in_training(PhaseRun& run, const EpochSteps& epoch, std::size_t k, 
     run.model().forward(step, batch.x);
 }
 
-Index take_statistics(PhaseRun& run, const EpochSteps& epoch, int batches) {
+Index take_statistics(PhaseContext& run, const EpochSteps& epoch, int batches) {
   PreciseBatchNorm precise(run.backend(), run.model(), run.model_state.network_settings.layers);
   if (batches == 0 || !precise.any()) return 0;
   EpochOrder order = epoch.order;
@@ -40,7 +40,7 @@ Index take_statistics(PhaseRun& run, const EpochSteps& epoch, int batches) {
 
 }  // namespace
 
-Index recalibrate_batch_norms(PhaseRun& run, const EpochSteps& epoch, int batches) {
+Index recalibrate_batch_norms(PhaseContext& run, const EpochSteps& epoch, int batches) {
   const Index rows = take_statistics(run, epoch, batches);
   if (!run.local_statistics()) return rows;
   const Timer timer;

@@ -15,7 +15,7 @@ namespace mrmf {
 namespace {
 
 // Steps of the epoch from where the probe stands to `last`, then the validation loss.
-double probe_half(PhaseRun& run, const EpochSteps& epoch, std::size_t last, ProbeResult& probe) {
+double probe_half(PhaseContext& run, const EpochSteps& epoch, std::size_t last, ProbeResult& probe) {
   TrainState& state = probe.state;
   const auto first = static_cast<std::size_t>(state.step);
   run.read_ahead(epoch, first);
@@ -34,7 +34,7 @@ double probe_half(PhaseRun& run, const EpochSteps& epoch, std::size_t last, Prob
 ProbeResult probe_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, double share) {
   ProbeResult probe{.state = TrainState(phase)};
   model_state.best = {};
-  PhaseRun run = begin_phase(session, model_state, phase, probe.state);
+  PhaseContext run = begin_phase(session, model_state, phase, probe.state);
   const EpochSteps epoch{0, session.sampler.training(phase, 0), probe.state.rate};
   MRMF_CHECK(epoch.count() >= 2, "a probe has two halves");
   const auto half = static_cast<std::size_t>(probe_half_steps(share, static_cast<int>(epoch.count())));
@@ -52,7 +52,7 @@ ProbeResult probe_phase(TrainingSession& session, ModelState& model_state, const
 
 // What a probe that does not end the phase has trained is lost; else it is the next phase's beginning, and counts
 // there.
-void probe_after_epoch(PhaseRun& run, TrainState& state, EpochRecord& record, const ProbeFunction& probe_model) {
+void probe_after_epoch(PhaseContext& run, TrainState& state, EpochRecord& record, const ProbeFunction& probe_model) {
   RunLog& log = run.session.ctx.log;
   run.complete_moments();
   const ProbeResult probe = probe_model(run.model_state);

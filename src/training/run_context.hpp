@@ -1,4 +1,4 @@
-// Context of training: the objects it works with, passed by reference through pipeline, stages and trainer.
+// Context of training: the objects it works with, passed by reference through pipeline, stages and training loop.
 #pragma once
 
 #include "kernels/backend.hpp"

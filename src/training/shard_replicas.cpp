@@ -38,7 +38,7 @@ ConstTensor copy_rows(const ConstTensor& from, const Share& share, Arena& to) {
 // replicas.
 class ShardReplica final : public AllReduce {
  public:
-  ShardReplica(const Backend& like, Model& leader, const ShardReplicaSettings& settings, WorkerPool& workers)
+  ShardReplica(const Backend& like, Model& leader, const ShardReplicaSettings& settings, ReplicaThreads& workers)
       : settings_(settings),
         leader_(leader),
         workers_(workers),
@@ -99,7 +99,7 @@ class ShardReplica final : public AllReduce {
 
   const ShardReplicaSettings& settings_;
   Model& leader_;
-  WorkerPool& workers_;
+  ReplicaThreads& workers_;
   std::unique_ptr<Backend> backend_;
   Model model_;
   Arena x_, targets_;
@@ -117,7 +117,7 @@ struct ShardReplicas::State {
   Model& model;
   SumTime time;
   std::vector<std::unique_ptr<ShardReplica>> replicas;
-  WorkerPool workers;  // last: its threads must end before the objects they use
+  ReplicaThreads workers;  // last: its threads must end before the objects they use
 
   State(const Backend& backend, Comm& team_of, Model& leader, const ShardReplicaSettings& replica_settings)
       : settings(replica_settings),

@@ -10,7 +10,7 @@
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
 #include "src/training/metrics.hpp"
-#include "src/training/worker_pool.hpp"
+#include "src/training/replica_threads.hpp"
 
 namespace mrmf {
 

@@ -12,7 +12,7 @@ namespace {
 // with its transfer, between devices and between hosts.
 constexpr Index kDeviceBucket = Index{1} << 21, kHostBucket = Index{1} << 18;
 
-GradientSums gradient_sums(PhaseRun& run, const StepContext& step) {
+GradientSums gradient_sums(PhaseContext& run, const StepContext& step) {
   AllReduce* const ranks =
       run.worker_sums ? static_cast<AllReduce*>(run.worker_sums.get()) : run.session.all_reduce.get();
   Index bucket = run.backend().synchronous() ? kHostBucket : kDeviceBucket;
@@ -23,7 +23,7 @@ GradientSums gradient_sums(PhaseRun& run, const StepContext& step) {
 
 // Adds a micro-batch's gradients and loss to those of the ones before it, and the step's to those of the other ranks.
 // Backward overwrites gradients, so the sum is kept outside of the model until the last micro-batch.
-void accumulate(PhaseRun& run, const StepContext& step, int micro_batch) {
+void accumulate(PhaseContext& run, const StepContext& step, int micro_batch) {
   Backend& backend = run.backend();
   Model& model = run.model();
   const bool last = micro_batch + 1 == run.session.config.accumulate;
@@ -34,7 +34,7 @@ void accumulate(PhaseRun& run, const StepContext& step, int micro_batch) {
 }
 
 // Where weights are cut, each rank of a group counts its own.
-void clip_gradients(PhaseRun& run) {
+void clip_gradients(PhaseContext& run) {
   Model& model = run.model();
   const auto most = static_cast<float>(run.session.config.clip_norm);
   if (model.layout().partitioned().empty()) return run.clip->run(model.grads(), most);
@@ -44,7 +44,7 @@ void clip_gradients(PhaseRun& run) {
 }
 
 // The network's output, the loss, and its gradient.
-void forward(PhaseRun& run, const StepContext& step, const Feed::Batch& batch) {
+void forward(PhaseContext& run, const StepContext& step, const Feed::Batch& batch) {
   Model& model = run.model();
   const ConstTensor y = model.forward(step, batch.x);
   if (model.has_terms()) return;  // backward computes the terms of a network of several parts
@@ -52,19 +52,19 @@ void forward(PhaseRun& run, const StepContext& step, const Feed::Batch& batch) {
 }
 
 // The gradients, in the end summed over the ranks; where ranks update pieces, the updated parameters as well.
-void backward(PhaseRun& run, const StepContext& step, const Feed::Batch& batch, int micro_batch) {
+void backward(PhaseContext& run, const StepContext& step, const Feed::Batch& batch, int micro_batch) {
   const bool single = run.session.config.accumulate == 1;
   run.model().backward(step, batch.x, single ? gradient_sums(run, step) : GradientSums{});
   if (!single) accumulate(run, step, micro_batch);
 }
 
-void train_replicas(PhaseRun& run, const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch) {
+void train_replicas(PhaseContext& run, const StepContext& step, std::span<const Index> rows, const Feed::Batch& batch) {
   using Summed = ShardReplicas::Summed;
   run.replicas->train(step, rows, batch, run.worker_sums ? Summed::scalars : Summed::all);
   if (run.worker_sums) run.worker_sums->sum(run.replicas->gradients());
 }
 
-void optimizer_step(PhaseRun& run, const StepContext& step, const PartUpdates::StepPosition& position,
+void optimizer_step(PhaseContext& run, const StepContext& step, const PartUpdates::StepPosition& position,
                     const PartUpdates::Factors& factors) {
   Model& model = run.model();
   if (run.parts) run.parts->clear_others(run.backend(), step, model.grads());
@@ -83,7 +83,7 @@ PartUpdates::StepPosition position_of(const EpochSteps& epoch, std::size_t k) {
 }
 
 // The last micro-batch updates the parameters and keeps the loss.
-void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch, TrainState& state) {
+void train_micro_batch(PhaseContext& run, const EpochSteps& epoch, std::size_t k, int micro_batch, TrainState& state) {
   const int micro_batches = run.session.config.accumulate;
   const bool last = micro_batch + 1 == micro_batches;
   StepContext step = micro_batch_step(run, epoch, k, micro_batch);
@@ -96,7 +96,7 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
   }
   run.backend().begin(step);
   const auto key = k * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batch);
-  run.backend().run_recorded(run.record_keys[key], [&] {
+  run.backend().run_captured(run.capture_keys[key], [&] {
     const Feed::Batch batch = run.batches.training.batch(step);
     if (run.parts) step.labels = batch.targets;
     if (run.replicas) {
@@ -118,12 +118,12 @@ void train_micro_batch(PhaseRun& run, const EpochSteps& epoch, std::size_t k, in
 
 }  // namespace
 
-void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k, TrainState& state) {
+void training_step(PhaseContext& run, const EpochSteps& epoch, std::size_t k, TrainState& state) {
   for (int micro_batch = 0; micro_batch < run.session.config.accumulate; ++micro_batch)
     train_micro_batch(run, epoch, k, micro_batch, state);
 }
 
-StepContext micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch) {
+StepContext micro_batch_step(const PhaseContext& run, const EpochSteps& epoch, std::size_t k, int micro_batch) {
   const TrainingConfig& config = run.session.config;
   StepContext step{.training = true,
                    .seed = mix(config.seed, phase_key(run.phase)),
@@ -138,7 +138,7 @@ StepContext micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::
   return step;
 }
 
-double sum_losses(PhaseRun& run, const EpochSteps& epoch, std::size_t first, std::size_t last) {
+double sum_losses(PhaseContext& run, const EpochSteps& epoch, std::size_t first, std::size_t last) {
   const Timer timer;
   const std::vector<float> losses = run.read_losses(first, last);
   run.session.clock.time().compute += timer.seconds();

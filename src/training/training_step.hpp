@@ -5,7 +5,7 @@
 // weighted by 1 / global rows, and every rank updates alike.
 #pragma once
 
-#include "src/training/phase_run.hpp"
+#include "src/training/phase_context.hpp"
 
 namespace mrmf {
 
@@ -15,15 +15,15 @@ struct DivergedError : FaultError {
 };
 
 /// Trains step k of the epoch: all its micro-batches, their sum over the ranks, the update. The step's loss, summed
-/// over the team's rows, stays on the device in PhaseRun::losses; those of the terms of a network of several parts go
-/// into the state. Collective.
-void training_step(PhaseRun& run, const EpochSteps& epoch, std::size_t k, TrainState& state);
+/// over the team's rows, stays on the device in PhaseContext::losses; those of the terms of a network of several parts
+/// go into the state. Collective.
+void training_step(PhaseContext& run, const EpochSteps& epoch, std::size_t k, TrainState& state);
 
 /// One of the `training.accumulate` micro-batches of step k, as training calls the model with it.
-StepContext micro_batch_step(const PhaseRun& run, const EpochSteps& epoch, std::size_t k, int micro_batch);
+StepContext micro_batch_step(const PhaseContext& run, const EpochSteps& epoch, std::size_t k, int micro_batch);
 
 /// The sum over the team's rows of the losses of steps [first, last), once these are done. DivergedError (stage, epoch,
 /// step) when one is not finite.
-double sum_losses(PhaseRun& run, const EpochSteps& epoch, std::size_t first, std::size_t last);
+double sum_losses(PhaseContext& run, const EpochSteps& epoch, std::size_t first, std::size_t last);
 
 }  // namespace mrmf

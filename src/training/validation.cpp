@@ -6,7 +6,7 @@ namespace mrmf {
 namespace {
 
 // The sum of the losses over the ranks, and that of the metric's sums.
-double sum_over_ranks(PhaseRun& run, double loss) {
+double sum_over_ranks(PhaseContext& run, double loss) {
   EpochTime& time = run.session.clock.time();
   Comm& team = run.session.ctx.team;
   const Timer timer;
@@ -17,14 +17,14 @@ double sum_over_ranks(PhaseRun& run, double loss) {
 }
 
 // Calls `gather`; its error is that of all ranks that share the sample, which wait for each other in what follows.
-void gather_shared(const PhaseRun& run, const std::function<void()>& gather) {
+void gather_shared(const PhaseContext& run, const std::function<void()>& gather) {
   if (run.grid == nullptr || !run.session.ctx.data.streams()) return gather();
   collective_try(run.grid->sample_group(), gather);
 }
 
 // Whole samples, window by window. A rank that cannot read them stops all. Of the ranks that share a sample the first
 // one counts it.
-double score_windows(PhaseRun& run, SampleStore& store, std::span<const std::int64_t> ids) {
+double score_windows(PhaseContext& run, SampleStore& store, std::span<const std::int64_t> ids) {
   EpochTime& time = run.session.clock.time();
   const Extent& resolution = run.phase.resolution;
   const bool counts = run.grid == nullptr || run.grid->block() == 0;
@@ -54,13 +54,13 @@ double score_windows(PhaseRun& run, SampleStore& store, std::span<const std::int
 }
 
 // Counts one batch of this rank, that of step k; `index` is where its loss is kept.
-void score_batch(PhaseRun& run, const ScoredRows& rows, std::size_t k, Index index) {
+void score_batch(PhaseContext& run, const ScoredRows& rows, std::size_t k, Index index) {
   Model& model = run.model();
   const EpochOrder& order = rows.order;
   StepContext step{.training = false, .ids = ids_of(order, order.steps[k]), .batch_index = index};
   run.add_grid(step);
   run.backend().begin(step);
-  run.backend().run_recorded(static_cast<std::uint64_t>(order.steps[k].count), [&] {
+  run.backend().run_captured(static_cast<std::uint64_t>(order.steps[k].count), [&] {
     const Feed::Batch batch = rows.batches->batch(step);
     if (run.replicas) return run.replicas->evaluate(step, shard_rows(order, k), batch);
     const ConstTensor y = model.forward(step, batch.x);
@@ -71,7 +71,7 @@ void score_batch(PhaseRun& run, const ScoredRows& rows, std::size_t k, Index ind
 }
 
 // The sum of the losses of all ranks' batches. This rank has kept so many.
-double sum_over_team(PhaseRun& run, std::size_t batches) {
+double sum_over_team(PhaseContext& run, std::size_t batches) {
   EpochTime& time = run.session.clock.time();
   Timer timer;
   double loss = 0;
@@ -87,7 +87,7 @@ double sum_over_team(PhaseRun& run, std::size_t batches) {
 
 }  // namespace
 
-double score_rows(PhaseRun& run, const ScoredRows& rows, const Range& steps) {
+double score_rows(PhaseContext& run, const ScoredRows& rows, const Range& steps) {
   run.objective.begin();
   const auto first = static_cast<std::size_t>(steps.first), end = static_cast<std::size_t>(steps.first + steps.count);
   if (run.windowed) {
@@ -106,11 +106,11 @@ double score_rows(PhaseRun& run, const ScoredRows& rows, const Range& steps) {
   return sum_over_team(run, static_cast<std::size_t>(batches));
 }
 
-Index scored_rows(const PhaseRun& run, const Split& split) {
+Index scored_rows(const PhaseContext& run, const Split& split) {
   return split.shape.samples * (run.windowed ? run.windowed->windows() : 1);
 }
 
-Validation validate(PhaseRun& run) {
+Validation validate(PhaseContext& run) {
   const Split& split = run.session.ctx.data.validation();
   const EpochOrder order = run.windowed ? run.expect_whole() : run.session.sampler.validation(run.phase.batch);
   Batches* const batches = run.batches.validation ? &*run.batches.validation : nullptr;

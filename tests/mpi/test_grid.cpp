@@ -177,18 +177,18 @@ struct GridExperiment {
     const auto loss_op = backend->loss(loss, out, labels.channels);
     std::vector<float> outputs(static_cast<std::size_t>(out.count()));
     model.prepare(rows);
-    backend->drop_records();  // the records of another model
+    backend->drop_captures();  // the records of another model
     // Call by call, recorded, and replayed.
     for (int time = 0; time < (backend->synchronous() ? 1 : 3); ++time) {
       backend->fill(model.grads(), NAN);
       backend->begin(step);
-      backend->run_recorded(1, [&] {
+      backend->run_captured(1, [&] {
         const ConstTensor y = model.forward(step, {in, input.span()});
         loss_op->run(of_loss, y, {own_labels, own_labels_at.span()}, model.output_gradient(rows), model.loss());
       });
       if (counted) halo_sent = counted->take_sent(), counted->take_received();
       backend->read_activation(model.output(rows), outputs);
-      backend->run_recorded(2, [&] {
+      backend->run_captured(2, [&] {
         model.backward(step, {in, input.span()},
                        {.all_reduce = ranks, .bucket = 1});  // one group: row-parallel weights are nobody else's
       });

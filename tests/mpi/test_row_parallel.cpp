@@ -4,7 +4,7 @@
 
 #include "src/method/fusion.hpp"
 #include "src/run/model_file.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 #include "tests/mpi/differences.hpp"
 #include "tests/mpi/shared_folder.hpp"
 #include "tests/unit/support/small_model.hpp"
@@ -195,7 +195,7 @@ struct CutTraining {
     const RunContext ctx{*backend, team, data, silent, nullptr, false, &grids};
     data.load(grids.share({1, 1, 1}));
     ModelState model_state = make_model_state(plan, own, ctx, {1, 1, 1}, 1);
-    Trainer(ctx, own.training).train(model_state, plan.last);
+    TrainingLoop(ctx, own.training).train(model_state, plan.last);
     return numbers(*backend, model_state);
   }
 };

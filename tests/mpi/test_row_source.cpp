@@ -20,7 +20,7 @@ constexpr int kFiles = 23;
 /// Files of one sample each, whose first number and label are the file's number.
 DatasetSpec write_each(Comm& world, const test::SharedFolder& folder) {
   DatasetSpec spec{{}, "x", "y"};
-  spec.rows = RowForm::files;
+  spec.rows = RowsBy::files;
   for (int i = 0; i < kFiles; ++i) {
     spec.files.push_back(folder.file("s" + std::to_string(i) + ".h5"));
     if (!world.root()) continue;
@@ -76,9 +76,9 @@ TEST_CASE("row sources: the second part of a split opens no file again") {
   Comm world = Comm::world();
   const test::SharedFolder folder(world);
   DatasetSpec train = write_each(world, folder), validation = train;
-  train.choice.part = SplitPart::train;
+  train.choice.part = Subset::train;
   train.choice.validation = validation.choice.validation = 0.25;
-  validation.choice.part = SplitPart::validation;
+  validation.choice.part = Subset::validation;
   REQUIRE(have_same_headers(train, validation));
   const DatasetShape first = inspect_dataset(train, world), whole = inspect_dataset(validation, world);
   if (world.root()) std::filesystem::remove(train.files[7]);

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 #include "tests/mpi/differences.hpp"
 #include "tests/mpi/shared_training.hpp"
 #include "tests/unit/support/small_model.hpp"
@@ -51,8 +51,8 @@ struct PieceTraining : SharedTraining {
       numbers.mapped = mapped_blocks();
       return ProbeResult{.state = TrainState(phase), .halfway = 1, .end = 1, .second_gflop = 1};  // it continues
     };
-    Trainer trainer(ctx, own.training);
-    trainer.train(model_state, phase, probe);
+    TrainingLoop loop(ctx, own.training);
+    loop.train(model_state, phase, probe);
     numbers.mapped_after = mapped_blocks();
     numbers.same = same_block.all_equal(hash_of(model_state));
     for (const Span arena : arenas_of(model_state)) numbers.arenas.push_back(copy(arena));

@@ -7,7 +7,7 @@
 
 #include "src/method/fusion.hpp"
 #include "src/method/teams.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/support/small_model.hpp"
 
@@ -126,7 +126,7 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
     const RunContext apart{*experiment.backend, team, data, silent};
     ModelState coarse = make_model_state(plan, config, apart, kHalf, stage.coarse.seed);
     ModelState dense = make_model_state(plan, config, apart, kFull, stage.dense_seed);
-    Trainer(apart, config.training).train(in_coarse ? coarse : dense, in_coarse ? stage.coarse : *stage.dense);
+    TrainingLoop(apart, config.training).train(in_coarse ? coarse : dense, in_coarse ? stage.coarse : *stage.dense);
     for (ModelState* model_state : {&coarse, &dense}) {
       const int root = model_state == &coarse ? 0 : coarse_ranks;
       world.broadcast(model_state->model.params(), root);
@@ -139,7 +139,7 @@ TEST_CASE("teams: carried moments reach every rank, from the team that has them"
     CHECK(coarse.optimizer.ages().bottom != dense.optimizer.ages().top);
     fuse(*experiment.backend, coarse, dense, stage.fuse);
     Data all(config, world);
-    Trainer(RunContext{*experiment.backend, world, all, silent}, config.training).train(dense, plan.last);
+    TrainingLoop(RunContext{*experiment.backend, world, all, silent}, config.training).train(dense, plan.last);
     CHECK(copy(at_once.model_state.model.params()) == copy(dense.model.params()));
     CHECK(copy(at_once.model_state.model.state()) == copy(dense.model.state()));
     for (std::size_t k = 0; k < 2; ++k)

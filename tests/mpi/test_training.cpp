@@ -8,7 +8,7 @@
 
 #include "src/method/pipeline.hpp"
 #include "src/system/host.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/support/small_model.hpp"
 
@@ -57,12 +57,12 @@ TEST_CASE("training: ranks whose parameters differ are found out at the start of
   const Plan plan = make_plan(team.config);
   const auto seed = static_cast<std::uint64_t>(team.world.rank());
   ModelState model_state = make_model_state(plan, team.config, ctx, {1, 1, 1}, seed);
-  Trainer trainer(ctx, team.config.training);
+  TrainingLoop loop(ctx, team.config.training);
   if (team.world.size() == 1) {
-    CHECK_NOTHROW(trainer.train(model_state, plan.last));
+    CHECK_NOTHROW(loop.train(model_state, plan.last));
   } else {
-    CHECK_THROWS_WITH_AS(trainer.train(model_state, plan.last),
-                         doctest::Contains("the ranks disagree on the parameters"), FaultError);
+    CHECK_THROWS_WITH_AS(loop.train(model_state, plan.last), doctest::Contains("the ranks disagree on the parameters"),
+                         FaultError);
   }
   team.world.barrier();
 }
@@ -89,9 +89,9 @@ TEST_CASE("training: a rank whose parameters change in the middle is found at th
       Saving saving{checkpoints, times};
       const RunContext ctx{*team.backend, team.world, data, silent, &saving};
       ModelState model_state = make_model_state(plan, team.config, ctx, {1, 1, 1}, 1);
-      Trainer trainer(ctx, team.config.training);
+      TrainingLoop loop(ctx, team.config.training);
       const Phase phase = world.rank() == altered ? otherwise_from(plan.last, 2) : plan.last;
-      const std::string error = message<FaultError>([&] { trainer.train(model_state, phase); });
+      const std::string error = message<FaultError>([&] { loop.train(model_state, phase); });
       CAPTURE(error);
       CHECK(
           error.find(
@@ -127,9 +127,9 @@ TEST_CASE("training: ranks are compared before the run is saved, so that no good
   Saving saving{checkpoints, times};
   const RunContext ctx{*team.backend, team.world, data, silent, &saving};
   ModelState model_state = make_model_state(plan, team.config, ctx, {1, 1, 1}, 1);
-  Trainer trainer(ctx, team.config.training);
+  TrainingLoop loop(ctx, team.config.training);
   const Phase phase = team.world.root() ? otherwise_from(plan.last, 1) : plan.last;
-  const std::string error = message<FaultError>([&] { trainer.train(model_state, phase); });
+  const std::string error = message<FaultError>([&] { loop.train(model_state, phase); });
   CHECK(error.find("the ranks disagree on the parameters in stage 1 (baseline, resolution [1]), after 2 epochs: ") ==
         0);
   team.world.barrier();

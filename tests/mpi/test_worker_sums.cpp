@@ -7,7 +7,7 @@
 #include "src/training/momenta.hpp"
 #include "src/training/sum_coding.hpp"
 #include "src/training/sum_trial.hpp"
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 #include "tests/mpi/differences.hpp"
 #include "tests/mpi/shared_training.hpp"
 #include "tests/support/data_files.hpp"
@@ -55,9 +55,9 @@ struct LionTraining : SharedTraining {
     const RunContext ctx{*backend, team, data, silent};
     data.load(DataShare{team});
     ModelState model_state = make_model_state(plan, own, ctx, {1, 1, 1}, 1);
-    Trainer trainer(ctx, own.training);
+    TrainingLoop loop(ctx, own.training);
     LionNumbers numbers;
-    numbers.epochs = trainer.train(model_state, plan.last).epochs;
+    numbers.epochs = loop.train(model_state, plan.last).epochs;
     const auto copy = [&](Span span) { return std::vector<float>(span.begin(), span.end()); };
     numbers.params = copy(model_state.model.params());
     numbers.momentum = copy(model_state.optimizer.moments().front());

@@ -359,16 +359,16 @@ TEST_CASE("arena layout: chains take no more than outputs in a row and two gradi
 TEST_CASE("arena layout: blocks that are needed at the same time lie apart") {
   Rng rng(5);
   for (int trial = 0; trial < 200; ++trial) {
-    std::vector<Block> blocks(1 + rng.below(30));
-    for (Block& block : blocks) {
+    std::vector<Lifetime> blocks(1 + rng.below(30));
+    for (Lifetime& block : blocks) {
       block.floats = static_cast<Index>(rng.below(100));
       block.begin = rng.below(20);
       block.end = block.begin + rng.below(20);
     }
     const Index size = lay_out_blocks(blocks);
-    for (const Block& a : blocks) {
+    for (const Lifetime& a : blocks) {
       REQUIRE(a.first + a.floats <= size);
-      for (const Block& b : blocks)
+      for (const Lifetime& b : blocks)
         if (&a != &b && a.begin <= b.end && b.begin <= a.end)
           REQUIRE((a.first + a.floats <= b.first || b.first + b.floats <= a.first));
     }

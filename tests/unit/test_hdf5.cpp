@@ -188,7 +188,7 @@ TEST_CASE("hdf5: blocks cover a range of rows once, in order, within the limit")
   for (const Index limit : {1, 2, 5, 6, 24, 25, 1000}) {
     const std::vector<Index> shape = {5, 2, 3, 4};
     Index next = 1 * 24;  // rows 1..4, 24 elements each
-    for (const h5::Block& block : h5::blocks(shape, 1, 4, limit)) {
+    for (const h5::ContiguousBox& block : h5::blocks(shape, 1, 4, limit)) {
       const Index at = ((block.first[0] * 2 + block.first[1]) * 3 + block.first[2]) * 4 + block.first[3];
       CHECK(at == next);
       CHECK(block.elements <= limit);

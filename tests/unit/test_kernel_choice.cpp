@@ -9,7 +9,7 @@
 
 #include "io/input_file.hpp"
 #include "kernels/cpu/kernel_choice.hpp"
-#include "src/training/kernel_choices.hpp"
+#include "src/training/kernel_timing.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/support/backends.hpp"
 

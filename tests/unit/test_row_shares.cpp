@@ -16,8 +16,8 @@ struct PartSizes {
 };
 
 // Groups of 3 to 32 rows in a random order of their own.
-std::vector<RowGroup> subjects(std::uint64_t seed) {
-  std::vector<RowGroup> groups;
+std::vector<RowCluster> subjects(std::uint64_t seed) {
+  std::vector<RowCluster> groups;
   for (Index rows = 3; rows <= 32; ++rows) groups.push_back({mix(seed, static_cast<std::uint64_t>(rows)), rows});
   return groups;
 }
@@ -30,9 +30,9 @@ TEST_CASE("row shares: parts have their shares of rows, of groups of every size,
   std::vector<std::vector<std::size_t>> seen;
   constexpr int seeds = 60;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const std::vector<RowGroup> groups = subjects(seed);
-    const std::vector<std::size_t> part = share_out(groups, shares);
-    CHECK(share_out(groups, shares) == part);
+    const std::vector<RowCluster> groups = subjects(seed);
+    const std::vector<std::size_t> part = assign_groups(groups, shares);
+    CHECK(assign_groups(groups, shares) == part);
     std::vector<double> rows(3);
     for (std::size_t g = 0; g < groups.size(); ++g) {
       rows[part[g]] += static_cast<double>(groups[g].rows);

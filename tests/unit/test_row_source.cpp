@@ -63,13 +63,13 @@ struct Rows {
     add_attribute(path, "/", "omega_m", {kPi}, true);
     add_attribute(path, "x", "box", {1, 2, 4});
   }
-  std::unique_ptr<RowSources> sources(const std::vector<std::string>& names, RowForm form = RowForm::axis,
+  std::unique_ptr<RowSources> sources(const std::vector<std::string>& names, RowsBy form = RowsBy::axis,
                                       bool words = false) {
     spec.rows = form;
     return std::make_unique<RowSources>(spec, nullptr, names, RowSources::Limits{.words = words});
   }
   /// What opening `name` is refused with.
-  std::string refusal(const std::string& name, RowForm form = RowForm::axis) {
+  std::string refusal(const std::string& name, RowsBy form = RowsBy::axis) {
     return message<DataError>([&] { sources({name}, form)->open(0); });
   }
 };
@@ -112,7 +112,7 @@ TEST_CASE("row source: rows along the first axis, and all of a file as one row")
   CHECK(part == test::ramp(2, 18));
   CHECK(rows_read(y, 5, 1) == std::vector<float>{105});
 
-  const auto whole = files.sources({"x", "y"}, RowForm::files)->open(0);
+  const auto whole = files.sources({"x", "y"}, RowsBy::files)->open(0);
   CHECK((*whole)[0]->shape() == std::vector<Index>{1, 6, 2, 2});
   CHECK((*whole)[0]->row_text(0) == files.path + ": data set 'x'");
   CHECK(rows_read(*(*whole)[0], 0, 1) == test::ramp(24));
@@ -121,14 +121,14 @@ TEST_CASE("row source: rows along the first axis, and all of a file as one row")
 
 TEST_CASE("row source: attributes, of the file and of an array") {
   Rows files;
-  const auto open = files.sources({"x@box", "@omega_m"}, RowForm::files)->open(0);
+  const auto open = files.sources({"x@box", "@omega_m"}, RowsBy::files)->open(0);
   CHECK((*open)[0]->shape() == std::vector<Index>{1, 3});
   CHECK((*open)[0]->where() == files.path + ": attribute 'box' of 'x'");
   CHECK(rows_read(*(*open)[0], 0, 1) == std::vector<float>{1, 2, 4});
   CHECK((*open)[1]->shape() == std::vector<Index>{1});
   CHECK(rows_read(*(*open)[1], 0, 1) == std::vector<float>{kPi});
   CHECK((*open)[1]->origins().empty());
-  const auto again = files.sources({"x@box"}, RowForm::files);
+  const auto again = files.sources({"x@box"}, RowsBy::files);
   for (int time = 0; time < 2; ++time) {  // the second time, what is remembered is used
     const auto box = again->open(0);
     CHECK(box->front()->where() == files.path + ": attribute 'box' of 'x'");
@@ -141,9 +141,9 @@ TEST_CASE("row source: attributes, of the file and of an array") {
   CHECK(rows->front()->row_text(1) == files.path + ": attribute 'box' of 'x', row 1");
   CHECK(rows_read(*rows->front(), 1, 2) == std::vector<float>{2, 4});
   CHECK(files.refusal("@omega_m").find("is a single value; rows are wanted") != std::string::npos);
-  CHECK(files.refusal("@omega_n", RowForm::files) ==
+  CHECK(files.refusal("@omega_n", RowsBy::files) ==
         files.path + ": no attribute 'omega_n' of the file; there are omega_m; do you mean 'omega_m'?");
-  CHECK(files.refusal("z@box", RowForm::files).find("no 'z' that could have an attribute 'box'") != std::string::npos);
+  CHECK(files.refusal("z@box", RowsBy::files).find("no 'z' that could have an attribute 'box'") != std::string::npos);
 
   test::write_floats(files.path, "odd@name", {6}, test::ramp(6));  // an array of such a name is the array
   CHECK(files.sources({"odd@name"})->open(0)->front()->shape() == std::vector<Index>{6});
@@ -151,7 +151,7 @@ TEST_CASE("row source: attributes, of the file and of an array") {
 
 TEST_CASE("row source: words only where they may be") {
   Rows files;
-  const auto open = files.sources({"kind"}, RowForm::axis, true)->open(0);
+  const auto open = files.sources({"kind"}, RowsBy::axis, true)->open(0);
   const RowSource& kind = *open->front();
   CHECK(kind.holds_words());
   CHECK(kind.words(0, 2) == std::vector<std::string>{"spiral", "disc"});
@@ -169,8 +169,8 @@ TEST_CASE("row source: a row for each group, which are alike") {
     add_attribute(files.path, group, "sigma", {static_cast<float>(i)}, true);
   }
   files.spec.groups = "sim_*";
-  RowGroups groups;
-  const auto sources = files.sources({"d", "@sigma", "/@omega_m"}, RowForm::groups);
+  GroupRows groups;
+  const auto sources = files.sources({"d", "@sigma", "/@omega_m"}, RowsBy::groups);
   auto open = sources->open(0, groups);
   CHECK(*groups.names == std::vector<std::string>{"sim_0", "sim_1", "sim_2"});
   const RowSource& d = *(*open)[0];
@@ -186,7 +186,7 @@ TEST_CASE("row source: a row for each group, which are alike") {
 
   make_group(files.path, "sim_3");
   test::write_floats(files.path, "sim_3/d", {2, 4}, test::ramp(8));
-  const auto four = files.sources({"d"}, RowForm::groups)->open(0);
+  const auto four = files.sources({"d"}, RowsBy::groups)->open(0);
   CHECK(message<DataError>([&] { four->front()->require_alike(false); }) ==
         files.path +
             ": data set 'sim_3/d' has shape (2, 4), and that of 'sim_0' (2, 3); all samples are alike: correct the "
@@ -204,7 +204,7 @@ TEST_CASE("row source: the same array has one origin under all of its names, rem
     file.external("linked", "b.h5", "/x");
     file.virtual_of("virtual", {6, 2, 2}, "b.h5", "x");
   }
-  for (const RowForm form : {RowForm::axis, RowForm::files}) {
+  for (const RowsBy form : {RowsBy::axis, RowsBy::files}) {
     const auto sources = files.sources({"x", "second", "third", "linked", "virtual"}, form);
     for (int time = 0; time < 2; ++time) {  // the second time, what is remembered is used
       const auto open = sources->open(0);

@@ -57,7 +57,7 @@ TEST_CASE("axes: channels move to the end, for every size of element") {
 }
 
 TEST_CASE("rows: both parts of a split make up all rows, by seed") {
-  const RowChoice train{SplitPart::train, "", 0.25, 3}, validation{SplitPart::validation, "", 0.25, 3};
+  const RowChoice train{Subset::train, "", 0.25, 3}, validation{Subset::validation, "", 0.25, 3};
   const std::vector<Index> a = choose_rows(train, 40, {}), b = choose_rows(validation, 40, {});
   CHECK(b.size() == 10);
   std::vector<Index> all;
@@ -66,28 +66,28 @@ TEST_CASE("rows: both parts of a split make up all rows, by seed") {
   std::iota(expected.begin(), expected.end(), 0);
   CHECK(all == expected);
   CHECK(choose_rows(validation, 40, {}) == b);
-  CHECK(choose_rows({SplitPart::validation, "", 0.25, 4}, 40, {}) != b);
-  CHECK(choose_rows({SplitPart::validation, "", 0.001, 3}, 40, {}).size() == 1);
-  CHECK(choose_rows({SplitPart::train, "", 0.999, 3}, 40, {}).size() == 1);
+  CHECK(choose_rows({Subset::validation, "", 0.25, 4}, 40, {}) != b);
+  CHECK(choose_rows({Subset::validation, "", 0.001, 3}, 40, {}).size() == 1);
+  CHECK(choose_rows({Subset::train, "", 0.999, 3}, 40, {}).size() == 1);
   // Most rows stay where they are when the data grow.
-  const std::vector<Index> more = choose_rows({SplitPart::validation, "", 0.25, 3}, 44, {});
+  const std::vector<Index> more = choose_rows({Subset::validation, "", 0.25, 3}, 44, {});
   CHECK(std::ranges::count_if(b, [&](Index row) { return std::ranges::binary_search(more, row); }) >= 8);
 
   const SplitColumn column{"column", false, {"0", "2.5"}, {0, 1, 0, 1, 0}};
-  CHECK(choose_rows({SplitPart::train, "column", 0, 1}, 5, column) == std::vector<Index>{0, 2, 4});
-  CHECK(choose_rows({SplitPart::validation, "column", 0, 1}, 5, column) == std::vector<Index>{1, 3});
+  CHECK(choose_rows({Subset::train, "column", 0, 1}, 5, column) == std::vector<Index>{0, 2, 4});
+  CHECK(choose_rows({Subset::validation, "column", 0, 1}, 5, column) == std::vector<Index>{1, 3});
   CHECK(choose_rows({}, 3, {}) == std::vector<Index>{0, 1, 2});
 }
 
 TEST_CASE("rows: the values of a column say what rows are for, or it is refused") {
-  using enum SplitPart;
+  using enum Subset;
   constexpr std::nullopt_t nothing = std::nullopt;
   const auto numbers = [](std::vector<std::string> values) { return SplitColumn{"c", false, std::move(values), {}}; };
   const auto words = [](std::vector<std::string> values) { return SplitColumn{"c", true, std::move(values), {}}; };
   const auto choice = [](std::vector<std::string> validation, std::vector<std::string> train = {}) {
-    return RowChoice{SplitPart::train, "c", 0, 1, std::move(train), std::move(validation)};
+    return RowChoice{Subset::train, "c", 0, 1, std::move(train), std::move(validation)};
   };
-  using Roles = std::vector<std::optional<SplitPart>>;
+  using Roles = std::vector<std::optional<Subset>>;
   CHECK(roles_of(choice({}), numbers({"0", "1"})) == Roles{train, validation});
   CHECK(roles_of(choice({}), numbers({"0"})) == Roles{train});
   CHECK(roles_of(choice({"1"}), numbers({"0", "1", "2"})) == Roles{train, validation, nothing});

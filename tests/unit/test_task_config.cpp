@@ -9,8 +9,8 @@
 #include "kernels/check.hpp"
 #include "src/config/config.hpp"
 #include "src/inference/scores.hpp"
-#include "src/plan/labels.hpp"
 #include "src/plan/plan.hpp"
+#include "src/plan/resolve_labels.hpp"
 #include "src/training/metrics.hpp"
 #include "tests/unit/support/config_text.hpp"
 

@@ -56,7 +56,7 @@ void DeviceTraining::train(Index rows, std::uint64_t number, Index index) {
   now.loss_weight = 1.0F / static_cast<float>(rows + static_cast<Index>(number % 3));
   model_state.optimizer.advance(1e-2 / static_cast<double>(1 + number % 4), now);
   backend_.begin(now);
-  backend_.run_recorded((key_ << 32) + static_cast<std::uint64_t>(rows) * 2 + 1, [&] {
+  backend_.run_captured((key_ << 32) + static_cast<std::uint64_t>(rows) * 2 + 1, [&] {
     ++calls_;
     const ConstTensor y = model.forward(now, loaded.x);
     loss_->run(now, y, loaded.targets, model.output_gradient(rows), model.loss());
@@ -71,7 +71,7 @@ void DeviceTraining::evaluate(Index rows, std::uint64_t number, Index index) {
   const Feed::Batch loaded = load(Batch(model, rows, number), number);
   const StepContext now{.training = false, .batch_index = index};
   backend_.begin(now);
-  backend_.run_recorded((key_ << 32) + static_cast<std::uint64_t>(rows) * 2, [&] {
+  backend_.run_captured((key_ << 32) + static_cast<std::uint64_t>(rows) * 2, [&] {
     ++calls_;
     const ConstTensor y = model.forward(now, loaded.x);
     loss_->run(now, y, loaded.targets, {}, model.loss());

@@ -1,4 +1,4 @@
-#include "src/training/trainer.hpp"
+#include "src/training/training_loop.hpp"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kReadLossesEvery = 64;  // steps, on a device
 
 // Ranks compare their parameters first, so that no good file is replaced by a bad one.
-void save(PhaseRun& run, TrainState& state) {
+void save(PhaseContext& run, TrainState& state) {
   const RunContext& ctx = run.session.ctx;
   compare_ranks(run.session, run.model_state, state, position_text(run.phase, state));
   run.take_counts(state);
@@ -29,7 +29,7 @@ void save(PhaseRun& run, TrainState& state) {
 }
 
 // Called between two optimizer steps or epochs, when all ranks of the team are at the same position.
-void checkpoint_or_stop(PhaseRun& run, TrainState& state) {
+void checkpoint_or_stop(PhaseContext& run, TrainState& state) {
   const RunContext& ctx = run.session.ctx;
   if (!ctx.saving) {
     const int signal = ctx.stops != nullptr ? ctx.stops->ask(ctx.team).signal : 0;
@@ -55,19 +55,19 @@ void checkpoint_or_stop(PhaseRun& run, TrainState& state) {
 }
 
 // Steps of the phase after which the next meeting is; none: there are no more.
-std::optional<Index> next_meeting(const PhaseRun& run, const TrainState& state) {
+std::optional<Index> next_meeting(const PhaseContext& run, const TrainState& state) {
   const Meetings* const meetings = run.session.ctx.meetings;
   return meetings != nullptr && run.phase.last() ? meetings->next(state) : std::nullopt;
 }
 
 // Whether it is after so many steps of the epoch.
-bool meets_after(const PhaseRun& run, const EpochSteps& epoch, const TrainState& state, std::size_t steps) {
+bool meets_after(const PhaseContext& run, const EpochSteps& epoch, const TrainState& state, std::size_t steps) {
   const std::optional<Index> next = next_meeting(run, state);
   return next &&
          *next <= static_cast<Index>(epoch.number) * static_cast<Index>(epoch.count()) + static_cast<Index>(steps);
 }
 
-void meet_if_due(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
+void meet_if_due(PhaseContext& run, const EpochSteps& epoch, TrainState& state) {
   if (meets_after(run, epoch, state, static_cast<std::size_t>(state.step))) {
     run.session.ctx.meetings->meet(run, state, [&] { save(run, state); });
     run.model().copy_weights(Copied::shared);
@@ -77,7 +77,7 @@ void meet_if_due(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
 
 // Steps of the epoch from where the state stands. Checks every step's loss if that is free; else only now and then, so
 // that the device is not kept waiting.
-void train_epoch(PhaseRun& run, const EpochSteps& epoch, TrainState& state) {
+void train_epoch(PhaseContext& run, const EpochSteps& epoch, TrainState& state) {
   auto read = static_cast<std::size_t>(state.step);  // steps whose losses the host knows
   run.read_ahead(epoch, read);
   const std::size_t steps = epoch.count(), every = run.backend().synchronous() ? 1 : kReadLossesEvery;
@@ -113,15 +113,15 @@ void transfer_best(const RunContext& ctx, ModelState& model_state, const Phase& 
 
 }  // namespace
 
-Trainer::Trainer(const RunContext& ctx, const TrainingConfig& config, double elapsed)
+TrainingLoop::TrainingLoop(const RunContext& ctx, const TrainingConfig& config, double elapsed)
     : session_{ctx, config, BatchSampler(ctx.data, ctx.team, config), make_all_reduce(ctx.backend, ctx.team),
                EpochClock(elapsed)} {}
 
-PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const ProbeFunction& probe_model,
-                            std::optional<TrainState> begun) {
+PhaseHistory TrainingLoop::train(ModelState& model_state, const Phase& phase, const ProbeFunction& probe_model,
+                                 std::optional<TrainState> begun) {
   TrainState state = begun ? std::move(*begun) : restore_or_begin(model_state, phase);
   if (!state.finished()) {
-    PhaseRun run = begin_phase(session_, model_state, phase, state);
+    PhaseContext run = begin_phase(session_, model_state, phase, state);
     run.dropout_factor = static_cast<float>(state.tournament.dropout);
     warn_of_no_score(run);
     while (!state.finished()) {
@@ -146,7 +146,7 @@ PhaseHistory Trainer::train(ModelState& model_state, const Phase& phase, const P
   return std::move(state.history);
 }
 
-TrainState Trainer::restore_or_begin(ModelState& model_state, const Phase& phase) {
+TrainState TrainingLoop::restore_or_begin(ModelState& model_state, const Phase& phase) {
   const RunContext& ctx = session_.ctx;
   std::optional<Restored> restored;
   prepare_workers(session_, model_state, phase);
@@ -167,7 +167,7 @@ TrainState Trainer::restore_or_begin(ModelState& model_state, const Phase& phase
   return std::move(restored->state);
 }
 
-void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phase) {
+void TrainingLoop::autotune(const Config& config, const Plan& plan, const Phase& phase) {
   const RunContext& ctx = session_.ctx;
   if (ctx.backend.synchronous()) return;
   const NetworkSettings settings = network_settings(config, plan, ctx.data.shape().sample, phase.resolution);
@@ -184,7 +184,7 @@ void Trainer::autotune(const Config& config, const Plan& plan, const Phase& phas
 }
 
 // The phase's data may not be loaded yet: with grids they are cut anew where it begins.
-std::set<Index> Trainer::rows_at_once(const DataConfig& data, const Phase& phase) const {
+std::set<Index> TrainingLoop::rows_at_once(const DataConfig& data, const Phase& phase) const {
   const RunContext& ctx = session_.ctx;
   const BatchSampler& sampler = session_.sampler;
   if (ctx.grids == nullptr) return sampler.first(phase).rows();

@@ -1,5 +1,5 @@
 // What lives for one phase of training: made at its begin, with all decisions and allocations, so that no step has to;
-// gone at its end. And what a trainer keeps from phase to phase.
+// gone at its end. And what the training loop keeps from phase to phase.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@
 
 namespace mrmf {
 
-/// What a trainer keeps from phase to phase.
+/// what the training loop keeps from phase to phase.
 struct TrainingSession {
   RunContext ctx;
   TrainingConfig config;
@@ -52,15 +52,16 @@ struct PhaseBatches {
   std::optional<Batches> validation;  ///< none: whole samples are validated, window by window
 };
 
-struct PhaseRun;
+struct PhaseContext;
 /// The rows that each of this rank's workers has in step k.
-std::vector<Index> worker_rows(const PhaseRun& run, const EpochOrder& order, std::size_t k);
+std::vector<Index> worker_rows(const PhaseContext& run, const EpochOrder& order, std::size_t k);
 
 /// Only begin_phase() makes one. Keeps references to all that it is made of.
-struct PhaseRun {
-  PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase& its_phase, const BatchSampler::First& order);
-  PhaseRun(const PhaseRun&) = delete;
-  PhaseRun& operator=(const PhaseRun&) = delete;
+struct PhaseContext {
+  PhaseContext(TrainingSession& session_of, ModelState& trained, const Phase& its_phase,
+               const BatchSampler::First& order);
+  PhaseContext(const PhaseContext&) = delete;
+  PhaseContext& operator=(const PhaseContext&) = delete;
 
   TrainingSession& session;
   ModelState& model_state;
@@ -70,7 +71,7 @@ struct PhaseRun {
   std::unique_ptr<WindowedModel> windowed;  ///< the model over whole samples; null: it takes them whole
   Objective objective;
   std::vector<std::uint64_t>
-      record_keys;               ///< a key for each of the micro-batches of an epoch's steps, one step after the other
+      capture_keys;              ///< a key for each of the micro-batches of an epoch's steps, one step after the other
   Arena losses;                  ///< losses of the steps of an epoch, in training or in validation
   Arena summed;                  ///< sums over a step's micro-batches; empty: a step has one
   std::unique_ptr<ClipOp> clip;  ///< null: gradients of any norm
@@ -118,7 +119,8 @@ OptimizerSettings optimizer_at(const Phase& phase, const TrainState& state);
 
 /// Begins a phase that stands at `state`: compares the ranks' models, makes the data ready, and all that the phase
 /// needs. Collective. FaultError when ranks disagree on the parameters.
-PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, const TrainState& state);
+PhaseContext begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase,
+                         const TrainState& state);
 
 /// FaultError, on every rank, when the ranks of the team disagree on the model (require_same_model()); `position` says
 /// where the run stands. Collective.

@@ -1,4 +1,4 @@
-#include "io/units.hpp"
+#include "io/unit_text.hpp"
 
 #include <algorithm>
 #include <cctype>

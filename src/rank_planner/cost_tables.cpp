@@ -1,4 +1,4 @@
-#include "src/planner/cost_tables.hpp"
+#include "src/rank_planner/cost_tables.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "src/plan/labels.hpp"
+#include "src/plan/resolve_labels.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

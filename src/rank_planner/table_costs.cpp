@@ -8,7 +8,7 @@
 #include <map>
 
 #include "kernels/check.hpp"
-#include "src/planner/cost_tables.hpp"
+#include "src/rank_planner/cost_tables.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/training/phase_run.hpp"
+#include "src/training/phase_context.hpp"
 
 #include <fmt/format.h>
 
@@ -50,7 +50,7 @@ std::unique_ptr<WorkerSums> make_worker_sums(TrainingSession& session, ModelStat
 }
 
 // Where ranks have other numbers of rows than their neighbours.
-void tell_unequal_rows(const PhaseRun& run, const EpochOrder& order) {
+void tell_unequal_rows(const PhaseContext& run, const EpochOrder& order) {
   if (!run.worker_sums || !run.worker_sums->adds_directions()) return;
   const WorkerCount& count = run.model_state.workers.count();
   bool unequal = false;
@@ -80,8 +80,8 @@ Index EpochSteps::rows(std::size_t first, std::size_t last) const {
                          Index{0});
 }
 
-PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase& its_phase,
-                   const BatchSampler::First& order)
+PhaseContext::PhaseContext(TrainingSession& session_of, ModelState& trained, const Phase& its_phase,
+                           const BatchSampler::First& order)
     : session(session_of),
       model_state(trained),
       phase(its_phase),
@@ -90,7 +90,7 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
       windowed(make_windowed(session, model(), phase)),
       objective(backend(), session.config, model(), *session.ctx.data.train().store, phase.resolution,
                 windowed ? std::optional(windowed->output()) : std::nullopt),
-      record_keys(session.sampler.record_keys(order.micro_batches)),
+      capture_keys(session.sampler.capture_keys(order.micro_batches)),
       losses(backend().allocate(std::ssize(order.training.steps) + std::ssize(order.validation.steps))),
       summed(session.config.accumulate > 1 ? backend().allocate(std::ssize(model().reduce_buffer())) : Arena()),
       clip(session.config.clip_norm > 0 ? backend().clip(std::ssize(model().grads())) : nullptr),
@@ -112,7 +112,7 @@ PhaseRun::PhaseRun(TrainingSession& session_of, ModelState& trained, const Phase
   }
 }
 
-std::vector<Index> worker_rows(const PhaseRun& run, const EpochOrder& order, std::size_t k) {
+std::vector<Index> worker_rows(const PhaseContext& run, const EpochOrder& order, std::size_t k) {
   if (!run.replicas) return {order.steps[k].count};
   const std::span<const Index> rows = shard_rows(order, k);
   return {rows.begin(), rows.end()};
@@ -134,7 +134,8 @@ OptimizerSettings optimizer_at(const Phase& phase, const TrainState& state) {
   return settings;
 }
 
-PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, const TrainState& state) {
+PhaseContext begin_phase(TrainingSession& session, ModelState& model_state, const Phase& phase,
+                         const TrainState& state) {
   compare_ranks(session, model_state, state, "at the start of " + phase_text(phase));
   model_state.optimizer.configure(optimizer_at(phase, state));
   prepare_workers(session, model_state, phase);
@@ -143,11 +144,11 @@ PhaseRun begin_phase(TrainingSession& session, ModelState& model_state, const Ph
     model_state.model.copy_weights(Copied::all);  // parameters may have come from another run
   }
   session.clock.time().io += session.ctx.make_data_ready(phase.resolution);
-  session.ctx.backend.drop_records();
+  session.ctx.backend.drop_captures();
   return {session, model_state, phase, session.sampler.first(phase)};
 }
 
-void PhaseRun::read_ahead(const EpochSteps& epoch, std::size_t first) {
+void PhaseContext::read_ahead(const EpochSteps& epoch, std::size_t first) {
   EpochOrder left = epoch.order;
   left.steps.erase(left.steps.begin(), left.steps.begin() + static_cast<std::ptrdiff_t>(first));
   batches.training.expect(session.sampler.in_micro_batches(left));
@@ -157,19 +158,19 @@ void PhaseRun::read_ahead(const EpochSteps& epoch, std::size_t first) {
     expect_whole();
 }
 
-EpochOrder PhaseRun::expect_whole() {
+EpochOrder PhaseContext::expect_whole() {
   SampleStore& store = *session.ctx.data.validation().store;
   EpochOrder order = in_order(store.owned(), 1);
   store.expect(phase.resolution, order);
   return order;
 }
 
-void PhaseRun::read_ahead(int epoch) {
+void PhaseContext::read_ahead(int epoch) {
   if (!session.ctx.data.streams() || epoch >= phase.stop.epochs) return;
   batches.training.expect(session.sampler.in_micro_batches(session.sampler.training(phase, epoch)));
 }
 
-void PhaseRun::load(Batches& of, std::span<const std::int64_t> ids) {
+void PhaseContext::load(Batches& of, std::span<const std::int64_t> ids) {
   EpochTime& time = session.clock.time();
   Timer timer;
   if (!session.ctx.data.streams()) {
@@ -184,7 +185,7 @@ void PhaseRun::load(Batches& of, std::span<const std::int64_t> ids) {
   time.communication += timer.lap();
 }
 
-void PhaseRun::add_grid(StepContext& step) const {
+void PhaseContext::add_grid(StepContext& step) const {
   if (grid == nullptr) return;
   step.halo_messages = &grid->messages();
   step.sample_sum = grid->over_sample_group();
@@ -192,27 +193,27 @@ void PhaseRun::add_grid(StepContext& step) const {
   if (step.training) step.same_block_sum = grid->over_same_block();
 }
 
-std::vector<float> PhaseRun::read_losses(std::size_t first, std::size_t last) {
+std::vector<float> PhaseContext::read_losses(std::size_t first, std::size_t last) {
   std::vector<float> values(last - first);
   backend().read(losses.span().subspan(first, values.size()), values);
   return values;
 }
 
-void PhaseRun::end_momenta() {
+void PhaseContext::end_momenta() {
   if (!worker_sums) return;
   const Timer timer;
   worker_sums->end();
   session.clock.time().communication += timer.seconds();
 }
 
-void PhaseRun::complete_moments() {
+void PhaseContext::complete_moments() {
   if (!sharded) return;
   const Timer timer;
   sharded->complete();
   session.clock.time().communication += timer.seconds();
 }
 
-void PhaseRun::take_counts(TrainState& state) {
+void PhaseContext::take_counts(TrainState& state) {
   EpochClock& clock = session.clock;
   if (replicas)
     clock.add(replicas->take_time());

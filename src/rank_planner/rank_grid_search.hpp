@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/planner/prediction.hpp"
+#include "src/rank_planner/prediction.hpp"
 
 namespace mrmf {
 

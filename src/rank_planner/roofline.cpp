@@ -1,4 +1,4 @@
-#include "src/planner/roofline.hpp"
+#include "src/rank_planner/roofline.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

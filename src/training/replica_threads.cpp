@@ -1,4 +1,4 @@
-#include "src/training/worker_pool.hpp"
+#include "src/training/replica_threads.hpp"
 
 #include <omp.h>
 
@@ -11,7 +11,7 @@
 
 namespace mrmf {
 
-WorkerPool::WorkerPool(int size, int at_once) : free_slots_(std::max(at_once, 1)) {
+ReplicaThreads::ReplicaThreads(int size, int at_once) : free_slots_(std::max(at_once, 1)) {
   try {
     for (int i = 0; i < size; ++i) members_.emplace_back([this, i] { live(i); });
   } catch (const std::exception& error) {
@@ -22,9 +22,9 @@ WorkerPool::WorkerPool(int size, int at_once) : free_slots_(std::max(at_once, 1)
   }
 }
 
-WorkerPool::~WorkerPool() { end(); }
+ReplicaThreads::~ReplicaThreads() { end(); }
 
-void WorkerPool::end() {
+void ReplicaThreads::end() {
   {
     const Lock lock(mutex_);
     end_ = true;
@@ -33,7 +33,7 @@ void WorkerPool::end() {
   for (std::thread& member : members_) member.join();
 }
 
-void WorkerPool::run(const std::function<void(int)>& job, const std::function<void()>& at_barrier) {
+void ReplicaThreads::run(const std::function<void(int)>& job, const std::function<void()>& at_barrier) {
   Lock lock(mutex_);
   job_ = &job;
   done_ = 0;
@@ -60,7 +60,7 @@ void WorkerPool::run(const std::function<void(int)>& job, const std::function<vo
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void WorkerPool::barrier() {
+void ReplicaThreads::barrier() {
   Lock lock(mutex_);
   const int before = barriers_;
   leave_slot();
@@ -71,7 +71,7 @@ void WorkerPool::barrier() {
   if (error_) throw FaultError("another part of the same step failed");
 }
 
-void WorkerPool::live(int member) {
+void ReplicaThreads::live(int member) {
   omp_set_num_threads(1);
   Lock lock(mutex_);
   for (int seen = 0;; ++seen) {
@@ -92,14 +92,14 @@ void WorkerPool::live(int member) {
   }
 }
 
-void WorkerPool::take_slot(Lock& lock) {
+void ReplicaThreads::take_slot(Lock& lock) {
   changed_.wait(lock, [&] { return free_slots_ > 0; });
   --free_slots_;
 }
 
-void WorkerPool::leave_slot() { ++free_slots_; }
+void ReplicaThreads::leave_slot() { ++free_slots_; }
 
-void WorkerPool::fail() {
+void ReplicaThreads::fail() {
   if (!error_) error_ = std::current_exception();
 }
 

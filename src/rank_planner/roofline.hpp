@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/planner/cost_model.hpp"
+#include "src/rank_planner/cost_model.hpp"
 
 namespace mrmf {
 

@@ -1,4 +1,4 @@
-#include "src/planner/cost_model.hpp"
+#include "src/rank_planner/cost_model.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "src/planner/team_sizes.hpp"
+#include "src/rank_planner/team_sizes.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/plan/plan.hpp"
-#include "src/planner/cost_model.hpp"
+#include "src/rank_planner/cost_model.hpp"
 #include "src/training/memory_estimate.hpp"
 
 namespace mrmf {

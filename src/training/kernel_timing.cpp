@@ -1,4 +1,4 @@
-#include "src/training/kernel_choices.hpp"
+#include "src/training/kernel_timing.hpp"
 
 #include <algorithm>
 #include <filesystem>

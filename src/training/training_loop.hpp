@@ -4,15 +4,15 @@
 #include <optional>
 #include <set>
 
-#include "src/training/phase_run.hpp"
+#include "src/training/phase_context.hpp"
 #include "src/training/probe.hpp"
 
 namespace mrmf {
 
-class Trainer {
+class TrainingLoop {
  public:
   /// `elapsed` is the seconds that the run has already taken.
-  Trainer(const RunContext& ctx, const TrainingConfig& config, double elapsed = 0);
+  TrainingLoop(const RunContext& ctx, const TrainingConfig& config, double elapsed = 0);
 
   /// On a device, lets the backend choose, time and check its operations for every batch of this phase, without a
   /// model's memory. total_seconds() leaves that out: a device keeps the result, so that no training time goes into
@@ -34,7 +34,7 @@ class Trainer {
     return probe_phase(session_, model_state, phase, share);
   }
 
-  /// Seconds of the run: those before this trainer was made; models, coarsening, training, validation and fusion since
+  /// Seconds of the run: those before this was made; models, coarsening, training, validation and fusion since
   /// then; and those of earlier starts of the run until they were saved.
   double total_seconds() const { return session_.clock.total_seconds(); }
 

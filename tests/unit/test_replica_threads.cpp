@@ -47,7 +47,7 @@ class RoomForFewThreads {
 
 TEST_CASE("worker pool: every member does its part, job after job, and not more than allowed at a time") {
   for (const int at_once : {1, 3, 20}) {
-    WorkerPool workers(7, at_once);
+    ReplicaThreads workers(7, at_once);
     std::vector<int> done(7);
     std::atomic<int> now = 0, most = 0;
     for (int job = 0; job < 50; ++job)
@@ -67,7 +67,7 @@ TEST_CASE("worker pool: every member does its part, job after job, and not more 
 TEST_CASE(
     "worker pool: a barrier's action sees what all have brought, and all see what it leaves; who is done is not waited "
     "for") {
-  WorkerPool workers(5, 2);
+  ReplicaThreads workers(5, 2);
   std::vector<int> brought(5);
   int total = 0, barriers = 0;
   std::vector<int> seen(5);
@@ -92,7 +92,7 @@ TEST_CASE(
 TEST_CASE(
     "worker pool: an error in a job or at a barrier ends the others' waiting, reaches the caller, and the next job "
     "runs") {
-  WorkerPool workers(4, 2);
+  ReplicaThreads workers(4, 2);
   const auto fail_in_job = [&](int i) {
     if (i == 2) throw DataError("the third failed");
     workers.barrier();
@@ -107,7 +107,7 @@ TEST_CASE(
 
 TEST_CASE("worker pool: threads that cannot be started are an error, and those that could be end") {
   const RoomForFewThreads room;
-  CHECK_THROWS_WITH_AS(WorkerPool(500, 1), doctest::Contains("cannot start 500 threads"), FaultError);
+  CHECK_THROWS_WITH_AS(ReplicaThreads(500, 1), doctest::Contains("cannot start 500 threads"), FaultError);
   CHECK_THROWS_WITH_AS(ReaderPool(500, [](const ReadTask&, Scratch&) {}),
                        doctest::Contains("cannot start 500 threads that read data"), FaultError);
   CHECK_THROWS_WITH_AS(make_cpu_backend(500), doctest::Contains("cannot start 500 threads to compute with"),

@@ -1,4 +1,4 @@
-#include "src/planner/rank_grid_search.hpp"
+#include "src/rank_planner/rank_grid_search.hpp"
 
 #include <algorithm>
 #include <map>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/planner/cost_model.hpp"
+#include "src/rank_planner/cost_model.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

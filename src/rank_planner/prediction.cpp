@@ -1,4 +1,4 @@
-#include "src/planner/prediction.hpp"
+#include "src/rank_planner/prediction.hpp"
 
 #include <algorithm>
 #include <cmath>

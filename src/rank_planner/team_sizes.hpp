@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "src/planner/rank_grid_search.hpp"
+#include "src/rank_planner/rank_grid_search.hpp"
 
 namespace mrmf {
 

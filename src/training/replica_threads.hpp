@@ -11,13 +11,13 @@
 namespace mrmf {
 
 /// Each member keeps its thread for life and uses one OpenMP thread in it. At most `at_once` members compute at a time.
-class WorkerPool {
+class ReplicaThreads {
  public:
   /// FaultError when that many threads cannot be started.
-  WorkerPool(int size, int at_once);
-  ~WorkerPool();
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
+  ReplicaThreads(int size, int at_once);
+  ~ReplicaThreads();
+  ReplicaThreads(const ReplicaThreads&) = delete;
+  ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
   /// Runs job(i) in every member i and returns when all are done. Whenever all unfinished members wait in barrier(),
   /// runs `at_barrier` in the caller's thread. When all members are done, throws the error of a job or of `at_barrier`.
