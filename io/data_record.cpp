@@ -167,7 +167,7 @@ Digests with_any_types(const RowSources& sources, std::size_t file,
   try {
     return digest(*sources.open(file));
   } catch (const DataError&) {
-    GroupRows any;
+    GroupsAsRows any;
     for (const std::string& name : sources.names()) any.types[name] = ElementType::float64;
     return digest(*sources.open(file, any));  // which says what is wrong if it is not that
   }

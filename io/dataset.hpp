@@ -118,12 +118,12 @@ struct RowsOpening {
 };
 
 /// The groups of a file of which each is a row, by name. Copies share them.
-struct GroupRows {
+struct GroupsAsRows {
   std::shared_ptr<const std::vector<std::string>> names;
   /// By name of an array or attribute, the type that holds its numbers in all groups; where these are of one type,
   /// none.
   std::map<std::string, ElementType> types{};
-  bool operator==(const GroupRows& other) const {
+  bool operator==(const GroupsAsRows& other) const {
     return types == other.types && (names == other.names || (names && other.names && *names == *other.names));
   }
 };
@@ -165,7 +165,7 @@ struct DatasetShape {
   /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
   std::optional<Box> block{};
   std::vector<Index> elsewhere{};   ///< files with samples that may lie in other files (io/row_source.hpp), ascending
-  std::vector<GroupRows> groups{};  ///< RowsBy::groups: of each file
+  std::vector<GroupsAsRows> groups{};  ///< RowsBy::groups: of each file
   LabelNames names{};               ///< what files call the numbers of labels
   std::vector<std::string>
       units{};                  ///< units of samples and labels, in the order of their names; "": nothing says them

@@ -161,7 +161,7 @@ struct FileFacts {
   DatasetShape shape;
   std::vector<std::string> units;  ///< units of samples and labels, in the order of the names
   std::vector<LabelNames> names;   ///< those of labels that differ, of one data set
-  GroupRows groups;
+  GroupsAsRows groups;
   bool elsewhere = false;  ///< samples may lie in another file
 };
 
@@ -340,7 +340,7 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
   std::vector<std::int64_t> elsewhere(spec.files.size());
   std::vector<UnitsSeen> units(names.size());
   NamesSeen label_names;
-  std::vector<GroupRows> groups(spec.rows == RowsBy::groups ? spec.files.size() : 0);
+  std::vector<GroupsAsRows> groups(spec.rows == RowsBy::groups ? spec.files.size() : 0);
   const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
   collective_try_each(comm, mine.first, mine.count, [&](Index i) {
     const auto file = static_cast<std::size_t>(i);

@@ -52,7 +52,7 @@ std::string with_zeros(std::int64_t number, std::size_t digits) {
   return std::string(digits > text.size() ? digits - text.size() : 0, '0') + text;
 }
 
-/// "before{first..last}behind": names that count up, with as many digits in each.
+/// "before{first..last}behind": names that count up, with at least as many digits as the first has.
 struct NumberedNames {
   std::string before, behind;
   std::int64_t first = 0, last = 0;
@@ -73,7 +73,8 @@ std::optional<NumberedNames> numbered(const std::string& name) {
                          last = all.substr(dots + 2, close - dots - 2);
   const auto from = number_of(first), to = number_of(last);
   std::error_code none;
-  if (!from || !to || first.size() != last.size() || *to < *from || *to - *from >= kMostNames ||
+  const bool more_digits = first.size() < last.size() && with_zeros(*from, 1) == first;  // {8..12}, as in a shell
+  if (!from || !to || (first.size() != last.size() && !more_digits) || *to < *from || *to - *from >= kMostNames ||
       std::filesystem::exists(name, none))
     return {};
   return NumberedNames{name.substr(0, open), name.substr(close + 1), *from, *to, first.size()};

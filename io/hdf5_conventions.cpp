@@ -1,6 +1,7 @@
 #include "io/hdf5_conventions.hpp"
 
 #include "io/hdf5_rows.hpp"
+#include "io/hdf5_types.hpp"
 
 namespace mrmf::h5 {
 namespace {
@@ -23,8 +24,23 @@ NetcdfDimensions netcdf_dimensions(const DataFile& file, const std::string& name
   const Lock lock;
   const Dataset dataset = open_dataset(file.path(), file.id(), name);
   NetcdfDimensions found{{}, integers_of(dataset, "_Netcdf4Coordinates")};
-  if (const std::vector<int> own = integers_of(dataset, "_Netcdf4Dimid"); own.size() == 1) found.own = own.front();
+  // An array that is no dimension may have the number of its first one there.
+  if (const std::vector<int> own = integers_of(dataset, "_Netcdf4Dimid");
+      own.size() == 1 && is_dimension_scale(dataset, file.path() + ": '" + name + "'"))
+    found.own = own.front();
   return found;
+}
+
+std::string bounds_of(const Dataset& dataset, const std::string& name) {
+  if (H5Aexists(dataset.get(), "bounds") <= 0) return {};
+  const Attribute attribute(H5Aopen(dataset.get(), "bounds", H5P_DEFAULT));
+  if (!attribute) return {};
+  const Space space(H5Aget_space(attribute.get()));
+  if (H5Tget_class(Type(H5Aget_type(attribute.get())).get()) != H5T_STRING ||
+      H5Sget_simple_extent_npoints(space.get()) != 1)
+    return {};
+  const std::string text = text_of(attribute);
+  return text.empty() ? text : name.substr(0, name.rfind('/') + 1) + text;
 }
 
 const std::vector<std::string>& flag_attributes() {

@@ -20,6 +20,10 @@ struct NetcdfDimensions {
 /// Nothing where netCDF did not write the data set. DataError when it cannot be opened.
 NetcdfDimensions netcdf_dimensions(const DataFile& file, const std::string& dataset);
 
+/// The array that holds the bounds of a coordinate's cells (CF's attribute `bounds`), beside the coordinate, which has
+/// this name; "" where it names none.
+std::string bounds_of(const Dataset& dataset, const std::string& name);
+
 /// The attributes of CF by which an array says that its numbers are classes, or bits of several.
 const std::vector<std::string>& flag_attributes();
 

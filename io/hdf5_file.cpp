@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "io/file_names.hpp"
+#include "io/hdf5_conventions.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_names.hpp"
@@ -213,6 +214,7 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   require_countable(info.shape, state_->at(name));
   info.file = h5::file_of(dataset.get());
   info.scale = h5::is_dimension_scale(dataset, state_->at(name));
+  info.bounds = h5::bounds_of(dataset, name);
   if (info.type == ElementType::other) return info;
   Packing packing{.stored = info.type};
   try {

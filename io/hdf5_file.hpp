@@ -26,6 +26,8 @@ struct DatasetInfo {
                          ///< them gets the DataError
   std::string file{};    ///< the path of the file in which it lies: another one behind a link
   bool scale = false;    ///< a dimension scale, or netCDF dimension: it numbers the positions of other arrays
+  std::string
+      bounds{};  ///< name of the array with the bounds of its cells, where it is a coordinate that has some (CF)
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
 };
 

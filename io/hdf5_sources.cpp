@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <tuple>
@@ -152,16 +154,26 @@ std::optional<Gap> chunk_gap(const Dataset& dataset, const Properties& creation,
   }
 }
 
-/// Checks the files of raw bytes beside the HDF5 file, and adds them to `files`. The library reads zeros behind their
-/// end.
-std::optional<Gap> external_gap(const std::string& path, const Properties& creation, std::set<std::string>& files) {
+/// Checks the files of raw bytes beside the HDF5 file, in which the rows lie one after the other, and adds them to
+/// `files`. The library reads zeros behind their end.
+std::optional<Gap> external_gap(const std::string& path, const Dataset& dataset, const Properties& creation,
+                                std::set<std::string>& files) {
+  const Sizes extent = extent_of(Space(H5Dget_space(dataset.get())).get());
+  const hsize_t all = std::accumulate(extent.begin(), extent.end(), H5Tget_size(Type(H5Dget_type(dataset.get())).get()),
+                                      std::multiplies<>());
+  const hsize_t of_row = extent.empty() || all == 0 ? 1 : all / extent.front();
+  hsize_t there = 0;  // bytes of the rows in the files so far
   for (const ExternalBytes& bytes : external_bytes(path, creation)) {
     files.insert(bytes.file);
-    if (!is_regular(bytes.file)) return Gap{0, "come from " + bytes.file + ", which is not there"};
+    if (!is_regular(bytes.file))
+      return Gap{static_cast<Index>(there / of_row), "come from " + bytes.file + ", which is not there"};
     std::error_code unknown;
-    const auto size = std::filesystem::file_size(bytes.file, unknown);
-    if (bytes.count != H5F_UNLIMITED && (unknown || static_cast<std::uint64_t>(bytes.offset) + bytes.count > size))
-      return Gap{0, "come from " + bytes.file + ", which is too short"};
+    const auto size = static_cast<hsize_t>(std::filesystem::file_size(bytes.file, unknown));
+    const auto begin = static_cast<hsize_t>(bytes.offset);
+    const hsize_t here = unknown || size < begin ? 0 : size - begin, wanted = std::min(bytes.count, all - there);
+    if (here < wanted)
+      return Gap{static_cast<Index>((there + here) / of_row), "come from " + bytes.file + ", which is too short"};
+    there += wanted;
   }
   return std::nullopt;
 }
@@ -208,7 +220,7 @@ class Walk {
     const H5D_layout_t layout = H5Pget_layout(creation.get());
     if (layout == H5D_VIRTUAL) return visit_virtual({path, dataset, what, gaps}, creation);
     if (H5Pget_external_count(creation.get()) > 0) {
-      const std::optional<Gap> gap = external_gap(path, creation, files_);
+      const std::optional<Gap> gap = external_gap(path, dataset, creation, files_);
       return gaps ? gap : std::nullopt;
     }
     if (!gaps) return std::nullopt;

@@ -58,7 +58,8 @@ h5::Attribute attribute(hid_t object, const char* name) {
 std::map<Index, std::string> flags(hid_t dataset) {
   std::map<Index, std::string> known;
   const h5::Attribute meanings = attribute(dataset, "flag_meanings"), values = attribute(dataset, "flag_values");
-  if (!meanings) return known;
+  // The bits of masks are set together, so no number has a meaning of its own.
+  if (!meanings || H5Aexists(dataset, "flag_masks") > 0) return known;
   std::istringstream text(h5::text_of(meanings));
   Names words;
   for (std::string word; text >> word;) words.push_back(word);
@@ -145,7 +146,7 @@ LabelNames LabelNames::from(const NumberNames& names, const std::string& where, 
     for (const auto& [number, name] : names.values) add(number, name);
   all.complete = classes && names.enumeration;
   if (!all.of.empty()) return all;
-  const Index count = classes ? form.classes : outputs;
+  const Index count = !classes ? outputs : form.values.empty() ? form.classes : std::ssize(form.values);
   const Names list = list_of(names.lists, static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < list.size(); ++i)
     if (const std::optional<Index> number = classes ? number_of_class(form, i) : static_cast<Index>(i))

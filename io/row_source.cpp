@@ -163,7 +163,7 @@ std::unique_ptr<const RowSource> open_name(const File& file, const RowName& name
 /// A row for each group: what the name is there, opened when it is read.
 class GroupRows final : public RowSource {
  public:
-  GroupRows(File file, GroupRows groups, std::string name, const Opening& opening)
+  GroupRows(File file, GroupsAsRows groups, std::string name, const Opening& opening)
       : file_(std::move(file)), groups_(std::move(groups)), name_(std::move(name)), opening_(opening) {
     const auto first = open(0);
     facts_ = {first->type(),  first->shape(), first->row_bytes(),   first->way(),    first->chunk_memory(),
@@ -274,7 +274,7 @@ class GroupRows final : public RowSource {
   }
 
   File file_;
-  GroupRows groups_;
+  GroupsAsRows groups_;
   std::string name_;
   Opening opening_;
   bool joint_ = false;  // type() is float64, which holds the numbers of all groups, whose types differ
@@ -314,7 +314,7 @@ RowSources::RowSources(const DatasetSpec& spec, const DatasetShape* shape, std::
 std::shared_ptr<const OpenRows> RowSources::at(std::size_t file) const { return recent_->at(file); }
 
 std::shared_ptr<const OpenRows> RowSources::open(std::size_t file) const {
-  GroupRows groups;
+  GroupsAsRows groups;
   return open(file, groups);
 }
 
@@ -347,7 +347,7 @@ std::shared_ptr<const OpenRows> RowSources::open_again(std::size_t file) const {
   return rows;
 }
 
-std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, GroupRows& groups) const {
+std::shared_ptr<const OpenRows> RowSources::open(std::size_t file, GroupsAsRows& groups) const {
   if (auto known = open_again(file)) return known;
   const auto opened = std::make_shared<const DataFile>(path(file));
   if (!groups_.empty())

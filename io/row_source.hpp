@@ -134,7 +134,7 @@ class RowSources {
   /// Opens a file's rows anew, even if they are still open.
   std::shared_ptr<const OpenRows> open(std::size_t file) const;
   /// Opens a file's rows anew, and finds the groups that are its rows, unless they are given.
-  std::shared_ptr<const OpenRows> open(std::size_t file, GroupRows& groups) const;
+  std::shared_ptr<const OpenRows> open(std::size_t file, GroupsAsRows& groups) const;
   /// What is remembered of these files, for a shape that others will use.
   RememberedRows remembered() const { return {memory_}; }
   /// All files that rows under these names are read from, or in which links on the way to them lie. For
@@ -146,7 +146,7 @@ class RowSources {
   RowHeaderCache::Name in_memory(std::size_t file, const std::string& name) const;
 
   DatasetSpec spec_;
-  std::vector<GroupRows> groups_;
+  std::vector<GroupsAsRows> groups_;
   std::vector<std::string> names_;
   Limits limits_;
   std::shared_ptr<RowHeaderCache> memory_;

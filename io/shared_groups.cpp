@@ -26,7 +26,7 @@ std::vector<std::string> parted(const std::string& all) {
   return texts;
 }
 
-std::string types_text(const GroupRows& file) {
+std::string types_text(const GroupsAsRows& file) {
   std::vector<std::string> texts;
   for (const auto& [name, type] : file.types) {
     texts.push_back(name);
@@ -45,14 +45,14 @@ std::map<std::string, ElementType> types_of(const std::string& text) {
 
 }  // namespace
 
-std::vector<GroupRows> share_groups(const std::vector<GroupRows>& groups, Comm& comm) {
-  std::vector<GroupRows> all(groups.size());
+std::vector<GroupsAsRows> share_groups(const std::vector<GroupsAsRows>& groups, Comm& comm) {
+  std::vector<GroupsAsRows> all(groups.size());
   for (int rank = 0; rank < comm.size() && !groups.empty(); ++rank) {
     const Range files = piece(std::ssize(groups), rank, comm.size());
     std::vector<std::int64_t> counts(static_cast<std::size_t>(files.count));
     std::string names;
     for (std::size_t i = 0; i < counts.size() && rank == comm.rank(); ++i) {
-      const GroupRows& file = groups[static_cast<std::size_t>(files.first) + i];
+      const GroupsAsRows& file = groups[static_cast<std::size_t>(files.first) + i];
       const std::vector<std::string>& own = *file.names;
       counts[i] = std::ssize(own);
       names += joined(own) + joined({types_text(file)});
@@ -62,7 +62,7 @@ std::vector<GroupRows> share_groups(const std::vector<GroupRows>& groups, Comm& 
     const std::vector<std::string> found = parted(names);
     auto next = found.begin();
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      GroupRows& file = all[static_cast<std::size_t>(files.first) + i];
+      GroupsAsRows& file = all[static_cast<std::size_t>(files.first) + i];
       file.names = std::make_shared<const std::vector<std::string>>(next, next + counts[i]);
       next += counts[i];
       file.types = types_of(*next++);

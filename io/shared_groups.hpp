@@ -9,6 +9,6 @@
 namespace mrmf {
 
 /// The groups of all files, of which every rank has those of its piece() of the files. Collective.
-std::vector<GroupRows> share_groups(const std::vector<GroupRows>& groups, Comm& comm);
+std::vector<GroupsAsRows> share_groups(const std::vector<GroupsAsRows>& groups, Comm& comm);
 
 }  // namespace mrmf

@@ -25,7 +25,7 @@ rule "no printing outside src"                 'std::c(out|err)|printf\('       
 rule "no assert with side effects (use MRMF_CHECK)" '\bassert\('                 src layers io mpi kernels
 rule "no owning raw new or delete"             '(^|[^_[:alnum:]"])(new [A-Z]|delete )' src layers io mpi kernels
 rooms=  # those of src so far; io, mpi, layers and kernels are everyone's
-for room in config plan system data inspection run training planner export method tournament inference compare bench simulators ensemble cli; do
+for room in config plan system data inspection run training rank_planner export method tournament inference compare bench simulators ensemble cli; do
   rooms+="${rooms:+|}$room"
   case $room in compare) may='config|plan|run|compare' ;; simulators) may='system|simulators' ;; *) may=$rooms ;; esac
   hits=$(grep -nE -r '#include "|#include <src/' "src/$room" | grep -vE "#include \"((io|mpi|layers|kernels|generated)/|src/($may)/)")

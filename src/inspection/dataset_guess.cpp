@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "io/axis_order.hpp"
@@ -117,7 +118,8 @@ void find_validation(const std::vector<FileArray>& arrays, const FileArray& samp
     const FileArray* const y = partner(labels, word, arrays);
     if (x == nullptr) continue;
     const bool pair = y != nullptr && x->rows() > 0 && x->rows() == y->rows() && alike(*x, samples) &&
-                      alike(*y, labels) && y->type != ElementType::other && x->type != ElementType::other;
+                      alike(*y, labels) && (y->type != ElementType::other || (y->words && labels.words)) &&
+                      x->type != ElementType::other;
     if (!pair) {
       if (lonely.empty()) lonely = x->name;
       continue;
@@ -142,13 +144,18 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
   std::vector<std::string> looked_at = names.datasets;
   for (const auto& [name, by_user] : called)
     if (std::ranges::find(looked_at, name) == looked_at.end() && file.has(name)) looked_at.push_back(name);
+  std::vector<DatasetInfo> infos;
+  std::set<std::string> bounds;  // of coordinates, which are part of these
+  for (const std::string& name : looked_at) bounds.insert(infos.emplace_back(file.info(name)).bounds);
   std::vector<FileArray> arrays;
-  for (const std::string& name : looked_at) {
-    const DatasetInfo info = file.info(name);
+  for (std::size_t i = 0; i < looked_at.size(); ++i) {
+    const std::string& name = looked_at[i];
+    const DatasetInfo& info = infos[i];
     const auto other = called.find(name);
     if (!info.shape.empty())
       arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.words,
-                        info.whole, info.packing, info.may_miss, info.scale, info.unclear, info.file});
+                        info.whole, info.packing, info.may_miss, info.scale || bounds.contains(name), info.unclear,
+                        info.file});
   }
   return arrays;
 }

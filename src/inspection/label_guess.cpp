@@ -235,7 +235,15 @@ std::optional<Classes> classes_of(const Found& found) {
   if (found.layout.width > 1 && !found.layout.single && found.layout.width <= kMostClasses && values.one_hot &&
       values.count > 0)
     return Classes{.count = found.layout.width, .values = {}, .ignore = {}, .absent = 0, .how = "one-hot rows"};
-  if (std::optional<Classes> classes = whole_classes(found)) return classes;
+  const std::optional<Classes> whole = whole_classes(found);
+  const auto all_named = [&](const Classes& classes) {
+    const LabelForm form{LabelKind::classes, classes.count, {}, CoarseLabels::shares, classes.values};
+    return !found.names.in_order(form, classes.count).empty();
+  };
+  // Numbers with gaps between them, each of which has a name.
+  if (whole && whole->absent > 0 && !all_named(*whole))
+    if (std::optional<Classes> named = named_classes(found); named && all_named(*named)) return named;
+  if (whole) return whole;
   if (std::optional<Classes> classes = enumerated_classes(found)) return classes;
   return named_classes(found);
 }

@@ -269,7 +269,7 @@ Index count_groups(const std::vector<std::string>& paths, const std::string& pat
   const RowSources sources(spec, nullptr, {samples}, {});
   Index count = 0;
   for (std::size_t file = 0; file < paths.size(); ++file) {
-    GroupRows groups;
+    GroupsAsRows groups;
     sources.open(file, groups);
     count += std::ssize(*groups.names);
     if (file == 0) first.insert(groups.names->begin(), groups.names->end());

@@ -61,6 +61,25 @@ std::string split_hint(const FileArray& array, const std::vector<std::string>& v
       first_trains ? shown_values(values.begin(), validates) : shown_values(validates + 1, values.end()));
 }
 
+// One column says what all rows are for, and marks in several are no such column.
+std::string several_marks_text(const std::string& one) {
+  return fmt::format(
+      "'{}' and others mark rows, and data.split.column is one column: store one with the words \"train\", \"val\" and "
+      "\"test\", and set split = {{ column = ..., validation = [\"val\"] }}",
+      one);
+}
+
+// What to do about columns beside the one that is taken for the split.
+std::string others_text(const std::string& taken, const std::vector<std::string>& others, bool test_trains) {
+  const std::string instead = test_trains
+                                  ? "; the test's rows train unless one column of the words \"train\", \"val\" and "
+                                    "\"test\" says what rows are for, with split = { column = ..., validation = "
+                                    "[\"val\"] }"
+                                  : ": name it in data.split.column instead if that is meant";
+  return fmt::format("'{}' is taken for the split; '{}' may say what rows are for, too{}", taken,
+                     fmt::join(others, "', '"), instead);
+}
+
 // Whole numbers of groups may be stored as floats, since a table had gaps somewhere.
 bool is_whole(const std::string& number) { return number.find_first_not_of("-0123456789") == std::string::npos; }
 
@@ -74,6 +93,8 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     return is_one_number_per_row(array, samples) && is_held_out_mark(array.name);
   });
   std::vector<std::string> told, others;
+  std::optional<bool> taken_for_tests;  // whether the mark that is taken for the split marks the test's rows
+  bool test_trains = false;             // another one marks the test's rows
   std::vector<const FileArray*> columns;
   for (const FileArray& array : arrays) columns.push_back(&array);
   std::ranges::stable_partition(columns, [](const FileArray* array) { return !is_for_tests(array->name); });
@@ -81,12 +102,7 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     const FileArray& array = *column_array;
     if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
     const bool trains = is_training_mark(array.name);  // all other rows validate, unless others are marked, too
-    if (trains && several_marks)
-      told.push_back(
-          fmt::format("'{}' and others mark rows, and data.split.column is one column: store one with the words "
-                      "\"train\", \"val\" and "
-                      "\"test\", and set split = {{ column = ..., validation = [\"val\"] }}",
-                      array.name));
+    if (trains && several_marks) told.push_back(several_marks_text(array.name));
     const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
     const bool named = is_like_split(array.name);
     if (!array.words && !named && !(marks && array.integer() && !held_out_samples)) continue;
@@ -112,7 +128,9 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
       look.split_column = array.name;
       if (trains && !several_marks) look.split_validation = {"0"};
+      if (!trains) taken_for_tests = is_for_tests(array.name);
     } else if (few) {
+      if (marks && !trains && taken_for_tests && *taken_for_tests != is_for_tests(array.name)) test_trains = true;
       told.push_back(split_hint(array, values));
       others.push_back(array.name);
     }
@@ -120,10 +138,7 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
   if (look.split_column.empty()) {
     look.reasons.insert(look.reasons.end(), told.begin(), told.end());
   } else if (!others.empty()) {
-    look.reasons.push_back(
-        fmt::format("'{}' is taken for the split; '{}' may say what rows are for, too: name it in "
-                    "data.split.column instead if that is meant",
-                    look.split_column, fmt::join(others, "', '")));
+    look.reasons.push_back(others_text(look.split_column, others, test_trains));
   }
 }
 

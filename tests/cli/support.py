@@ -106,6 +106,9 @@ def preload(name, **variables):
 def environment():
     # Tests compare bits: a choice of kernels by their times is for tests/cli/test_kernel_choice.py.
     found = dict({"MRMF_CPU_KERNELS": "fixed"} | os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    # Else the program sets this and starts itself again.
+    if "OMP_WAIT_POLICY" not in found:
+        found.setdefault("GOMP_SPINCOUNT", "1000")
     # Ranks that wait sleep (tests/support/sleeping_yield.c), where the tests are built.
     sleeping = os.path.join(os.path.dirname(MRMF), "tests", "libsleeping_yield.so")
     if os.path.exists(sleeping):

@@ -169,7 +169,7 @@ TEST_CASE("row source: a row for each group, which are alike") {
     add_attribute(files.path, group, "sigma", {static_cast<float>(i)}, true);
   }
   files.spec.groups = "sim_*";
-  GroupRows groups;
+  GroupsAsRows groups;
   const auto sources = files.sources({"d", "@sigma", "/@omega_m"}, RowsBy::groups);
   auto open = sources->open(0, groups);
   CHECK(*groups.names == std::vector<std::string>{"sim_0", "sim_1", "sim_2"});

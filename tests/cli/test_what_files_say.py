@@ -1,0 +1,147 @@
+"""What files say of their arrays by attributes, types and names, as other programs mean it: names of numbers, bits, bounds,
+marks, words, numbered files, raw bytes beside a file, netCDF's dimensions in coarse copies."""
+import json
+import unittest
+
+import h5py
+import numpy as np
+
+from people_files import InitTest
+
+ROWS = 40
+
+
+class WhatFilesSay(InitTest):
+    def setUp(self):
+        super().setUp()
+        self.rng = np.random.default_rng(1)
+        self.x = self.rng.normal(size=(ROWS, 16, 3)).astype("f4")
+
+    def labels(self, name, y, **attributes):
+        with h5py.File(self.path(f"{name}.h5"), "w") as file:
+            file["x"], file["y"] = self.x, y
+            file["y"].attrs.update(attributes)
+
+    def init(self, name, *options):
+        done = self.mrmf("init", f"{name}.h5", "-o", f"{name}.toml", *options)
+        return done.stdout + done.stderr, self.read(f"{name}.toml")
+
+    def data(self, name):
+        return self.mrmf("data", f"{name}.toml").stdout
+
+    def test_a_list_of_more_names_than_numbers_names_none(self):
+        self.labels("four", np.arange(ROWS) % 3 + 1, class_names=["ground", "ash", "oak", "elm"])
+        self.assertIn("class_values = [1, 2, 3]", self.init("four")[1])
+        said = self.data("four")
+        self.assertIn("lists 4 names, and there are 3 classes", said)
+        self.assertNotIn("ground", said)
+        self.labels("signs", np.arange(ROWS) % 2 * 2 - 1, classes=["cat", "unknown", "dog"])
+        self.assertIn("class_values = [-1, 1]", self.init("signs")[1])
+        said = self.data("signs")
+        self.assertIn("lists 3 names, and there are 2 classes", said)
+        self.assertNotIn("unknown", said)
+        self.labels("three", np.arange(ROWS) % 3 + 1, class_names=["ash", "oak", "elm"])
+        self.init("three")
+        self.assertRegex(self.data("three"), r"ash.*oak.*elm")
+
+    def test_bits_have_no_names_as_numbers(self):
+        self.labels("bits", (np.arange(ROWS) % 3).astype("u1"), flag_masks=np.array([1, 2, 4], "u1"), flag_meanings="clear cloud snow")
+        said, _ = self.init("bits")
+        self.assertNotIn("cloud", said + self.data("bits"))
+
+    def test_named_numbers_with_gaps_are_the_classes(self):
+        self.labels("gaps", np.array([1, 2, 4])[np.arange(ROWS) % 3].astype("u1"), flag_values=np.array([1, 2, 4], "u1"),
+                    flag_meanings="clear cloud snow")
+        said, text = self.init("gaps")
+        self.assertIn("class_values = [1, 2, 4]", text)
+        self.assertNotIn("never occur", said)
+        self.assertRegex(self.data("gaps"), r"clear.*cloud.*snow")
+        self.labels("rare", np.array([0, 1, 3])[np.arange(ROWS) % 3].astype("u1"), flag_values=np.arange(4, dtype="u1"),
+                    flag_meanings="sea ice cloud snow")
+        self.assertIn("1 of these classes never occurs", self.init("rare")[0])
+
+    def test_bounds_of_a_coordinate_are_no_labels(self):
+        with h5py.File(self.path("bounds.h5"), "w") as file:
+            file["tas"], file["time"] = self.x, np.arange(ROWS) * 30.0
+            file["time_bnds"] = np.arange(ROWS)[:, None] * 30.0 + [-15, 15]
+            file["time"].attrs["bounds"] = "time_bnds"
+            file["time"].make_scale("time")
+            file["tas"].dims[0].attach_scale(file["time"])
+        self.fails(3, "init", "bounds.h5", "-o", "bounds.toml", message="no other array has its 40 rows to be labels")
+        with h5py.File(self.path("bounds.h5"), "a") as file:
+            file["target"] = self.rng.normal(size=ROWS)
+        said, text = self.init("bounds")
+        self.assertIn('labels = "target"', text)
+        self.assertNotIn("time_bnds", said)
+
+    def test_validation_labels_that_are_words(self):
+        words = np.array(["a", "b"] * 10, "S2")
+        self.file("words", x_train=self.x[:20], y_train=words, x_val=self.x[20:30], y_val=words[:10])
+        said, text = self.init("words")
+        self.assertIn("'x_val' and 'y_val' validate", said)
+        self.assertIn('validation = { samples = "x_val", labels = "y_val" }', text)
+        self.mrmf("train", "words.toml", "--set", "training.epochs=1", "--set", "method.name=baseline", "--set", "method.resolutions=[[1]]")
+
+    def test_a_line_says_where_the_rows_of_the_test_train(self):
+        self.file("marks", x=self.x, y=self.rng.normal(size=ROWS), is_val=(np.arange(ROWS) % 4 == 1).astype("i1"),
+                  is_test=(np.arange(ROWS) % 4 == 0).astype("i1"))
+        said, text = self.init("marks")
+        self.assertIn("'is_val' is taken for the split; 'is_test' may say what rows are for, too; the test's rows train unless", said)
+        self.assertIn('split = { column = "is_val" }', text)
+
+    def test_numbers_of_files_that_grow_a_digit(self):
+        y = self.rng.normal(size=ROWS)
+        for i in range(20):
+            self.file(f"part{i}", x=self.x[2 * i:2 * i + 2], y=y[2 * i:2 * i + 2])
+        self.mrmf("init", *(f"part{i}.h5" for i in range(20)), "-o", "parts.toml")
+        brief = ("--set", "training.epochs=1", "--set", "method.name=baseline", "--set", "method.resolutions=[[1]]")
+        self.mrmf("train", "parts.toml", *brief, "--set", "run.folder=listed")
+        self.assertIn("part{0..19}.h5", self.read("listed/config.toml"))
+        by_run = json.loads(self.mrmf("evaluate", "listed", "--json").stdout)
+        self.mrmf("train", "parts.toml", *brief, "--set", "run.folder=ranged", "--set", 'data.files=["part{0..19}.h5"]')
+        self.assertEqual(self.lines("listed/epochs.jsonl")[0]["validation_loss"], self.lines("ranged/epochs.jsonl")[0]["validation_loss"])
+        self.assertEqual(by_run, json.loads(self.mrmf("evaluate", "ranged", "--json").stdout))
+        self.fails(3, "train", "parts.toml", "--set", 'data.files=["part{00..9}.h5"]', message="part{00..9}.h5: no such file")
+
+    def test_raw_bytes_without_a_length_that_are_too_few(self):
+        with h5py.File(self.path("raw.h5"), "w") as file:
+            file.create_dataset("x", shape=self.x.shape, dtype="f4", external="bytes.raw")
+            file["y"] = self.rng.normal(size=ROWS)
+        with open(self.path("bytes.raw"), "wb") as file:
+            file.write(self.x.tobytes()[:self.x.nbytes // 2])
+        self.fails(3, "init", "raw.h5", "-o", "raw.toml", message="row 20 and maybe others come from bytes.raw, which is too short")
+        with open(self.path("bytes.raw"), "wb") as file:
+            file.write(self.x.tobytes())
+        self.init("raw")
+
+    def test_an_array_of_a_dimension_is_not_the_dimension(self):
+        """netCDF-C writes the number of its first dimension on arrays, too."""
+        def numbered(array, number, *axes):
+            array.attrs["_Netcdf4Coordinates"] = np.array(axes, "i4")
+            array.attrs["_Netcdf4Dimid"] = np.int32(number)
+
+        with h5py.File(self.path("dims.nc"), "w") as file:
+            file["x_bnds"] = np.arange(12)[:, None] * 10.0 + [-5, 5]
+            for name, size in (("time", 6), ("y", 8), ("x", 12), ("nv", 2)):
+                file[name] = np.arange(size) * 10.0
+                file[name].make_scale(name)
+            file["sst"] = self.rng.normal(size=(6, 8, 12)).astype("f4")
+            numbered(file["x_bnds"], 2, 2, 3)
+            for i, name in enumerate(("time", "y", "x", "nv")):
+                file[name].attrs["_Netcdf4Dimid"] = np.int32(i)
+            numbered(file["sst"], 0, 0, 1, 2)
+            for i, name in enumerate(("time", "y", "x")):
+                file["sst"].dims[i].attach_scale(file[name])
+            for i, name in enumerate(("x", "nv")):
+                file["x_bnds"].dims[i].attach_scale(file[name])
+        said = self.mrmf("coarsen", "dims.nc", "--factor", "2,3", "--axes", "n y x", "--output", "coarse")
+        with h5py.File(self.path("coarse/dims.nc")) as file:
+            self.assertEqual(file["sst"].shape, (6, 4, 4))
+            self.assertEqual(list(file["x"][:]), [10, 40, 70, 100])
+            self.assertEqual(list(file["sst"].attrs["_Netcdf4Coordinates"]), [0, 1, 2])
+            self.assertNotIn("_Netcdf4Coordinates", file["x_bnds"].attrs)
+        self.assertIn("netCDF's dimensions of 'x_bnds' are not those of the source", said.stdout + said.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
