@@ -33,7 +33,12 @@ bool copy_attribute(hid_t from, hid_t to, const char* name, const std::string& w
   require(H5Aread(source.get(), type.get(), value.data()) >= 0, what + " cannot be read");
   const bool written = target && H5Awrite(target.get(), type.get(), value.data()) >= 0 && target.close();
   H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, value.data());
-  require(written, what + " cannot be written");
+  constexpr std::size_t most = 65000;  // what HDF5 keeps of attributes in files that all of its versions read
+  const std::string advice = value.size() < most ? ""
+                                                 : "; it has " + std::to_string(value.size()) +
+                                                       " bytes, and copies have room for 64 KiB: shorten it, or store "
+                                                       "it as a data set";
+  require(written, what + " cannot be written" + advice);
   return true;
 }
 

@@ -31,10 +31,11 @@ double step_at(double value) {
   return double{std::nextafter(size, std::numeric_limits<float>::infinity())} - size;
 }
 
-/// Only where the deviation is few steps can much of it be lost: rounding moves a number by at most half a step.
+/// Only where the deviation is few steps can much of it be lost: rounding moves a number by at most half a step. Zeros
+/// may be numbers that float32 does not have.
 bool may_lose(const ChannelFacts& facts, std::size_t c) {
   const double largest = std::max(std::abs(facts.least[c]), std::abs(facts.most[c]));
-  return largest > 0 && facts.deviation[c] < step_at(largest) / kMostError;
+  return facts.deviation[c] < step_at(largest) / kMostError;
 }
 
 /// Nothing is counted, and few things are measured in whole numbers, so far.
@@ -118,6 +119,12 @@ std::string advice(const ChannelSums& sums, double deviation) {
 std::string lost_text(const DatasetSpec& spec, const std::string& name, const ChannelSums& sums, double deviation,
                       const std::string& channel) {
   const auto mean = static_cast<double>(sums.mean());
+  constexpr double kLeast = std::numeric_limits<float>::min();  // smaller ones have fewer digits, or are 0
+  if (std::abs(mean) < kLeast && deviation < kLeast)
+    return fmt::format(
+        "{}: data set '{}' holds numbers around {:g} with a deviation of {:.3g}{}, and float32, in which training "
+        "computes, has none so small; store them in other units, or their logarithm",
+        spec.files.front(), name, mean, deviation, channel);
   return fmt::format(
       "{}: data set '{}' holds numbers around {:g} with a deviation of {:.3g}{}, and float32, in which training "
       "computes, knows only every {:.3g} there; {}",

@@ -301,6 +301,11 @@ std::string hint(const Found& found) {
         values.least);
   if (const std::string nearly = nearly_one_hot(found); !nearly.empty()) return nearly;
   const bool repeated = 2 * static_cast<Index>(distinct) <= values.count;
+  if (repeated && found.one() && values.listed() == std::vector<float>{-1, 1})
+    return fmt::format(
+        "these are -1 and 1 in {}, which are learned as numbers; if they are classes, set training.loss = "
+        "\"cross_entropy\", training.class_values = [-1, 1] and 2 outputs, and leave out normalise.labels",
+        found.labels.type_name);
   if (!values.whole || !(values.least >= 0) || !values.others.empty() || !repeated) return "";
   const std::string in = found.integer() ? "" : " in " + found.labels.type_name;
   if (values.from_0_to_1 && found.layout.width > 1)
@@ -309,11 +314,14 @@ std::string hint(const Found& found) {
         "set training.loss = \"binary_cross_entropy\" and leave out normalise.labels",
         in);
   if (!found.one()) return "";
-  if (dense(values))
+  if (dense(values)) {
+    const double first = values.least >= 1 ? 1 : 0;
     return fmt::format(
-        "these are whole numbers of 0 to {:g}{}, which are learned as numbers; if they are classes, {}set "
-        "training.loss = \"cross_entropy\" and {:g} outputs, and leave out normalise.labels",
-        values.most, in, found.integer() ? "" : "store them as integers, or ", values.most + 1);
+        "these are whole numbers of {:g} to {:g}{}, which are learned as numbers; if they are classes, {}set "
+        "training.loss = \"cross_entropy\"{} and {:g} outputs, and leave out normalise.labels",
+        first, values.most, in, found.integer() ? "" : "store them as integers, or ",
+        first == 1 ? ", name all of them in training.class_values," : "", values.most + 1 - first);
+  }
   if (!found.integer()) return "";
   return fmt::format("these are {} different whole numbers; if they are classes, store them as 0 to {}", distinct,
                      distinct - 1);

@@ -60,6 +60,14 @@ class WhatFilesSay(InitTest):
                     flag_meanings="sea ice cloud snow")
         self.assertIn("1 of these classes never occurs", self.init("rare")[0])
 
+    def test_floats_that_may_be_classes(self):
+        self.labels("floats", np.arange(ROWS) % 2 * 2.0 - 1)
+        self.assertIn("training.class_values = [-1, 1] and 2 outputs", self.init("floats")[0])
+        self.labels("from1", np.arange(ROWS) % 3 + 1.0)
+        said, _ = self.init("from1")
+        self.assertIn("these are whole numbers of 1 to 3 in float64", said)
+        self.assertIn("name all of them in training.class_values, and 3 outputs", said)
+
     def test_bounds_of_a_coordinate_are_no_labels(self):
         with h5py.File(self.path("bounds.h5"), "w") as file:
             file["tas"], file["time"] = self.x, np.arange(ROWS) * 30.0
@@ -102,6 +110,16 @@ class WhatFilesSay(InitTest):
         self.assertEqual(self.lines("listed/epochs.jsonl")[0]["validation_loss"], self.lines("ranged/epochs.jsonl")[0]["validation_loss"])
         self.assertEqual(by_run, json.loads(self.mrmf("evaluate", "ranged", "--json").stdout))
         self.fails(3, "train", "parts.toml", "--set", 'data.files=["part{00..9}.h5"]', message="part{00..9}.h5: no such file")
+
+    def test_numbers_too_small_for_float32(self):
+        advice = "float32, in which training computes, has none so small; store them in other units, or their logarithm"
+        for factor in (1e-50, 1e-44):
+            with h5py.File(self.path("small.h5"), "w") as file:
+                file["x"], file["y"] = self.x.astype("f8") * factor, self.rng.normal(size=ROWS)
+            self.fails(3, "init", "small.h5", "-o", "small.toml", message=advice)
+            with h5py.File(self.path("small.h5"), "w") as file:
+                file["x"], file["y"] = self.x, self.rng.normal(size=ROWS) * factor
+            self.fails(3, "init", "small.h5", "-o", "small.toml", message=advice)
 
     def test_raw_bytes_without_a_length_that_are_too_few(self):
         with h5py.File(self.path("raw.h5"), "w") as file:
