@@ -162,7 +162,8 @@ TEST_CASE("units: there and back, per channel and for all") {
 TEST_CASE("files: ranges of numbers") {
   using Names = std::vector<std::string>;
   CHECK(expand_patterns({"s{08..11}.h5", "t.h5"}) == Names{"s08.h5", "s09.h5", "s10.h5", "s11.h5", "t.h5"});
-  CHECK(expand_patterns({"s{8..11}.h5"}) == Names{"s{8..11}.h5"});  // names of other lengths
+  CHECK(expand_patterns({"s{8..11}.h5"}) == Names{"s8.h5", "s9.h5", "s10.h5", "s11.h5"});
+  CHECK(expand_patterns({"s{08..111}.h5", "s{008..11}.h5"}) == Names{"s{08..111}.h5", "s{008..11}.h5"});  // no numbers
   CHECK(expand_patterns({"s{3..1}.h5", "s{a..b}.h5", "s{1..2", "s{}.h5", "s{1..}"}) ==
         Names{"s{3..1}.h5", "s{a..b}.h5", "s{1..2", "s{}.h5", "s{1..}"});
   CHECK(expand_patterns({"s{000000000000000000..999999999999999999}.h5"}).size() == 1);
@@ -180,6 +181,8 @@ TEST_CASE("files: ranges of numbers") {
   CHECK(fold_numbers(names) == Names{"first.h5", "run1/s{0095..0499}-4.h5", "run1/s{0501..0999}-4.h5",
                                      "run2/s{0095..0499}-4.h5", "run2/s{0501..0999}-4.h5"});
   CHECK(fold_numbers(more) == more);
+  for (int i = 12; i < 120; ++i) more.push_back("few" + std::to_string(i) + ".h5");
+  CHECK(fold_numbers(more) == Names{"few{0..119}.h5"});
   names.insert(names.end(), more.begin(), more.end());
   names.insert(names.end(), {"s1", "s1", "s2", "9", "10", there, "x{1}a"});
   CHECK(expand_patterns(fold_numbers(names)) == names);

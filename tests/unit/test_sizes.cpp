@@ -36,14 +36,14 @@ TEST_CASE("sizes: what no machine holds is refused with its shape") {
 
 TEST_CASE("chunks: a box is cut along their borders, each element once, few chunks at a time") {
   const std::vector<Index> chunk{2, 3, 4};
-  const h5::Block box{{1, 2, 3}, {4, 7, 9}, 4 * 7 * 9};
+  const h5::ContiguousBox box{{1, 2, 3}, {4, 7, 9}, 4 * 7 * 9};
   CHECK(h5::chunks_of(box, chunk) == 3 * 3 * 3);
   CHECK(h5::chunks_of({{0, 0, 0}, {2, 3, 4}, 24}, chunk) == 1);
   for (const Index most : {1, 2, 3, 5, 9, 26, 27, 100}) {
     CAPTURE(most);
     std::set<std::vector<Index>> seen;
     Index elements = 0;
-    h5::for_each_chunk_group(box, chunk, most, [&](const h5::Block& part) {
+    h5::for_each_chunk_group(box, chunk, most, [&](const h5::ContiguousBox& part) {
       CHECK(h5::chunks_of(part, chunk) <= most);
       elements += part.elements;
       for (Index i = part.first[0]; i < part.first[0] + part.count[0]; ++i)
