@@ -60,6 +60,13 @@ InputFile::InputFile(FileDescriptor file) : file_(std::move(file)) {
   if (::fstat(number(), &facts) == 0) bytes_ = facts.st_size;
 }
 
+bool is_there(const std::string& path) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(path, error);
+  if (error) throw DataError(path + ": cannot be looked for (" + error.message() + "); ask its owner for access");
+  return there;
+}
+
 bool is_hdf5(const std::string& path) {
   constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
   const InputFile file(path);

@@ -33,6 +33,9 @@ class InputFile {
   Index bytes_ = 0;
 };
 
+/// Whether a file or folder of this name is there. DataError where the system does not let this user look.
+bool is_there(const std::string& path);
+
 /// Whether a file begins as HDF5 files do. DataError as InputFile's.
 bool is_hdf5(const std::string& path);
 

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <optional>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "mpi/comm.hpp"
 #include "mpi/launched_tasks.hpp"
@@ -30,44 +31,38 @@ class PassingVariable {
   const char* name_;  ///< null: the user has set it
 };
 
-/// Whether a launcher of MPI has started this process. Without one it is a single rank.
-bool launched() {
-  return mpi_is_told([](const char* name) { return std::getenv(name); });
-}
-
-/// This program's defaults for Open MPI. The user's environment takes precedence.
-void set_defaults() {
-  constexpr const char* defaults[][2] = {
-      // Data sieving on reads may return wrong values in the whole 4.1 line (open-mpi/ompi issue 10546).
-      {"OMPI_MCA_fbtl_posix_read_datasieving", "0"},
-      // Warnings that an idle InfiniBand or openib device was not used: true, harmless, and once per rank.
-      {"OMPI_MCA_btl_base_warn_component_unused", "0"},
-      {"OMPI_MCA_btl_openib_warn_no_device_params_found", "0"},
-      {"OMPI_MCA_btl_openib_warn_default_gid_prefix", "0"},
-      // Without mpirun: become one rank at once. Otherwise a daemon would be started for processes that are never
-      // spawned.
-      {"OMPI_MCA_ess_singleton_isolated", "1"},
+/// This program's defaults for Open MPI, which reads them when it starts. The user's environment takes precedence, and
+/// programs that this one starts do not get them.
+std::vector<std::unique_ptr<PassingVariable>> defaults() {
+  std::vector<std::unique_ptr<PassingVariable>> set;
+  const auto add = [&](const char* name, const char* value) {
+    set.push_back(std::make_unique<PassingVariable>(name, value));
   };
-  for (const auto& [name, value] : defaults) ::setenv(name, value, 0);
-  // A user's ranks without mpirun would share one folder for temporary files, which each makes and removes. Of several
-  // simultaneous commands some failed in MPI_Init. A single rank needs no such folder.
-  // Nor does it look for a fabric: opening Omni-Path's library alone takes 0.2 s.
-  if (launched()) return;
+  // Data sieving on reads may return wrong values in the whole 4.1 line (open-mpi/ompi issue 10546).
+  add("OMPI_MCA_fbtl_posix_read_datasieving", "0");
+  // Warnings that an idle InfiniBand or openib device was not used: true, harmless, and once per rank.
+  add("OMPI_MCA_btl_base_warn_component_unused", "0");
+  add("OMPI_MCA_btl_openib_warn_no_device_params_found", "0");
+  add("OMPI_MCA_btl_openib_warn_default_gid_prefix", "0");
+  // Without mpirun: become one rank at once. Otherwise a daemon would be started for processes that are never spawned.
+  add("OMPI_MCA_ess_singleton_isolated", "1");
+  if (mpi_is_told([](const char* name) { return std::getenv(name); })) return set;
   // In a step of srun Open MPI would look for the others, and end the program where nobody tells it of them.
   ::unsetenv("SLURM_STEP_ID");
-  for (const auto& [name, value] : {std::pair{"OMPI_MCA_orte_create_session_dirs", "0"},
-                                    std::pair{"OMPI_MCA_pml", "ob1"}, std::pair{"OMPI_MCA_btl", "self"}})
-    ::setenv(name, value, 0);
+  // A user's ranks without mpirun would share one folder for temporary files, which each makes and removes. Of several
+  // simultaneous commands some failed in MPI_Init. A single rank needs no such folder.
+  add("OMPI_MCA_orte_create_session_dirs", "0");
+  // Nor does it look for a fabric: opening Omni-Path's library alone takes 0.2 s.
+  add("OMPI_MCA_pml", "ob1"), add("OMPI_MCA_btl", "self");
+  // Nor for displays, GPUs, PCI devices and disks, which takes a quarter of a short command's processor time.
+  add("HWLOC_COMPONENTS", "-gl,-opencl,-cuda,-nvml,-pci,-linuxio");
+  return set;
 }
 
 }  // namespace
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
-  set_defaults();
-  // Nor does a single rank look for displays, GPUs, PCI devices and disks, which takes a quarter of a short command's
-  // processor time.
-  std::optional<PassingVariable> few;
-  if (!launched()) few.emplace("HWLOC_COMPONENTS", "-gl,-opencl,-cuda,-nvml,-pci,-linuxio");
+  const auto until_started = defaults();
   int provided = MPI_THREAD_SINGLE;
   // If this fails, MPI ends the program with its own message, because no communicator has our handler yet.
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "io/readable_text.hpp"
 #include "mpi/comm.hpp"
@@ -64,6 +65,11 @@ Ending ending_of(const Command& command) {
     return {error.exit_code(), mrmf::readable_text(error.what())};
   } catch (const std::bad_alloc&) {
     return {kFault, "out of memory; use more ranks, more nodes, a smaller batch or a coarser resolution"};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return {kFault, error.what()};
+    return {kFault,
+            "no further thread can be started; raise the limit on processes and memory (ulimit -u, ulimit -v, or the "
+            "job's)"};
   } catch (const std::exception& error) {
     return {kFault, error.what()};
   }

@@ -81,6 +81,8 @@ script() {
 
 finished() {
   local seed
+  # One with members that failed is not: they are tried again with mrmf ensemble --retry-failed.
+  if [ "$kind" = ensemble ]; then grep -qs '"failed": \[\]' "$folder/result.json"; return; fi
   [ "$kind" = array ] || { [ -e "$folder/result.json" ] || [ -e "$folder/scaling.csv" ]; return; }
   for seed in $seeds; do [ -e "$folder/seed-$seed/result.json" ] || return 1; done
 }
@@ -95,10 +97,13 @@ if its Slurm is down, or take the site workstation, which needs none"
 }
 
 run_here() {
-  local seed
-  if [ "$kind" = ensemble ]; then
-    for ((part = 0; part < parts; ++part)); do bash "$folder/job.sh" "$part"; done
-    return
+  local seed ended=0
+  if [ "$kind" = ensemble ]; then  # parts do not depend on each other, but a signal stops all of them
+    for ((part = 0; part < parts; ++part)); do
+      bash "$folder/job.sh" "$part" || ended=$?
+      [ "$ended" != 75 ] || break
+    done
+    return "$ended"
   fi
   [ "$kind" = array ] || { bash "$folder/job.sh"; return; }
   for seed in $seeds; do bash "$folder/job.sh" "$seed"; done

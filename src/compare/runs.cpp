@@ -194,7 +194,7 @@ Run read_run(const std::string& folder) {
   if (!fs::is_directory(path)) throw DataError(folder + ": there is no such run folder");
   if (holds_trials(folder))
     throw DataError(folder + ": holds the trials of mrmf tune, not a run; leave it out, or train its best.toml");
-  if (!fs::exists(path / "result.json")) {
+  if (!is_there((path / "result.json").string())) {
     throw DataError(folder + ": no finished run here (no result.json); let `mrmf train` finish it, or leave it out");
   }
   Run run;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "io/edit_distance.hpp"
+#include "io/file_names.hpp"
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
 #include "layers/stem.hpp"
@@ -258,6 +259,8 @@ void check_run(const RunConfig& run, const Checker& checker) {
   if (run.folder.empty()) {
     checker.fail("run.folder", "run.folder is empty; name the folder for the run's files, such as \"runs/first\"");
   }
+  if (const std::string advice = advice_on_name(run.folder); !advice.empty())
+    checker.fail("run.folder", "run.folder = \"" + run.folder + "\": " + advice);
 }
 
 // What the ranks that share samples do not do, on the CPU and on a GPU alike.

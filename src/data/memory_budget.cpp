@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "src/plan/plan.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {
@@ -115,8 +116,8 @@ std::string stream_text(const std::vector<DataPart>& parts, const std::vector<St
     }
   for (auto& [resolution, counts] : kept)
     text +=
-        fmt::format("{}{:.0f} of {:.0f} samples at [{}]", text.empty() ? "" : ", ", team.sum(counts.first) / sharing,
-                    team.sum(counts.second) / sharing, fmt::join(resolution, ","));
+        fmt::format("{}{:.0f} of {:.0f} samples at {}", text.empty() ? "" : ", ", team.sum(counts.first) / sharing,
+                    team.sum(counts.second) / sharing, resolution_text(resolution, parts.front().shape.sample.axes));
   return text;
 }
 

@@ -18,6 +18,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string_view>
 #include <thread>
 
@@ -65,11 +67,14 @@ FileDescriptor write_rules(const ChildCall& call) {
 // A child is no rank of ours, whatever started us.
 std::vector<std::string> environment_of(const ChildCall& call) {
   std::vector<std::string> variables;
+  const bool launched = mpi_is_told([](const char* name) { return std::getenv(name); });
   for (char** at = environ; *at != nullptr; ++at) {
     const std::string_view variable = *at;
     const bool replaced =
         std::ranges::any_of(call.environment, [&](const auto& set) { return variable.starts_with(set.first + "="); });
-    if (tells_of_tasks(variable) || replaced) continue;
+    // Under a launcher some of these are its own; otherwise they are the user's.
+    const bool setting = variable.starts_with("OMPI_MCA_") || variable.starts_with("PMIX_MCA_");
+    if ((setting ? launched : tells_of_tasks(variable)) || replaced) continue;
     variables.emplace_back(variable);
   }
   for (const auto& [name, value] : call.environment) variables.push_back(name + "=" + value);
@@ -110,6 +115,32 @@ struct Prepared {
   std::_Exit(kCannotStart);
 }
 
+// Whether any process but the first of a group is there and has not ended.
+bool others_in_group(pid_t group) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
+    const std::string name = entry.path().filename().string();
+    if (!std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c) != 0; })) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    std::istringstream behind_name(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
+    char state = 'Z';
+    pid_t parent = 0, its_group = 0;
+    if (behind_name >> state >> parent >> its_group && its_group == group && name != std::to_string(group) &&
+        state != 'Z')
+      return true;
+  }
+  return false;
+}
+
+// Lets what a program that was told to stop has started come to its end, too: an mpirun ends its ranks by then.
+void give_time(pid_t group) {
+  constexpr int kLooks = 100;
+  for (int i = 0; i < kLooks && others_in_group(group); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
+
 // Its exit status, once it has ended, and all that it started with it. Told to stop once when `stop` becomes true.
 int wait_for(pid_t child, const std::atomic<bool>& stop) {
   constexpr int kLook = 20;  // milliseconds between looks at `stop`
@@ -127,6 +158,7 @@ int wait_for(pid_t child, const std::atomic<bool>& stop) {
     else
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  if (told) give_time(child);
   ::kill(-child, SIGKILL);  // what it has left behind; while it is not waited for, its number is no other's
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -261,6 +261,7 @@ EnsembleReport run_ensemble(EnsembleSpec spec, const EnsembleRun& run, Comm& wor
     members = make_and_collect(ensemble, run, held, world, made);
   }
   EnsembleReport report = report_of(ensemble, members, run.part), whole = report_of(ensemble, members, {});
+  if (collects) report.members = whole.members, report.done = whole.done, report.failed = whole.failed;
   report.made = whole.made = made.made, report.seconds = whole.seconds = timer.seconds();
   if (collects && whole.done > 0) report.data = whole.data = ensemble.spec.folder + "/data.h5";
   collective_try(world, [&] {

@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "io/hdf5_file.hpp"
+#include "io/input_file.hpp"
 #include "kernels/check.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/fold_folders.hpp"
@@ -59,10 +60,10 @@ Config read_run_config(const std::string& run) {
     throw DataError(run + ": there is no such run folder (looked for " + whole(run) +
                     "); give the path from here, or the whole path");
   const fs::path config = fs::path(run) / "config.toml";
-  if (!fs::exists(config, none) && with_folds({run}).size() > 1)
+  if (!is_there(config.string()) && with_folds({run}).size() > 1)
     throw DataError(run + ": holds the runs of folds; name one of them, such as " + fold_folder(run, 0) +
                     ", or all of them with predict --ensemble");
-  if (!fs::exists(config, none))
+  if (!is_there(config.string()))
     throw DataError(run + ": not a run folder: there is no " + whole(config) +
                     "; name the folder that mrmf train made");
   return read_config(config.string(), {}, Writer::run);
@@ -77,15 +78,14 @@ ModelChoice choose_of_run(const std::string& run, const WantedModel& wanted) {
         "them out");
   const Plan plan = make_plan(config);
   const fs::path model = model_path(run, wanted.epoch.value_or(WhichEpoch::best));
-  std::error_code none;
-  const bool done = fs::exists(fs::path(run) / "result.json", none);
+  const bool done = is_there((fs::path(run) / "result.json").string());
   const int newest = newest_checkpoint(run);
   if (wanted.checkpoint && newest > 0 && !done) return checkpoint_of(run, config, plan, newest);
   if (wanted.checkpoint)
     throw DataError(
         fmt::format("{}: there is no checkpoint in {}{}", run, whole(fs::path(run) / "checkpoints"),
                     done ? "; the run is done: leave --checkpoint out" : "; the run was stopped before its first"));
-  if (!fs::exists(model, none))
+  if (!is_there(model.string()))
     throw DataError(
         fmt::format("{}: the run is not done: there is no {}; start the same mrmf train again to finish it{}", run,
                     whole(model), newest > 0 ? ", or take its newest checkpoint with --checkpoint" : ""));

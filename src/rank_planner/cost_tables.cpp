@@ -228,7 +228,7 @@ std::string tables_file() {
     return std::string(value != nullptr ? value : "");
   };
   const std::string cache = folder("XDG_CACHE_HOME"), home = folder("HOME");
-  return (cache.empty() ? home + "/.cache" : cache) + "/mrmf/tables-" + host_name() + ".json";
+  return (cache.starts_with('/') ? cache : home + "/.cache") + "/mrmf/tables-" + host_name() + ".json";
 }
 
 }  // namespace mrmf

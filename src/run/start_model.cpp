@@ -9,6 +9,7 @@
 
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_names.hpp"
+#include "io/input_file.hpp"
 #include "kernels/check.hpp"
 #include "src/run/checkpoint_blocks.hpp"
 #include "src/run/model_file.hpp"
@@ -27,7 +28,7 @@ std::string file_of(const std::string& start) {
                       whole.string() + "); give the path from here, or the whole path");
   if (!fs::is_directory(start, none)) return start;
   std::string model = model_path(start, WhichEpoch::best);
-  if (!fs::exists(model, none))
+  if (!is_there(model))
     throw ConfigError("model.start: " + start + ": holds no model of a finished run (there is no " + model +
                       "); finish that run, or name one of its checkpoints (checkpoints/step-<n>.h5)");
   return model;

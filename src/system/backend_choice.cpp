@@ -50,7 +50,7 @@ std::string in_cache(const std::string& name) {
     const char* value = std::getenv(variable);
     return std::string(value != nullptr ? value : "");
   };
-  if (const std::string cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache + "/mrmf/" + name;
+  if (const std::string cache = folder("XDG_CACHE_HOME"); cache.starts_with('/')) return cache + "/mrmf/" + name;
   if (const std::string home = folder("HOME"); !home.empty()) return home + "/.cache/mrmf/" + name;
   return {};
 }

@@ -66,8 +66,12 @@ void KernelFile::read() {
     ignored_ = error.what();
     return;
   }
+  if (text.empty()) {  // as a crash or a full disk leaves it
+    may_replace_ = true;
+    return;
+  }
   if (!text.starts_with(kFormat)) {
-    ignored_ = path_ + " is no file of kernels";
+    ignored_ = path_ + " is no file of kernels; remove it, or name another one in run.plans";
     return;
   }
   may_replace_ = true;

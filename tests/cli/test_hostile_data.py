@@ -237,7 +237,7 @@ class MissingRows(Hostile):
         self.replace("train_frames", make)
         self.mrmf("train", "config.toml", "--set", "training.epochs=1", "--set", "run.folder=whole")
         os.truncate(self.path("raw"), 1000)
-        self.refused(3, message="row 0 and maybe others come from raw, which is too short")
+        self.refused(3, message="row 1 and maybe others come from raw, which is too short")
         os.remove(self.path("raw"))
         self.refused(3, message="come from raw, which is not there")
 
