@@ -343,6 +343,11 @@ std::string advice_on_name(const std::string& name) {
   return advice_on_variables(name);
 }
 
+std::string advice_on_output(const std::string& name) {
+  if (name.find("://") != std::string::npos) return "outputs go to folders of this machine, not to addresses; name one";
+  return advice_on_name(name);
+}
+
 std::string advice_on_folder(const std::string& folder) {
   if (holds(folder, {".zgroup", ".zarray", "zarr.json", ".zmetadata"}))
     return "is a Zarr folder, not HDF5; store its arrays in an HDF5 file, such as, in Python, "

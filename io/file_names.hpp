@@ -29,6 +29,8 @@ std::string no_match_text(const std::string& pattern);
 /// ("~/a.h5",
 /// "$DATA/a.h5"): "~ is the home folder in a shell alone; write /home/me/a.h5".
 std::string advice_on_name(const std::string& name);
+/// The same where something is to be written.
+std::string advice_on_output(const std::string& name);
 
 /// Advice on a folder: "is a folder; name its files with a pattern, such as folder/*.h5".
 std::string advice_on_folder(const std::string& folder);

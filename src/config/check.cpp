@@ -259,7 +259,7 @@ void check_run(const RunConfig& run, const Checker& checker) {
   if (run.folder.empty()) {
     checker.fail("run.folder", "run.folder is empty; name the folder for the run's files, such as \"runs/first\"");
   }
-  if (const std::string advice = advice_on_name(run.folder); !advice.empty())
+  if (const std::string advice = advice_on_output(run.folder); !advice.empty())
     checker.fail("run.folder", "run.folder = \"" + run.folder + "\": " + advice);
 }
 

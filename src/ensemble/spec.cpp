@@ -289,7 +289,7 @@ EnsembleSpec read_ensemble(const std::string& path, const std::vector<std::strin
   read_table(root, "", "", ensemble_keys(), written, locations);
   if (spec.folder.empty())
     throw ConfigError(path + ": ensemble.folder is missing; name the folder that keeps the ensemble");
-  if (const std::string advice = advice_on_name(spec.folder); !advice.empty())
+  if (const std::string advice = advice_on_output(spec.folder); !advice.empty())
     throw ConfigError(path + ": ensemble.folder = \"" + spec.folder + "\": " + advice);
   read_members(written, root);
   read_design(written, root);

@@ -123,6 +123,11 @@ class BadInput(support.MrmfTest):
         self.write("file", "")
         self.fails(3, "train", "config.toml", "--set", "run.folder=file/run", message="file/run")
 
+    def test_folders_that_only_a_shell_would_find(self):
+        for folder, advice in (("~/runs", "~ is the home folder in a shell alone"), ("$HOME/runs", "variables are replaced by a shell alone; write "),
+                               ("s3://bucket/run", "outputs go to folders of this machine")):
+            self.fails(2, "plan", "config.toml", "--set", f'run.folder="{folder}"', message=f'run.folder = "{folder}": {advice}')
+
     def test_a_refused_run_leaves_no_folder_it_made(self):
         os.mkdir(self.path("empty"))
         with h5py.File(self.path("data.h5"), "a") as file:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 import unittest
+import unittest.mock
 
 import h5py
 import numpy as np
@@ -112,6 +113,32 @@ class Members(support.MrmfTest):
         process.communicate()
         self.assertGreaterEqual(self.epochs_written("ens/members/000001"), before)
         self.assertFalse(os.path.exists(self.path("ens/part-1")))
+
+    def test_the_part_that_collects_names_members_that_failed_elsewhere(self):
+        self.spec(f"[ {{member}} != 0 ] && cp {self.path('made.h5')} {{output}}")
+        self.fails(4, "ensemble", "spec.toml", "--part", "0/2", message="1 of 2 members failed")
+        self.fails(4, "ensemble", "spec.toml", "--part", "1/2", message="1 of 4 members failed after 1 try: 0;")
+        self.assertEqual(self.made(), 3)
+
+    def test_programs_get_the_users_settings_of_open_mpi_and_not_ours(self):
+        self.spec('[ "$OMPI_MCA_btl_tcp_if_include" = lo ] && [ -z "$OMPI_MCA_ess_singleton_isolated$HWLOC_COMPONENTS" ] && '
+                  f"cp {self.path('made.h5')} {{output}}")
+        with unittest.mock.patch.dict(os.environ, OMPI_MCA_btl_tcp_if_include="lo"):
+            self.mrmf("ensemble", "spec.toml")
+        self.assertEqual(self.made(), 4)
+
+    def test_what_a_program_has_started_has_time_to_end(self):
+        os.mkdir(self.path("told"))
+        self.spec(f"(trap 'sleep 0.5; touch {self.path('told')}/ended-{{member}}; exit' TERM; touch {self.path('told')}/{{member}}; "
+                  "while :; do sleep 0.05; done) & wait", members=2)
+        self.write("spec.toml", self.read("spec.toml").replace("collect =", f"writable = [\"{self.path('told')}\"], collect ="))
+        process = self.launch("ensemble", "spec.toml")
+        while process.poll() is None and len(os.listdir(self.path("told"))) < 2:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        output = process.communicate()[0]
+        self.assertEqual(process.returncode, 75, output)
+        self.assertEqual(sorted(os.listdir(self.path("told"))), ["0", "1", "ended-0", "ended-1"])
 
     def test_of_two_starts_at_once_one_works(self):
         self.spec(f"sleep 0.2; cp {self.path('made.h5')} {{output}}", members=4)

@@ -200,6 +200,10 @@ TEST_CASE("kernel file: a damaged one is replaced, one of other contents or of a
   CHECK(KernelFile(own.path).keep(two_choices(), "one").empty());
   CHECK(all_of() == 2);
 
+  std::ofstream(own.path) << "";  // as a full disk leaves it
+  CHECK(KernelFile(own.path).keep(two_choices(), "one").empty());
+  CHECK(all_of() == 2);
+
   std::ofstream(own.path) << "someone's notes\n";
   KernelFile notes(own.path);
   CHECK(notes.ignored().find("no file of kernels") != std::string::npos);

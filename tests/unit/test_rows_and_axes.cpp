@@ -8,6 +8,7 @@
 #include "io/axis_order.hpp"
 #include "io/channel_map.hpp"
 #include "io/file_names.hpp"
+#include "io/input_file.hpp"
 #include "io/row_choice.hpp"
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
@@ -187,6 +188,13 @@ TEST_CASE("files: ranges of numbers") {
   names.insert(names.end(), {"s1", "s1", "s2", "9", "10", there, "x{1}a"});
   CHECK(expand_patterns(fold_numbers(names)) == names);
   CHECK(fold_numbers({}).empty());
+}
+
+TEST_CASE("files: whether one is there is another question than whether one may look") {
+  const test::TemporaryFolder folder;
+  CHECK(is_there(folder.file(".")));
+  CHECK_FALSE(is_there(folder.file("none")));
+  CHECK_THROWS_AS(is_there(folder.file(std::string(5000, 'x'))), DataError);
 }
 
 TEST_CASE("files: patterns") {
