@@ -73,8 +73,10 @@ std::optional<NumberedNames> numbered(const std::string& name) {
                          last = all.substr(dots + 2, close - dots - 2);
   const auto from = number_of(first), to = number_of(last);
   std::error_code none;
-  const bool more_digits = first.size() < last.size() && with_zeros(*from, 1) == first;  // {8..12}, as in a shell
-  if (!from || !to || (first.size() != last.size() && !more_digits) || *to < *from || *to - *from >= kMostNames ||
+  if (!from || !to) return {};
+  // {8..12}, as in a shell
+  const bool more_digits = first.size() < last.size() && with_zeros(*from, 1) == first && with_zeros(*to, 1) == last;
+  if ((first.size() != last.size() && !more_digits) || *to < *from || *to - *from >= kMostNames ||
       std::filesystem::exists(name, none))
     return {};
   return NumberedNames{name.substr(0, open), name.substr(close + 1), *from, *to, first.size()};
@@ -93,6 +95,12 @@ std::optional<NumberedNames> counting(const std::string& one, const std::string&
   NumberedNames names{one.substr(0, begin), one.substr(end), *number, *number + 1, end - begin};
   if (names.name(names.last) != next) return {};
   return names;
+}
+
+/// Whether numbered() reads the range with one number more. {00..100} would tell of two lengths and mean a third.
+bool can_grow(const NumberedNames& range) {
+  return with_zeros(range.last + 1, range.digits).size() == range.digits ||
+         with_zeros(range.first, 1).size() == range.digits;
 }
 
 }  // namespace
@@ -128,7 +136,7 @@ std::vector<std::string> fold_numbers(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size();) {
     std::optional<NumberedNames> range = i + 1 < names.size() ? counting(names[i], names[i + 1]) : std::nullopt;
     while (range && i + static_cast<std::size_t>(range->count()) < names.size() && range->count() < kMostNames &&
-           names[i + static_cast<std::size_t>(range->count())] == range->name(range->last + 1))
+           names[i + static_cast<std::size_t>(range->count())] == range->name(range->last + 1) && can_grow(*range))
       ++range->last;
     if (range && range->count() >= kFewestFolded) {
       folded.push_back(range->text());

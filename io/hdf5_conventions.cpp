@@ -31,7 +31,7 @@ NetcdfDimensions netcdf_dimensions(const DataFile& file, const std::string& name
   return found;
 }
 
-std::string bounds_of(const Dataset& dataset, const std::string& name) {
+std::string bounds_of(const Dataset& dataset, const std::string& name) try {
   if (H5Aexists(dataset.get(), "bounds") <= 0) return {};
   const Attribute attribute(H5Aopen(dataset.get(), "bounds", H5P_DEFAULT));
   if (!attribute) return {};
@@ -41,6 +41,8 @@ std::string bounds_of(const Dataset& dataset, const std::string& name) {
     return {};
   const std::string text = text_of(attribute);
   return text.empty() ? text : name.substr(0, name.rfind('/') + 1) + text;
+} catch (const DataError&) {  // of a damaged attribute
+  return {};
 }
 
 const std::vector<std::string>& flag_attributes() {

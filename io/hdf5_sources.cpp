@@ -161,9 +161,10 @@ std::optional<Gap> external_gap(const std::string& path, const Dataset& dataset,
   const Sizes extent = extent_of(Space(H5Dget_space(dataset.get())).get());
   const hsize_t all = std::accumulate(extent.begin(), extent.end(), H5Tget_size(Type(H5Dget_type(dataset.get())).get()),
                                       std::multiplies<>());
-  const hsize_t of_row = extent.empty() || all == 0 ? 1 : all / extent.front();
+  const hsize_t of_row = std::max<hsize_t>(1, extent.empty() ? all : all == 0 ? 1 : all / extent.front());
   hsize_t there = 0;  // bytes of the rows in the files so far
   for (const ExternalBytes& bytes : external_bytes(path, creation)) {
+    if (there == all) break;  // for later growth
     files.insert(bytes.file);
     if (!is_regular(bytes.file))
       return Gap{static_cast<Index>(there / of_row), "come from " + bytes.file + ", which is not there"};

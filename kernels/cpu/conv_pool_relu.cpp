@@ -166,7 +166,8 @@ class FusedConvPool final : public ConvPoolOp {
   }
 
  private:
-  Index gradient_floats() const { return g_.out_channels * g_.padded_field + g_.padded_out; }
+  /// Of one part: whole cache lines.
+  Index gradient_floats() const { return (g_.out_channels * g_.padded_field + g_.padded_out + 15) / 16 * 16; }
   float* weight_gradient(Index part) { return gradients_.span().data() + part * gradient_floats(); }
   float* bias_gradient(Index part) { return weight_gradient(part) + g_.out_channels * g_.padded_field; }
   long line() const { return conv_.in[2] * g_.in_channels; }

@@ -225,7 +225,7 @@ void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Sp
   const direct::Geometry& g = sweep.g;
   allocate();
   const std::size_t floats = gradients_[0].span().size();
-  const Index planes = dy.shape.n * sweep.planes, parts = gradient_parts();
+  const Index planes = dy.shape.n * sweep.planes, parts = std::min(gradient_parts(), planes);
   if (taps != nullptr) taps->start(parts);
   SharedLoop loop(parts, threads());
 #pragma omp parallel num_threads(threads())
@@ -242,9 +242,13 @@ void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Sp
       }
     }
 #pragma omp barrier
+    constexpr std::size_t block = 1024;  // floats
 #pragma omp for schedule(static)
-    for (std::size_t i = 0; i < floats; ++i)  // always in the parts' order
-      for (std::size_t p = 1; p < gradients_.size(); ++p) gradients_[0].span()[i] += gradients_[p].span()[i];
+    for (std::size_t first = 0; first < floats; first += block)
+      for (Index p = 1; p < parts; ++p) {  // always in their order
+        const Span sum = gradients_[0].span(), more = gradients_[static_cast<std::size_t>(p)].span();
+        for (std::size_t i = first; i < std::min(floats, first + block); ++i) sum[i] += more[i];
+      }
 #pragma omp for schedule(static)
     for (Index o = 0; o < g.out_channels; o += sweep.kernels.lanes)
       sweep.kernels.unpack(g, gradients_[0].span().data(), o, dw.data(), db.data());

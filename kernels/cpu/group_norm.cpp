@@ -117,7 +117,7 @@ GroupNorm::GroupNorm(const GroupNormSettings& settings, Index max_rows)
       offset_(static_cast<std::size_t>(max_rows * settings.groups)),
       slope_(offset_.size()),
       threads_(omp_get_max_threads()),
-      scratch_(static_cast<std::size_t>(sum_parts(threads_, 2 * settings.channels)),
+      scratch_(static_cast<std::size_t>(sum_parts(threads_, 2 * settings.channels, most_added_serially)),
                Scratch(static_cast<std::size_t>(settings.channels))) {}
 
 /// As NormSums::add_moments: the loops sum distances from the sample's first position.

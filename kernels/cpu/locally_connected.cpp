@@ -42,7 +42,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
-    for_each_block([&](const LocalBlock& block, Scratch& scratch) {
+    for_each_block([&](const LocalBlock& block, Scratch& scratch, int) {
       const Index rows = x.shape.n;
       pieces_.for_each_position(block, [&](Index position, Index index) {
         for (Index n = 0; n < rows; ++n)
@@ -92,8 +92,8 @@ class LocallyConnected final : public LocallyConnectedOp {
   void update(const StepContext& step, const GradientProduct& first, const GradientProduct* second,
               const UntiedWeights& weights) override {
     if (updates_.span().empty()) updates_ = make_arena(threads_ * update_floats());
-    for_each_block([&](const LocalBlock& block, Scratch& scratch) {
-      float* const dw = updates_.span().data() + omp_get_thread_num() * update_floats();
+    for_each_block([&](const LocalBlock& block, Scratch& scratch, int thread) {
+      float* const dw = updates_.span().data() + thread * update_floats();
       Scratch other{dw + aligned_floats(pieces_.part() * pieces_.run() * features_), nullptr};
       other.y = other.x + field_floats();
       const Index rows = first.dy.shape.n;
@@ -122,7 +122,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   };
 
   void gradient(ConstTensor x, ConstTensor dy, bool add, Span dw, Span db) {
-    for_each_block([&](const LocalBlock& block, Scratch& scratch) {
+    for_each_block([&](const LocalBlock& block, Scratch& scratch, int) {
       const Index rows = x.shape.n;
       copy_gradient(dy, block, scratch.y);
       pieces_.for_each_position(block, [&](Index position, Index index) {
@@ -222,7 +222,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   void for_each_block(const Use& use) {
     share_out(pieces_.blocks(), threads_, [&](Index i, Index end, int thread) {
       Scratch scratch = scratch_of(thread);
-      for (; i < end; ++i) use(pieces_.block_of(i), scratch);
+      for (; i < end; ++i) use(pieces_.block_of(i), scratch, thread);
     });
   }
   /// What a block's y has of one of its positions: (rows, features).

@@ -19,7 +19,7 @@ NormSums::NormSums(const NormSettings& settings)
     : settings_(settings),
       channels_(settings.channels),
       threads_(omp_get_max_threads()),
-      parts_(sum_parts(threads_, 2 * channels_)),
+      parts_(sum_parts(threads_, 2 * channels_, most_added_serially)),
       partial_(static_cast<std::size_t>(parts_ * 2 * channels_)),
       sums_(static_cast<std::size_t>(2 * channels_ + 1)),
       factor_(static_cast<std::size_t>(channels_)),

@@ -1,5 +1,5 @@
-// Batch norm outside its loops over tensors: sums over threads and ranks, statistics, and the loops' terms per channel.
-// Loops that group norm has, too.
+// Batch norm outside its loops over tensors: sums over parts of the batch and over ranks, statistics, and the loops'
+// terms per channel. Loops that group norm has, too.
 #pragma once
 
 #include <omp.h>
@@ -15,6 +15,9 @@
 namespace mrmf::cpu {
 
 const norm_loops::Kernels& norm_kernels();
+
+/// Numbers per thread of sums that one thread adds.
+inline constexpr Index most_added_serially = Index{1} << 14;
 
 class NormSums {
  public:
@@ -36,15 +39,15 @@ class NormSums {
   /// add(first, last, sums).
   template <class Add>
   void add_up(Index count, const Add& add) {
-    const Index size = 2 * channels_;
-    share_out(parts_, threads_, [&](Index part, Index end, int) {
+    const Index size = 2 * channels_, parts = std::clamp<Index>(count, 1, parts_);
+    share_out(parts, threads_, [&](Index part, Index end, int) {
       for (; part < end; ++part) {
         std::fill_n(partial_.data() + part * size, size, 0.0);
-        add(count * part / parts_, count * (part + 1) / parts_, partial_.data() + part * size);
+        add(count * part / parts, count * (part + 1) / parts, partial_.data() + part * size);
       }
     });
     std::copy_n(partial_.data(), size, sums_.data());
-    for (Index part = 1; part < parts_; ++part)
+    for (Index part = 1; part < parts; ++part)
       for (Index i = 0; i < size; ++i) sums_[i] += partial_[part * size + i];
   }
 

@@ -13,12 +13,13 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/check.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::cpu {
 
-/// The iterations [0, count). A thread begins with its own share, which is always the same: its memory is near.
-/// requires: count < 2^32.
+/// The iterations [0, count). A thread begins with its own share, which is always the same, so its memory is mostly
+/// near. FaultError for more than most_iterations.
 class SharedLoop {
  public:
   struct Run {
@@ -26,9 +27,11 @@ class SharedLoop {
   };
   /// Runs of a share, where it has as many iterations: the others wait for one run of a slow thread at most.
   static constexpr Index kRuns = 16;
+  static constexpr Index most_iterations = 0xffffffff;
 
   SharedLoop(Index count, int threads)
       : most_(std::max<Index>(1, count / (kRuns * threads))), shares_(static_cast<std::size_t>(threads)) {
+    MRMF_CHECK(count <= most_iterations, "a loop has too many iterations to share out one by one");
     for (Index t = 0; t < threads; ++t)
       shares_[static_cast<std::size_t>(t)].left = packed({count * t / threads, count * (t + 1) / threads});
   }
@@ -71,12 +74,14 @@ class SharedLoop {
 /// Calls body(first, last, thread) on runs that together are [0, count), on at most so many threads.
 template <class Body>
 void share_out(Index count, int threads, const Body& body) {
-  if (threads == 1 || count == 1) return count > 0 ? body(Index{0}, count, 0) : void();
-  SharedLoop loop(count, threads);
+  if (threads == 1 || count <= 1) return count > 0 ? body(Index{0}, count, 0) : void();
+  const Index together = count / SharedLoop::most_iterations + 1;  // iterations that are given out as one
+  SharedLoop loop((count + together - 1) / together, threads);
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
-    while (const auto run = loop.next(thread)) body(run->first, run->last, thread);
+    while (const auto run = loop.next(thread))
+      body(run->first * together, std::min(run->last * together, count), thread);
   }
 }
 
@@ -84,8 +89,9 @@ void share_out(Index count, int threads, const Body& body) {
 /// which are added in their order, so the result depends on the number of threads alone. One thread has one part.
 /// Several parts a thread, while their sums are small, let others take over what a slow thread has not begun. A
 /// SharedLoop over parts has them one by one.
-inline Index sum_parts(int threads, Index numbers) {
-  constexpr Index most_parts = 4, most_numbers = Index{1} << 19;  // per thread
+/// most_numbers: of a thread's parts together, at least one part.
+inline Index sum_parts(int threads, Index numbers, Index most_numbers = Index{1} << 19) {
+  constexpr Index most_parts = 4;
   static_assert(most_parts <= SharedLoop::kRuns);
   if (threads == 1) return 1;
   return threads * std::clamp<Index>(most_numbers / std::max<Index>(1, numbers), 1, most_parts);

@@ -49,23 +49,26 @@ bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementTyp
 /// Sums of one channel, around its first number, which keeps the sums exact enough.
 struct ChannelSums {
   ExactNumber origin = 0;
-  double count = 0, x = 0, xx = 0, errors = 0;
+  double count = 0;
+  ExactNumber x = 0, xx = 0, errors = 0;
   bool same = true;   // all numbers are
   bool whole = true;  // whether the numbers are of an integer type
   void add(ExactNumber value) {
     if (std::isnan(value)) return;  // missing
     if (count == 0) origin = value;
     same = same && value == origin;
-    const auto error = static_cast<double>(value - static_cast<float>(value));
-    const auto from_origin = static_cast<double>(value - origin);
+    const ExactNumber error = value - static_cast<float>(value);
+    const ExactNumber from_origin = value - origin;
     ++count;
     x += from_origin;
     xx += from_origin * from_origin;
     errors += error * error;
   }
-  ExactNumber mean() const { return origin + static_cast<ExactNumber>(x / count); }
-  double deviation() const { return std::sqrt(std::max(0.0, xx / count - x / count * (x / count))); }
-  double error() const { return std::sqrt(errors / count); }
+  ExactNumber mean() const { return origin + x / count; }
+  double deviation() const {
+    return static_cast<double>(std::sqrt(std::max<ExactNumber>(0, xx / count - x / count * (x / count))));
+  }
+  double error() const { return static_cast<double>(std::sqrt(errors / count)); }
 };
 
 enum class Looked { few, some, all };

@@ -275,7 +275,9 @@ void remove_unfinished(const std::string& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (const std::string name = entry.path().filename().string();
-        is_unfinished(name) && std::regex_match(name, own_names()))
+        is_unfinished(name) && std::regex_match(name, own_names()) &&
+        !(name.starts_with("ensemble.json") &&
+          std::abs(age(entry.path().string())) < kFresh))  // another start's, just now
       files.push_back(entry.path());
   for (const fs::path& file : files) fs::remove(file, error);
 }

@@ -241,7 +241,7 @@ std::optional<Classes> classes_of(const Found& found) {
     return !found.names.in_order(form, classes.count).empty();
   };
   // Numbers with gaps between them, each of which has a name.
-  if (whole && whole->absent > 0 && !all_named(*whole))
+  if (whole && whole->absent > 0 && !whole->ignore && !all_named(*whole))
     if (std::optional<Classes> named = named_classes(found); named && all_named(*named)) return named;
   if (whole) return whole;
   if (std::optional<Classes> classes = enumerated_classes(found)) return classes;
@@ -315,7 +315,7 @@ std::string hint(const Found& found) {
         in);
   if (!found.one()) return "";
   if (dense(values)) {
-    const double first = values.least >= 1 ? 1 : 0;
+    const double first = values.least == 1 ? 1 : 0;
     return fmt::format(
         "these are whole numbers of {:g} to {:g}{}, which are learned as numbers; if they are classes, {}set "
         "training.loss = \"cross_entropy\"{} and {:g} outputs, and leave out normalise.labels",

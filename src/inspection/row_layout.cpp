@@ -49,8 +49,13 @@ std::vector<FileArray> arrays_at(const Location& location, const std::vector<std
     arrays.push_back({name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss,
                       false, info.unclear});
   };
+  std::set<std::string> bounds;  // of coordinates, which are part of these
+  std::vector<std::pair<std::string, DatasetInfo>> found;
   for (const std::string& name : names)
-    if (file.has(within(location.group, name))) add(name, file.info(within(location.group, name)));
+    if (file.has(within(location.group, name)))
+      bounds.insert(found.emplace_back(name, file.info(within(location.group, name))).second.bounds);
+  for (const auto& [name, info] : found)
+    if (!bounds.contains(within(location.group, name))) add(name, info);
   for (const auto& [name, info] : attributes_of(location.path, location.group)) add("@" + name, info);
   return arrays;
 }

@@ -113,7 +113,7 @@ class WhatFilesSay(InitTest):
 
     def test_numbers_too_small_for_float32(self):
         advice = "float32, in which training computes, has none so small; store them in other units, or their logarithm"
-        for factor in (1e-50, 1e-44):
+        for factor in (1e-200, 1e-50, 1e-44):
             with h5py.File(self.path("small.h5"), "w") as file:
                 file["x"], file["y"] = self.x.astype("f8") * factor, self.rng.normal(size=ROWS)
             self.fails(3, "init", "small.h5", "-o", "small.toml", message=advice)

@@ -165,8 +165,9 @@ TEST_CASE("files: ranges of numbers") {
   CHECK(expand_patterns({"s{08..11}.h5", "t.h5"}) == Names{"s08.h5", "s09.h5", "s10.h5", "s11.h5", "t.h5"});
   CHECK(expand_patterns({"s{8..11}.h5"}) == Names{"s8.h5", "s9.h5", "s10.h5", "s11.h5"});
   CHECK(expand_patterns({"s{08..111}.h5", "s{008..11}.h5"}) == Names{"s{08..111}.h5", "s{008..11}.h5"});  // no numbers
-  CHECK(expand_patterns({"s{3..1}.h5", "s{a..b}.h5", "s{1..2", "s{}.h5", "s{1..}"}) ==
-        Names{"s{3..1}.h5", "s{a..b}.h5", "s{1..2", "s{}.h5", "s{1..}"});
+  CHECK(expand_patterns(
+            {"s{3..1}.h5", "s{a..b}.h5", "s{1..2", "s{}.h5", "s{1..}", "s{a..bc}.h5", "s{..5}.h5", "s{8..012}.h5"}) ==
+        Names{"s{3..1}.h5", "s{a..b}.h5", "s{1..2", "s{}.h5", "s{1..}", "s{a..bc}.h5", "s{..5}.h5", "s{8..012}.h5"});
   CHECK(expand_patterns({"s{000000000000000000..999999999999999999}.h5"}).size() == 1);
   const test::TemporaryFolder folder;
   const std::string there = folder.file("odd{1..3}.h5");
@@ -184,6 +185,10 @@ TEST_CASE("files: ranges of numbers") {
   CHECK(fold_numbers(more) == more);
   for (int i = 12; i < 120; ++i) more.push_back("few" + std::to_string(i) + ".h5");
   CHECK(fold_numbers(more) == Names{"few{0..119}.h5"});
+  Names padded;
+  for (int i = 0; i < 120; ++i) padded.push_back((i < 10 ? "f0" : "f") + std::to_string(i));
+  CHECK(fold_numbers(padded) == Names{"f{00..99}", "f{100..119}"});
+  CHECK(expand_patterns(fold_numbers(padded)) == padded);
   names.insert(names.end(), more.begin(), more.end());
   names.insert(names.end(), {"s1", "s1", "s2", "9", "10", there, "x{1}a"});
   CHECK(expand_patterns(fold_numbers(names)) == names);

@@ -41,7 +41,10 @@ TEST_CASE("threads take over the iterations of one that is held up") {
   constexpr Index count = 320;
   std::atomic<Index> done{0}, held{0};
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  bool two = false;
   cpu::share_out(count, 2, [&](Index first, Index last, int thread) {
+    if (thread == 0) two = omp_get_num_threads() == 2;
+    while (thread == 1 && held.load() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     if (thread == 0 && held == 0 && omp_get_num_threads() == 2) {  // its first run ends when all others have
       held = last - first;
       while (done.load() < count - held.load() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -50,6 +53,7 @@ TEST_CASE("threads take over the iterations of one that is held up") {
     done += last - first;
   });
   CHECK(done.load() == count);
+  CHECK((held.load() > 0) == two);
 }
 
 TEST_CASE("sums are kept in several parts a thread while they are small") {
