@@ -75,7 +75,7 @@ class SampleTable {
   virtual ~SampleTable() = default;
   /// Rows [row, row + n) from the host's memory, as Feed::HostBatch has them.
   virtual void fill(Index row, const Feed::HostBatch& rows) = 0;
-  /// The rows of the step's ids; part of a recorded step. Valid until the next gather.
+  /// The rows of the step's ids; part of a captured step. Valid until the next gather.
   virtual Feed::Batch gather(const StepContext& step) = 0;
 };
 
@@ -115,7 +115,7 @@ class Backend {
   // Steps.
   /// Makes the numbers of a step known. Before every step's first call.
   virtual void begin(const StepContext& step) { (void)step; }
-  /// Runs the calls of one step. A device backend may record them at first, as a CUDA graph, and replay the record for
+  /// Runs the calls of one step. A device backend may capture them at first, as a CUDA graph, and replay the graph for
   /// later steps with the same key: addresses and shapes must then be the same, and all other numbers come from
   /// begin().
   virtual void run_captured(std::uint64_t key, const std::function<void()>& calls) { (void)key, calls(); }

@@ -32,7 +32,7 @@ struct CodedPart {
 
 class CodedAllReduce : public AllReduce {
  public:
-  /// As start(). Parts share no value. In every step that is recorded and replayed, the same come as in the one before
+  /// As start(). Parts share no value. In every step that is captured and replayed, the same come as in the one before
   /// it. Returns the bytes that this rank sends.
   virtual double start_coded(const CodedPart& part) = 0;
 };

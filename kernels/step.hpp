@@ -29,7 +29,7 @@ struct LionStep {
 };
 
 /// Where a call stands in the run, and every number that changes from step to step. A device backend that replays a
-/// recorded step takes them from here (Backend::begin).
+/// captured step takes them from here (Backend::begin).
 struct StepContext {
   bool training = true;
   std::uint64_t seed = 0;               ///< the phase's: the run's seed, mixed with the phase's key

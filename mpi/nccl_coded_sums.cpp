@@ -9,8 +9,8 @@ NcclCodedSums::NcclCodedSums(std::shared_ptr<NcclCommunicator> communicator, int
     : communicator_(std::move(communicator)), rank_(rank), ranks_(ranks) {}
 
 NcclCodedSums::~NcclCodedSums() {
-  communicator_->stream().device().recorder().drop_captures();
-}  // records hold the memory
+  communicator_->stream().device().step_graphs().drop_captures();
+}  // captures hold the memory
 
 NcclCodedSums::Memory::Memory(const CodedPart& part, const CodeLayout& layout, cudaStream_t stream)
     : code(part.code),

@@ -22,7 +22,7 @@ class NcclCodedSums {
   NcclCodedSums& operator=(const NcclCodedSums&) = delete;
 
   /// Queues the sum of a part; returns the bytes that this rank sends. A part's first sum takes its memory, so it must
-  /// not be recorded.
+  /// not be captured.
   double start(const CodedPart& part);
 
  private:

@@ -80,7 +80,7 @@ NcclCommunicator::NcclCommunicator(NcclStream& stream, const Peers& peers)
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  stream_.device().recorder().drop_captures();  // records hold the communicator
+  stream_.device().step_graphs().drop_captures();  // captures hold the communicator
   if (comm_ == nullptr) return;
   if (ncclCommFinalize(comm_) == ncclSuccess || finished()) {
     ncclCommDestroy(comm_);
@@ -174,7 +174,7 @@ NcclWait::NcclWait(NcclStream& stream) : stream_(stream), stamps_(sizeof(StampBl
   MRMF_CUDA(cudaMemsetAsync(stamps_.get(), 0, stamps_.bytes(), stream.device().stream()));
 }
 
-NcclWait::~NcclWait() { stream_.device().recorder().drop_captures(); }  // records hold the stamps
+NcclWait::~NcclWait() { stream_.device().step_graphs().drop_captures(); }  // captures hold the stamps
 
 void NcclWait::begin() {
   done_.record(stream_.get());

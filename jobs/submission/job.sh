@@ -85,9 +85,7 @@ if [ "$kind" = ensemble ]; then
   [ "$scheduler" != slurm ] || part=$SLURM_ARRAY_TASK_ID
 fi
 cd "$directory" || fail "no folder $directory on this node; the run needs a shared file system"
-# An ensemble some of whose members failed is not finished.
-lists_failures() { grep -qs '"failed": \[$' "$run/result.json"; }
-if { [ -e "$run/result.json" ] && ! lists_failures; } || [ -e "$run/scaling.csv" ]; then say "$run is finished already"; exit 0; fi
+if is_finished "$run"; then say "$run is finished already"; exit 0; fi
 prepare
 check_ranks
 case $kind in

@@ -75,16 +75,20 @@ script() {
   as_options "${overrides[@]}"
   list overrides "${options[@]}"
   [ -z "$cpus_per_rank" ] || echo "export OMP_NUM_THREADS=$cpus_per_rank"
-  declare -f prepare
+  declare -f prepare is_finished
   sed 1d "$jobs/submission/job.sh"
+}
+
+# Whether this folder of a run holds all of its results. An ensemble some of whose members failed is not finished: they
+# are tried again with mrmf ensemble --retry-failed. The job asks this, too.
+is_finished() {
+  [ -e "$1/scaling.csv" ] || { [ -e "$1/result.json" ] && ! grep -qs '"failed": \[$' "$1/result.json"; }
 }
 
 finished() {
   local seed
-  # One with members that failed is not: they are tried again with mrmf ensemble --retry-failed.
-  if [ "$kind" = ensemble ]; then grep -qs '"failed": \[\]' "$folder/result.json"; return; fi
-  [ "$kind" = array ] || { [ -e "$folder/result.json" ] || [ -e "$folder/scaling.csv" ]; return; }
-  for seed in $seeds; do [ -e "$folder/seed-$seed/result.json" ] || return 1; done
+  [ "$kind" = array ] || { is_finished "$folder"; return; }
+  for seed in $seeds; do is_finished "$folder/seed-$seed" || return 1; done
 }
 
 # Two jobs of one run would write over each other.

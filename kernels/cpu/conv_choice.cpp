@@ -51,11 +51,11 @@ PoolGeometry pooling_of(const ConvProblem& p) {
 std::optional<DirectKernels> direct_kernels(const std::string& name) {
   using Algorithm = DirectKernels::Algorithm;
   const bool wide = name.ends_with("512");
-  const std::string form = wide ? name.substr(0, name.size() - 3) : name;
+  const std::string algorithm = wide ? name.substr(0, name.size() - 3) : name;
   const InstructionSet set = wide ? InstructionSet::avx512 : std::min(InstructionSet::avx2, instruction_set());
-  if (form == "direct") return DirectKernels{Algorithm::plain, set};
-  if (form == "winograd") return DirectKernels{Algorithm::winograd, set};
-  if (form == "planes") return DirectKernels{Algorithm::winograd_planes, set};
+  if (algorithm == "direct") return DirectKernels{Algorithm::plain, set};
+  if (algorithm == "winograd") return DirectKernels{Algorithm::winograd, set};
+  if (algorithm == "planes") return DirectKernels{Algorithm::winograd_planes, set};
   return std::nullopt;
 }
 

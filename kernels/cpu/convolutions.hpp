@@ -14,7 +14,7 @@ namespace mrmf::cpu {
 /// The direct kernels (vector_kernels.hpp): products of plain runs of input, or of Winograd's transforms of them along
 /// the last axis, or along the last two. `set` is the instruction set that they are compiled for.
 struct DirectKernels {
-  enum class Algorithm { plain, winograd, winograd_planes } form;
+  enum class Algorithm { plain, winograd, winograd_planes } algorithm;
   InstructionSet set;
 };
 /// Convolutions on the direct kernels, and the same behind a batch norm whose output is never stored. Null where they

@@ -126,12 +126,12 @@ class DirectConv final : public WeightedOp {
 };
 
 /// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
-bool winograd_serves(DirectKernels::Algorithm form, const ConvGeometry& c) {
+bool winograd_serves(DirectKernels::Algorithm algorithm, const ConvGeometry& c) {
   constexpr Index least_rows = 6, least_width = 4;
   const auto at_most = [](Index pad, Index kernel) { return pad >= 0 && pad < kernel; };
   for (const std::size_t a : {1U, 2U})
     if (!at_most(c.pad_before[a], c.kernel[a]) || !at_most(c.pad_after[a], c.kernel[a])) return false;
-  if (form == DirectKernels::Algorithm::winograd_planes && c.kernel[1] != 3) return false;
+  if (algorithm == DirectKernels::Algorithm::winograd_planes && c.kernel[1] != 3) return false;
   return c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
          std::min(c.out()[2], c.in[2]) >= least_width;
 }
@@ -144,9 +144,9 @@ const direct::KernelSet& kernel_set(InstructionSet set) {
 const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
   using Algorithm = DirectKernels::Algorithm;
   if (kernels.set > instruction_set()) return nullptr;
-  if (kernels.form != Algorithm::plain && !winograd_serves(kernels.form, c)) return nullptr;
+  if (kernels.algorithm != Algorithm::plain && !winograd_serves(kernels.algorithm, c)) return nullptr;
   const direct::KernelSet& of = kernel_set(kernels.set);
-  switch (kernels.form) {
+  switch (kernels.algorithm) {
     case Algorithm::plain: return &of.plain;
     case Algorithm::winograd: return &of.winograd;
     case Algorithm::winograd_planes: return &of.winograd_planes;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/norm.hpp"
 #include "kernels/cpu/shared_loop.hpp"
 
 namespace mrmf::cpu {
@@ -148,7 +149,7 @@ std::span<const double> TapSums::total() {
 std::span<const double> TapSums::operator()(ConstTensor dy) {
   const Index planes = dy.shape.n * out_[0], floats = out_[1] * out_[2] * g_.out_channels;
   const int threads = omp_get_max_threads();
-  const Index parts = std::min(sum_parts(threads, stride_, Index{1} << 14), std::max<Index>(1, planes));
+  const Index parts = std::min(sum_parts(threads, stride_, most_added_serially), std::max<Index>(1, planes));
   start(parts);
   share_out(parts, threads, [&](Index first, Index last, int) {
     for (Index part = first; part < last; ++part)

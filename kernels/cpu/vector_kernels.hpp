@@ -45,7 +45,7 @@ struct Scratch {
   float* x;              ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
   float* dx;             ///< as large as x: the data gradient is summed here
   float* candidates;     ///< chunk * field * 4 (first layer: the inputs that a window's winner chooses from)
-  float* dw;             ///< out_channels * padded_field: this thread's sum over samples
+  float* dw;             ///< out_channels * padded_field: the sum over this part's samples
   float* db;             ///< padded_out
 };
 
@@ -132,7 +132,7 @@ struct Kernels {
   void (*forward)(const Geometry&, const float* const* planes, const PackedWeights&, float* y);
   /// Adds one plane's part to the gradient, which has the kernels' own form.
   void (*weights)(const Geometry&, const float* const* planes, const float* dy, float* gradient);
-  /// Unpacks one vector of output channels, from `first` on: from the threads' summed gradient into dw (out channels,
+  /// Unpacks one vector of output channels, from `first` on: from the parts' summed gradient into dw (out channels,
   /// depth) and, with a bias, db.
   void (*unpack)(const Geometry&, const float* gradient, long first, float* dw, float* db);
 };

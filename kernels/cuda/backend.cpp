@@ -67,11 +67,11 @@ std::unique_ptr<SampleTable> CudaBackend::table(const SampleTable::Settings& set
 }
 
 void CudaBackend::begin(const StepContext& step) {
-  if (device_.step_feed().send(step, device_.stream())) device_.recorder().drop_captures();
+  if (device_.step_feed().send(step, device_.stream())) device_.step_graphs().drop_captures();
 }
 
 void CudaBackend::prepare_steps(Index rows) {
-  if (device_.step_feed().reserve(rows, device_.stream())) device_.recorder().drop_captures();
+  if (device_.step_feed().reserve(rows, device_.stream())) device_.step_graphs().drop_captures();
 }
 
 // Waits before as well: a copy of pageable memory blocks inside CUDA, where nobody would notice that a sum in front of

@@ -43,9 +43,9 @@ class CudaBackend final : public Backend {
 
   void begin(const StepContext& step) override;
   void run_captured(std::uint64_t key, const std::function<void()>& calls) override {
-    device_.recorder().run(key, calls);
+    device_.step_graphs().run(key, calls);
   }
-  void drop_captures() override { device_.recorder().drop_captures(); }
+  void drop_captures() override { device_.step_graphs().drop_captures(); }
   void finish() override { device_.synchronise(); }
   bool synchronous() const override { return false; }
   std::unique_ptr<AllReduce> all_reduce(const Peers& peers) override { return connections().all_reduce(peers); }
@@ -57,7 +57,7 @@ class CudaBackend final : public Backend {
   void append_history(const StepContext& step, ConstSpan value, Span history) override;
 
  private:
-  /// What steps of so many rows need: nothing may move once steps are recorded.
+  /// What steps of so many rows need: nothing may move once steps are captured.
   void prepare_steps(Index rows);
   /// Waits: the host's memory may be gone when the caller continues.
   void copy(const void* from, void* to, std::size_t bytes, cudaMemcpyKind kind);

@@ -223,14 +223,14 @@ float ConvTrial::result_element(Index i) const {
   return to_float(stored);
 }
 
-// Steps are replayed, so it is a record whose result is looked at; the first run, call by call, loads the kernels.
+// Steps are replayed, so it is a graph whose result is looked at; the first run, call by call, loads the kernels.
 std::string ConvTrial::mistake(const ConvPlan& plan) {
   const DeviceBuffer& result = buffers_[0].result;
   run(plan, buffers_[0]);
-  const Record recorded = record(device_.stream(), [&] { run(plan, buffers_[0]); });
+  const CapturedGraph captured = capture(device_.stream(), [&] { run(plan, buffers_[0]); });
   // NaN first, so that elements that a plan leaves out are noticed.
   MRMF_CUDA(cudaMemsetAsync(result.get(), 0xFF, result.bytes(), device_.stream()));
-  MRMF_CUDA(cudaGraphLaunch(recorded.get(), device_.stream()));
+  MRMF_CUDA(cudaGraphLaunch(captured.get(), device_.stream()));
   device_.synchronise();
   if (samples_.empty()) choose_samples();
   for (const auto& [i, want] : samples_) {
@@ -288,16 +288,16 @@ double run_seconds(cudaStream_t stream, const TimedWork& work, double best) {
   const double once = rough.seconds()[0];
   if (once > long_run || once > 2 * best + launching) return once;
 
-  if (work.before_record) work.before_record();
+  if (work.before_capture) work.before_capture();
   const int runs = std::clamp(static_cast<int>(2 * long_run / once), 5, most_timed_runs);
-  const Record record = cuda::record(stream, [&] {
+  const CapturedGraph graph = capture(stream, [&] {
     for (std::size_t i = 0; i < static_cast<std::size_t>(runs); ++i) work.run(i);
   });
   // The first launch is not timed: while it runs, the host queues the others, so that the device never waits for it.
   constexpr int launches = 4;
   const Timing timing(launches);
   for (int i = 0; i < launches; ++i) {
-    MRMF_CUDA(cudaGraphLaunch(record.get(), stream));
+    MRMF_CUDA(cudaGraphLaunch(graph.get(), stream));
     timing.mark(i, stream);
   }
   std::vector<double> times = timing.seconds();

@@ -30,9 +30,9 @@ class ConvTrial {
  public:
   ConvTrial(Device& device, const ConvProblem& problem);
 
-  /// Runs the plan on known values, call by call and as a record, and compares elements all over the result with sums
-  /// in double on the host. Times it then if `timed`, but only roughly when it takes more than twice `best` seconds. A
-  /// call that fails is a mistake, too.
+  /// Runs the plan on known values, call by call and as a CUDA graph, and compares elements all over the result with
+  /// sums in double on the host. Times it then if `timed`, but only roughly when it takes more than twice `best`
+  /// seconds. A call that fails is a mistake, too.
   Verdict judge(const ConvPlan& plan, bool timed, double best);
 
  private:
@@ -63,14 +63,14 @@ class ConvTrial {
 /// Work that is timed.
 struct TimedWork {
   std::function<void(std::size_t i)> run;  ///< queues one run, number `i`
-  std::function<void()> before_record{};   ///< called once before several runs are recorded; may be empty
+  std::function<void()> before_capture{};  ///< called once before several runs are captured; may be empty
 };
 
-/// Seconds of one run. Launches up to twenty runs as one record, which costs the host nothing. A rough time from a
+/// Seconds of one run. Launches up to twenty runs as one CUDA graph, which costs the host nothing. A rough time from a
 /// single run when that is long, or takes more than twice `best` seconds. FaultError when a call fails.
 double run_seconds(cudaStream_t stream, const TimedWork& work, double best);
 
-/// Most runs in one record.
+/// Most runs in one graph.
 inline constexpr int most_timed_runs = 20;
 
 }  // namespace mrmf::cuda

@@ -88,7 +88,7 @@ Device::Device(const Settings& settings)
     : settings_(settings),
       storage_(Storage::of(settings.precision == Precision::bf16)),
       selected_(select_device(settings)),
-      recorder_(compute_.get(), settings.graphs),
+      step_graphs_(compute_.get(), settings.graphs),
       step_feed_(waiter_) {
   if (settings_.workspace == 0) settings_.workspace = workspace_of_device();
   open_libraries();
@@ -142,7 +142,7 @@ void Device::reserve(Scratch use, std::size_t bytes) {
   if (bytes <= buffer.bytes()) return;
   MRMF_CHECK(!shared(use).leased, "scratch memory moves while an operation has it");
   synchronise();
-  recorder_.drop_captures();  // records hold the old address
+  step_graphs_.drop_captures();  // captures hold the old address
   buffer = {};
   buffer = DeviceBuffer(bytes);
 }

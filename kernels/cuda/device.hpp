@@ -39,7 +39,7 @@ class Device {
   cublasLtHandle_t cublas() const { return cublas_.get(); }
   PlanChooser& plans() { return *plans_; }
   Waiter& waiter() { return waiter_; }
-  Recorder& recorder() { return recorder_; }
+  StepGraphs& step_graphs() { return step_graphs_; }
   StepFeed& step_feed() { return step_feed_; }
   const StepBlock* step() const { return step_feed_.block(); }
   const std::int64_t* ids() const { return step_feed_.ids(); }
@@ -87,7 +87,7 @@ class Device {
   std::unique_ptr<cublasLtContext, DestroyCublas> cublas_;
   std::unique_ptr<DeviceModel> model_;
   Waiter waiter_;
-  Recorder recorder_;
+  StepGraphs step_graphs_;
   StepFeed step_feed_;
   struct Shared {
     DeviceBuffer memory;

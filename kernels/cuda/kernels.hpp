@@ -38,7 +38,7 @@ struct Work {
   Storage storage{};
 };
 
-/// A step's numbers as kernels read them from device memory, so that a recorded step can be replayed with new ones.
+/// A step's numbers as kernels read them from device memory, so that a captured step can be replayed with new ones.
 struct StepBlock {
   std::uint64_t seed = 0, number = 0;
   std::int64_t index = 0;
@@ -376,7 +376,7 @@ MRMF_HD inline float pattern_value(std::uint32_t seed, std::uint64_t i) {
 /// x[i] = pattern_value(seed, i) for `count` elements (a multiple of storage.pad) of the storage type.
 void fill_pattern(const Work& work, std::uint32_t seed, Index count, void* x);
 
-/// Time spent in a stream, measured by the device itself. Works inside recorded steps, where events give no times.
+/// Time spent in a stream, measured by the device itself. Works inside captured steps, where events give no times.
 struct StampBlock {
   unsigned long long begin = 0, total = 0;  ///< nanoseconds; in device memory
 };

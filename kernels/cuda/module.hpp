@@ -17,7 +17,7 @@ struct Settings {
   int device = 0;  ///< ordinal among those this process sees
   Precision precision = Precision::tf32;
   bool deterministic = false;  ///< the same bits in every run: fixed plans, no atomic sums
-  bool graphs = true;          ///< record a step once and replay it
+  bool graphs = true;          ///< capture a step once and replay it
   bool resident = true;        ///< keep data sets in device memory where they fit
   bool share_device = false;   ///< several ranks compute on one GPU: for tests
   WaitLimit limit{300};        ///< after which an unfinished sum over ranks is a fault

@@ -48,7 +48,7 @@ struct DestroyGraph {
 
 }  // namespace
 
-Record record(cudaStream_t stream, const std::function<void()>& calls) {
+CapturedGraph capture(cudaStream_t stream, const std::function<void()>& calls) {
   // Thread-local: other threads (NCCL's, MPI's) may call CUDA meanwhile.
   MRMF_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   cudaGraph_t captured = nullptr;
@@ -64,24 +64,24 @@ Record record(cudaStream_t stream, const std::function<void()>& calls) {
   const std::unique_ptr<CUgraph_st, DestroyGraph> graph(captured);
   cudaGraphExec_t executable = nullptr;
   MRMF_CUDA(cudaGraphInstantiate(&executable, graph.get(), 0));
-  return Record(executable);
+  return CapturedGraph(executable);
 }
 
-void Recorder::run(std::uint64_t key, const std::function<void()>& calls) {
+void StepGraphs::run(std::uint64_t key, const std::function<void()>& calls) {
   if (!enabled_) {
     calls();
     return;
   }
-  if (!records_.contains(key)) {
-    records_[key] = nullptr;
-    calls();  // may forget all records, including this one
+  if (!graphs_.contains(key)) {
+    graphs_[key] = nullptr;
+    calls();  // may drop all graphs, including this one
     return;
   }
-  if (!records_[key]) {
-    Record made = record(stream_, calls);
-    records_[key] = std::move(made);
+  if (!graphs_[key]) {
+    CapturedGraph made = capture(stream_, calls);
+    graphs_[key] = std::move(made);
   }
-  MRMF_CUDA(cudaGraphLaunch(records_[key].get(), stream_));
+  MRMF_CUDA(cudaGraphLaunch(graphs_[key].get(), stream_));
 }
 
 // Feeds data to the device: batch by batch, or once as a whole data set.
@@ -89,7 +89,7 @@ void Recorder::run(std::uint64_t key, const std::function<void()>& calls) {
 namespace {
 
 /// Two batches in turn: one is copied while the host fills the other and the device computes on a third. The memory
-/// that computation reads never moves, so recorded steps stay valid.
+/// that computation reads never moves, so captured steps stay valid.
 class DeviceFeed final : public Feed {
  public:
   DeviceFeed(Device& device, const Shape& samples, Index outputs, const Extent& factors)

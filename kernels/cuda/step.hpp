@@ -1,4 +1,4 @@
-// A training step on the device: the transfer of its numbers, and its record as a CUDA graph.
+// A training step on the device: the transfer of its numbers, and its capture as a CUDA graph.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,12 +14,12 @@
 
 namespace mrmf::cuda {
 
-/// Sends a step's numbers to the device. Kernels read them there, so that a recorded step can be replayed.
+/// Sends a step's numbers to the device. Kernels read them there, so that a captured step can be replayed.
 class StepFeed {
  public:
   explicit StepFeed(const Waiter& waiter);
 
-  /// Makes room for this many ids. True when their memory moved, because recorded steps hold the old address.
+  /// Makes room for this many ids. True when their memory moved, because captured steps hold the old address.
   bool reserve(Index ids, cudaStream_t stream);
   /// Queues the copy of the step's numbers and ids. True as for reserve.
   bool send(const StepContext& step, cudaStream_t stream);
@@ -42,27 +42,27 @@ class StepFeed {
   std::size_t next_ = 0;
 };
 
-struct DestroyRecord {
+struct DestroyGraphExec {
   void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
 };
-using Record = std::unique_ptr<CUgraphExec_st, DestroyRecord>;
+using CapturedGraph = std::unique_ptr<CUgraphExec_st, DestroyGraphExec>;
 
-/// A record of all that `calls` queue on the stream, to be launched at once. None of it runs yet.
-Record record(cudaStream_t stream, const std::function<void()>& calls);
+/// A CUDA graph of all that `calls` queue on the stream, to be launched at once. None of it runs yet.
+CapturedGraph capture(cudaStream_t stream, const std::function<void()>& calls);
 
-/// Steps as records: launching a hundred kernels one by one costs as much as running them. A key's first step runs
-/// call by call, which also loads its kernels. The second is recorded, and from then on the record is launched.
-class Recorder {
+/// Steps as CUDA graphs: launching a hundred kernels one by one costs as much as running them. A key's first step runs
+/// call by call, which also loads its kernels. The second is captured, and from then on its graph is launched.
+class StepGraphs {
  public:
-  Recorder(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}
+  StepGraphs(cudaStream_t stream, bool enabled) : stream_(stream), enabled_(enabled) {}
 
   void run(std::uint64_t key, const std::function<void()>& calls);
-  void drop_captures() { records_.clear(); }
+  void drop_captures() { graphs_.clear(); }
 
  private:
   cudaStream_t stream_;
   bool enabled_;
-  std::map<std::uint64_t, Record> records_;  // an empty record: run once
+  std::map<std::uint64_t, CapturedGraph> graphs_;  // an empty one: run once
 };
 
 }  // namespace mrmf::cuda

@@ -24,7 +24,7 @@ struct CodeLayout {
   std::size_t result_bytes() const;  ///< of a piece's sum
 };
 
-/// Memory of one part, which must stay where it is once a step is recorded.
+/// Memory of one part, which must stay where it is once a step is captured.
 struct CodeBuffers {
   std::byte* sent = nullptr;      ///< by rank: this rank's codes of its piece; that of its own piece is unused
   std::byte* gathered = nullptr;  ///< by rank: its codes of this rank's piece

@@ -87,7 +87,7 @@ class BenchSteps {
   int loads_ = 0;
 };
 
-/// Runs steps until records are made and a device's clocks are up.
+/// Runs steps until graphs are captured and a device's clocks are up.
 void warm_up(Backend& backend, BenchSteps& steps);
 /// Seconds of the timed steps, a few at a time on a device. With `load`, each step is on a batch copied anew.
 std::vector<double> step_times(Backend& backend, BenchSteps& steps, int timed, bool load);
@@ -169,7 +169,7 @@ struct GradientTolerance {
 /// `mrmf bench gradients`: compares a device's gradients with the CPU's, layer by layer. For every parameter tensor,
 /// prints the worst of `steps` training steps, each from the same parameters. A small tensor is compared over all steps
 /// together: the few values of one step may nearly cancel, and then rounding is as large as they are. The device makes
-/// the first call by call, records the second and replays the third. FaultError names the worst tensor when one is off
+/// the first call by call, captures the second and replays the third. FaultError names the worst tensor when one is off
 /// by more than the tolerance, or not finite.
 struct GradientCheck {
   Backend& device;

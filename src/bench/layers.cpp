@@ -100,7 +100,7 @@ struct Times {
   double forward = 0, backward = 0;
 };
 
-/// Times units one by one, each many times in one record, so that launching costs nothing. Because they repeat, small
+/// Times units one by one, each many times in one graph, so that launching costs nothing. Because they repeat, small
 /// tensors stay in the device's cache.
 class TimedUnits {
  public:
@@ -150,7 +150,7 @@ class TimedUnits {
       for (int i = 0; i < kRepeats; ++i) call();
     };
     std::vector<double> rounds;
-    for (int round = 0; round < kRounds + 2; ++round) {  // the first runs call by call, the second records
+    for (int round = 0; round < kRounds + 2; ++round) {  // the first runs call by call, the second is captured
       backend_.begin(step_);
       backend_.finish();
       const Timer timer;

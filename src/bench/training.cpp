@@ -143,7 +143,7 @@ std::vector<float> BenchSteps::losses() {
 }
 
 void warm_up(Backend& backend, BenchSteps& steps) {
-  constexpr int kWarmUp = 3;  // a device runs the first step call by call, records the second and replays the rest
+  constexpr int kWarmUp = 3;  // a device runs the first step call by call, captures the second and replays the rest
   const Timer warming;        // a device also needs a moment until its clocks are up
   for (int i = 0; i < kWarmUp || (!backend.synchronous() && warming.seconds() < 0.5); ++i) {
     steps.step();

@@ -134,6 +134,23 @@ void find_validation(const std::vector<FileArray>& arrays, const FileArray& samp
                                         labels.name, samples.name));
 }
 
+}  // namespace
+
+std::vector<FileArray> facts_of(const Hdf5File& file, const std::vector<std::string>& paths) {
+  std::vector<FileArray> arrays;
+  std::set<std::string> bounds;
+  for (const std::string& path : paths) {
+    const DatasetInfo info = file.info(path);
+    arrays.push_back({path, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss,
+                      info.scale, info.unclear, info.file});
+    bounds.insert(info.bounds);
+  }
+  for (FileArray& array : arrays) array.scale |= bounds.contains(array.name);
+  return arrays;
+}
+
+namespace {
+
 // All data sets of these names but single values, and those that the user names, who may call one by another of its
 // names.
 std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names, const GivenNames& given) {
@@ -144,19 +161,10 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
   std::vector<std::string> looked_at = names.datasets;
   for (const auto& [name, by_user] : called)
     if (std::ranges::find(looked_at, name) == looked_at.end() && file.has(name)) looked_at.push_back(name);
-  std::vector<DatasetInfo> infos;
-  std::set<std::string> bounds;  // of coordinates, which are part of these
-  for (const std::string& name : looked_at) bounds.insert(infos.emplace_back(file.info(name)).bounds);
-  std::vector<FileArray> arrays;
-  for (std::size_t i = 0; i < looked_at.size(); ++i) {
-    const std::string& name = looked_at[i];
-    const DatasetInfo& info = infos[i];
-    const auto other = called.find(name);
-    if (!info.shape.empty())
-      arrays.push_back({other == called.end() ? name : other->second, info.shape, info.type, info.type_name, info.words,
-                        info.whole, info.packing, info.may_miss, info.scale || bounds.contains(name), info.unclear,
-                        info.file});
-  }
+  std::vector<FileArray> arrays = facts_of(file, looked_at);
+  std::erase_if(arrays, [](const FileArray& array) { return array.shape.empty(); });
+  for (FileArray& array : arrays)
+    if (const auto other = called.find(array.name); other != called.end()) array.name = other->second;
   return arrays;
 }
 

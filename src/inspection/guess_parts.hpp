@@ -19,6 +19,12 @@
 
 namespace mrmf {
 
+class Hdf5File;
+
+/// What a file says of its data sets, in the order of `paths`, which are their names. What numbers the positions of
+/// others is marked as a scale: dimension scales, and the bounds of coordinates (CF).
+std::vector<FileArray> facts_of(const Hdf5File& file, const std::vector<std::string>& paths);
+
 // What labels are, guessed from their values, type and shape: numbers, yes or no, or classes.
 
 /// Whether an array may be labels of samples of these axes (data.axes): numbers per sample, or per position of the

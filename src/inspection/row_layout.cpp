@@ -43,20 +43,18 @@ std::string within(const std::string& group, const std::string& name) {
 /// The arrays at a location, single numbers too, and its own attributes.
 std::vector<FileArray> arrays_at(const Location& location, const std::vector<std::string>& names, PackingRule packing) {
   const Hdf5File file = Hdf5File::open(location.path, Comm::self(), packing);
-  std::vector<FileArray> arrays;
-  const auto add = [&](const std::string& name, const DatasetInfo& info) {
-    if (info.scale) return;
-    arrays.push_back({name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss,
-                      false, info.unclear});
-  };
-  std::set<std::string> bounds;  // of coordinates, which are part of these
-  std::vector<std::pair<std::string, DatasetInfo>> found;
+  std::vector<std::string> paths;
   for (const std::string& name : names)
-    if (file.has(within(location.group, name)))
-      bounds.insert(found.emplace_back(name, file.info(within(location.group, name))).second.bounds);
-  for (const auto& [name, info] : found)
-    if (!bounds.contains(within(location.group, name))) add(name, info);
-  for (const auto& [name, info] : attributes_of(location.path, location.group)) add("@" + name, info);
+    if (file.has(within(location.group, name))) paths.push_back(within(location.group, name));
+  std::vector<FileArray> arrays = facts_of(file, paths);
+  std::erase_if(arrays, [](const FileArray& array) { return array.scale; });
+  for (FileArray& array : arrays) {
+    if (!location.group.empty()) array.name.erase(0, location.group.size() + 1);
+    array.file.clear();  // another one at every location
+  }
+  for (const auto& [name, info] : attributes_of(location.path, location.group))
+    arrays.push_back({"@" + name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing,
+                      info.may_miss, false, info.unclear});
   return arrays;
 }
 

@@ -61,14 +61,6 @@ std::string split_hint(const FileArray& array, const std::vector<std::string>& v
       first_trains ? shown_values(values.begin(), validates) : shown_values(validates + 1, values.end()));
 }
 
-// One column says what all rows are for, and marks in several are no such column.
-std::string several_marks_text(const std::string& one) {
-  return fmt::format(
-      "'{}' and others mark rows, and data.split.column is one column: store one with the words \"train\", \"val\" and "
-      "\"test\", and set split = {{ column = ..., validation = [\"val\"] }}",
-      one);
-}
-
 // What to do about columns beside the one that is taken for the split.
 std::string others_text(const std::string& taken, const std::vector<std::string>& others, bool test_trains) {
   const std::string instead = test_trains
@@ -102,7 +94,11 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     const FileArray& array = *column_array;
     if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
     const bool trains = is_training_mark(array.name);  // all other rows validate, unless others are marked, too
-    if (trains && several_marks) told.push_back(several_marks_text(array.name));
+    if (trains && several_marks)
+      told.push_back(fmt::format(
+          "'{}' and others mark rows, and data.split.column is one column: store one with the words \"train\", \"val\" "
+          "and \"test\", and set split = {{ column = ..., validation = [\"val\"] }}",
+          array.name));
     const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
     const bool named = is_like_split(array.name);
     if (!array.words && !named && !(marks && array.integer() && !held_out_samples)) continue;

@@ -30,7 +30,7 @@ struct RooflineShares {
   double tensor = 0.5;  ///< tensor cores: of convolutions and dense layers with 64 output channels and more
   double cores = 0.7;   ///< other cores (fp32; a V100's tf32): with 32 output channels and more
   double link = 0.75;
-  double launch = 2.5e-6;  ///< seconds of a kernel in a recorded step
+  double launch = 2.5e-6;  ///< seconds of a kernel in a captured step
   /// Seconds of the messages of a halo exchange, which go at once, or of a sum's round: within a node and between
   /// nodes.
   double node_latency = 10e-6, outer_latency = 20e-6;

@@ -311,7 +311,7 @@ void Tournament::mutate(Visit& visit) {
   }
   visit.run.model_state.optimizer.configure(optimizer_at(visit.run.phase, state));
   visit.run.dropout_factor = static_cast<float>(state.tournament.dropout);
-  visit.backend().drop_captures();  // a recorded step has the rates of dropout
+  visit.backend().drop_captures();  // a captured step has the rates of dropout
 }
 
 // Brings the records of all trainers to the world's first rank.

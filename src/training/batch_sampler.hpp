@@ -67,8 +67,8 @@ class BatchSampler {
   /// ConfigError when training leaves this rank without samples.
   First first(const Phase& phase) const;
 
-  /// A key for each micro-batch of each step, under which a backend may record it. A recorded step holds the sums over
-  /// the ranks, and NCCL wants a sum to be recorded by all ranks or by none. So a key stands for the rows of every rank
+  /// A key for each micro-batch of each step, under which a backend may capture it. A captured step holds the sums over
+  /// the ranks, and NCCL wants a sum to be captured by all ranks or by none. So a key stands for the rows of every rank
   /// in that step. Validation has no such sums; its keys are the rows, which are smaller. Collective.
   std::vector<std::uint64_t> capture_keys(const EpochOrder& micro_batches) const;
 
@@ -107,7 +107,7 @@ class Batches {
   void expect(const EpochOrder& order);
   /// Brings the samples of these ids. Call before Backend::begin of their step. Streamed: DataError on this rank alone.
   void load(std::span<const std::int64_t> ids);
-  /// The batch loaded last; its ids are the step's. Part of a recorded step.
+  /// The batch loaded last; its ids are the step's. Part of a captured step.
   Feed::Batch batch(const StepContext& step);
 
  private:

@@ -34,7 +34,7 @@ ConstTensor copy_rows(const ConstTensor& from, const Share& share, Arena& to) {
   return {from.shape.with_rows(share.rows), copy};
 }
 
-// Made and used in one thread of a worker pool. As an AllReduce it adds batch norm's statistics, at a barrier of all
+// Made and used in one of the replica threads. As an AllReduce it adds batch norm's statistics, at a barrier of all
 // replicas.
 class ShardReplica final : public AllReduce {
  public:

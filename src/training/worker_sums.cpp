@@ -217,7 +217,7 @@ void WorkerSums::start_coded(const PackedTensors& tensors) {
   });
 }
 
-// What is queued here is recorded with the step, whose rows, of all ranks, are the same whenever it is replayed.
+// What is queued here is captured with the step, whose rows, of all ranks, are the same whenever it is replayed.
 void WorkerSums::start_on_device(std::size_t first, std::size_t end) {
   const Span values = values_.front().subspan(first, end - first);
   const Index rows = rows_.front();

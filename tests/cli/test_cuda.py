@@ -298,7 +298,7 @@ class Bench(CudaTest):
         self.assertTrue(all(layer["forward_us"] > 0 and layer["backward_us"] > 0 for layer in layers["layers"]))
 
     def test_first_losses(self):
-        """What the check on a GPU compares: recorded steps with eager ones, and the same steps in every run."""
+        """What the check on a GPU compares: captured steps with eager ones, and the same steps in every run."""
         words = ["bench", "training", *self.SMALL, "--batch", "2", "--steps", "1", "--device", "cuda", "--first", "4",
                  "--deterministic", "--precision", "bf16"]
         figures = []
@@ -345,7 +345,7 @@ class Bench(CudaTest):
         self.assertRegex(output, "warning: --batch 20000: cosmoflow of samples 128x128x128x4 takes .* GB may be used")
 
     def test_zero_gradients_fail_where_losses_do_not_tell(self):
-        """Plans are checked call by call, so gradients that are lost in recorded steps pass them."""
+        """Plans are checked call by call, so gradients that are lost in captured steps pass them."""
         self.environment(MRMF_EMULATED_ZERO_RECORDED_GRADIENTS="1")
         words = [*self.SMALL, "--precision", "bf16"]
         self.mrmf("bench", "parity", *words, "--steps", "8")  # the losses have hardly moved

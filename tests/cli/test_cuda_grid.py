@@ -88,7 +88,7 @@ class GridTest(CudaTest):
         support.make_data(self.path("data.h5"), train=32, validation=12)
 
     def agree(self, blocks, words, ranks, alone=(), recorded=True):
-        """A grid on the device learns as one rank there does, and as the same grid does on the CPU; recorded steps
+        """A grid on the device learns as one rank there does, and as the same grid does on the CPU; captured steps
         change no bit."""
         one = self.train("one", *words, *alone)
         on = self.train("on", *words, *SHARED, *grid(blocks), ranks=ranks)

@@ -50,7 +50,7 @@ def in_trial(step, command):
     return not command.startswith("cosmoflow") or (step.name, command) in TRIAL_CUBES
 
 
-# What every backend does, and what only this one does: lower precisions, recorded steps, batches in flight.
+# What every backend does, and what only this one does: lower precisions, captured steps, batches in flight.
 CASES = "operations:*,layers:*,values:*,batch norm:*,dropout:*,NaN:*,cuda:*"
 # All convolutions in lower precisions; "cuda: a dozen convolutions" tells the same of some.
 LONG_CASES = "cuda: tf32 multiplies*,cuda: bf16 rounds*,cuda: products are exact*,cuda: any factors*"

@@ -3,7 +3,7 @@
 # [plain|memory|threads|all].
 #   plain    no inlining, and types of all files compared by the linker, in build-plain: two types of one name show there
 #   memory   address + undefined behaviour, in build-asan: the unit tests, and command-line tests that take a minute or two
-#   threads  data races, in build-tsan: reading ahead, the worker pool and shard replicas, sums over ranks part by part
+#   threads  data races, in build-tsan: reading ahead, the replica threads and shard replicas, sums over ranks part by part
 # Files beside this one say which reports of libraries are left out, and why.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -52,7 +52,7 @@ threads() {
   build build-tsan "-fsanitize=thread" unit_tests mpi_tests
   export TSAN_OPTIONS=suppressions=$suppressions/threads.txt:halt_on_error=1:second_deadlock_stack=1
   # The sanitizer wants its shadow where the system may put libraries at random.
-  setarch -R build-tsan/tests/unit_tests "--test-case=worker pool*,stream*,cache*,model: gradients*" "--test-case-exclude=*by far*"
+  setarch -R build-tsan/tests/unit_tests "--test-case=replica threads*,stream*,cache*,model: gradients*" "--test-case-exclude=*by far*"
   for ranks in 1 2; do
     mpirun --oversubscribe --bind-to none -n $ranks setarch -R build-tsan/tests/mpi_tests "--test-case=shard replicas*,streaming*,any order*"
   done

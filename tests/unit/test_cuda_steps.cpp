@@ -29,7 +29,7 @@ constexpr int kKeys = 4, kTrainedSteps = 16;  // of train_and_evaluate
 
 }  // namespace
 
-TEST_CASE("cuda: recorded steps give the bits of steps made call by call" * without_cuda) {
+TEST_CASE("cuda: captured steps give the bits of steps made call by call" * without_cuda) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const auto with = cuda_device(precision, true), without = cuda_device(precision, false);
     DeviceTraining recorded(*with, fusable_model(41, 3)), eager(*without, fusable_model(41, 3));
@@ -99,7 +99,7 @@ TEST_CASE("cuda: fused layers give the gradients of single ones, and the referen
 }
 
 // Padded channels lie in memory that held other tensors before. The later steps of a record are replayed.
-TEST_CASE("cuda: networks with branches have the reference's gradients, in recorded steps and in others" *
+TEST_CASE("cuda: networks with branches have the reference's gradients, in captured steps and in others" *
           without_cuda) {
   for (std::uint64_t key = 0; key < 8; ++key) {
     CAPTURE(key);

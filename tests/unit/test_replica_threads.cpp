@@ -45,7 +45,7 @@ class RoomForFewThreads {
 
 }  // namespace
 
-TEST_CASE("worker pool: every member does its part, job after job, and not more than allowed at a time") {
+TEST_CASE("replica threads: every member does its part, job after job, and not more than allowed at a time") {
   for (const int at_once : {1, 3, 20}) {
     ReplicaThreads workers(7, at_once);
     std::vector<int> done(7);
@@ -65,7 +65,8 @@ TEST_CASE("worker pool: every member does its part, job after job, and not more 
 }
 
 TEST_CASE(
-    "worker pool: a barrier's action sees what all have brought, and all see what it leaves; who is done is not waited "
+    "replica threads: a barrier's action sees what all have brought, and all see what it leaves; who is done is not "
+    "waited "
     "for") {
   ReplicaThreads workers(5, 2);
   std::vector<int> brought(5);
@@ -90,7 +91,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "worker pool: an error in a job or at a barrier ends the others' waiting, reaches the caller, and the next job "
+    "replica threads: an error in a job or at a barrier ends the others' waiting, reaches the caller, and the next job "
     "runs") {
   ReplicaThreads workers(4, 2);
   const auto fail_in_job = [&](int i) {
@@ -105,7 +106,7 @@ TEST_CASE(
   CHECK(done == 4);
 }
 
-TEST_CASE("worker pool: threads that cannot be started are an error, and those that could be end") {
+TEST_CASE("replica threads: threads that cannot be started are an error, and those that could be end") {
   const RoomForFewThreads room;
   CHECK_THROWS_WITH_AS(ReplicaThreads(500, 1), doctest::Contains("cannot start 500 threads"), FaultError);
   CHECK_THROWS_WITH_AS(ReaderPool(500, [](const ReadTask&, Scratch&) {}),

@@ -121,7 +121,7 @@ def pooling_table(shop, _what):
     return markdown(header, rows) + (
         f"\nOurs: {repetitions(runs)}, on the device named; `--set run.device=cpu` or `cuda` and a --folder of its own make "
         "the same table for the other. Averaging: the loader's own seconds, training and validation samples, without reading "
-        "them and making batches; – where a GPU averages inside its recorded step. The paper averages on CPUs or on GPUs.\n")
+        "them and making batches; – where a GPU averages inside its captured step. The paper averages on CPUs or on GPUs.\n")
 
 
 def devices(runs):

@@ -1,5 +1,5 @@
 // A model in training as the program trains it, on a backend whose memory the host may not see: batches go through its
-// feed, steps through its recorder.
+// feed, steps as graphs.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ ModelSettings fusable_model(Index length, std::uint64_t seed);
 /// Adam; 8 rows at most.
 class DeviceTraining {
  public:
-  /// `key` tells this model's recorded steps from those of others on the same backend.
+  /// `key` tells this model's captured steps from those of others on the same backend.
   DeviceTraining(Backend& backend, const ModelSettings& settings, std::uint64_t key = 0);
 
   /// A step on a batch of `number`, with learning rate and loss weight that depend on it; its loss goes to `index`.

@@ -1,4 +1,4 @@
-// Records of the CUDA backend (kernels/cuda/step.hpp): one that fails leaves nothing that later work is blamed for.
+// Captures of the CUDA backend (kernels/cuda/step.hpp): one that fails leaves nothing that later work is blamed for.
 #include "kernels/check.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/runtime.hpp"
@@ -16,7 +16,7 @@ void add_one(cudaStream_t stream, float* value) {
 
 std::string failure_of(cudaStream_t stream, const std::function<void()>& calls) {
   try {
-    cuda::record(stream, calls);
+    cuda::capture(stream, calls);
   } catch (const FaultError& error) {
     return error.what();
   }
