@@ -87,6 +87,25 @@ TEST_CASE("updates in place: parameters and velocities have the bits that they h
       }
 }
 
+TEST_CASE("updates in place: the same bits inside of another parallel region, where one thread has all parts") {
+  const auto backend = make_cpu_backend(2);
+  const UpdateCase cases[] = {{image(9, 8, 11, 3), untied(LayerKind::rica, 8, {1, 4, 4})},
+                              {image(9, 6, 80, 40), untied(LayerKind::locally_connected, 4, {1, 2, 7})},
+                              {line(2, 90, 8), untied(LayerKind::locally_connected, 6, {1, 1, 70})}};
+  for (const UpdateCase& c : cases) {
+    INFO(to_string(c.spec.kind), " ", to_string(c.in));
+    const SgdStep sgd{0.1F, 0.9F, 0.01F};
+    const Update outside = update_of(*backend, c, sgd, true);
+    Update inside;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+    inside = update_of(*backend, c, sgd, true);
+    CHECK(inside.params == outside.params);
+    CHECK(inside.velocity == outside.velocity);
+    CHECK(inside.dx == outside.dx);
+  }
+}
+
 namespace {
 
 /// Untied layers between others, all of which have a gradient.
