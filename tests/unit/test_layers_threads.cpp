@@ -33,10 +33,12 @@ LayerSpec windowed_spec(LayerKind kind, const Extent& window, const Extent& stri
 
 LayerCases thread_cases() {
   const LayerSpec conv = windowed_spec(LayerKind::conv, {1, 1, 4});
+  LayerSpec direct = windowed_spec(LayerKind::conv, {1, 3, 2});
+  direct.units = 16;  // a vector of the widest set
   return {
       {"fused, first layer", line(6, 43, 3), conv, windowed_spec(LayerKind::max_pool, {1, 1, 4})},
       {"fused, later layer", line(6, 43, 30), conv, windowed_spec(LayerKind::max_pool, {1, 1, 4})},
-      {"direct convolution", image(6, 12, 12, 4), windowed_spec(LayerKind::conv, {1, 3, 2})},
+      {"direct convolution", image(6, 12, 12, 4), direct},
       {"oneDNN's convolution", image(6, 12, 12, 16), windowed_spec(LayerKind::conv, {1, 3, 2}, {1, 2, 1})},
       {"fused planes, first layer", image(6, 14, 13, 1), windowed_spec(LayerKind::conv, {1, 3, 3}),
        windowed_spec(LayerKind::max_pool, {1, 2, 2})},
