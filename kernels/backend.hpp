@@ -142,6 +142,8 @@ class Backend {
 
 std::unique_ptr<Backend> make_reference_backend();
 /// threads 0: OpenMP's default. Fewer compute where OpenMP grants no more. FaultError: so many cannot be started.
-std::unique_ptr<Backend> make_cpu_backend(int threads);
+std::unique_ptr<Backend> make_cpu_backend(int threads, Precision precision = Precision::fp32);
+/// A CPU backend of one thread, with fixed kernels, that computes as this one does.
+std::unique_ptr<Backend> make_one_thread_backend(const Backend& like);
 
 }  // namespace mrmf

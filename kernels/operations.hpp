@@ -19,6 +19,9 @@ namespace mrmf {
 /// The precision of a GPU. fp32: exact multiplication; tf32: float32 in memory, tensor cores round factors to 10 bits
 /// of mantissa; bf16: activations in bfloat16. Parameters, gradients, statistics and sums are float32 in all of them;
 /// in bf16 a convolution's weight gradient is summed in float32 and rounded to bfloat16 once, when cuDNN stores it.
+///
+/// On a CPU, fp32 and tf32 are the same: all is float32. bf16 lets kernels of convolutions and dense layers round their
+/// factors to bfloat16, where the processor has products of those (AVX512-BF16); memory stays float32.
 enum class Precision { fp32, tf32, bf16 };
 
 /// Geometry of a convolution over 1-3 spatial axes; unused leading axes have size and kernel 1.

@@ -25,8 +25,9 @@ int start_threads(int wanted) {
 
 }  // namespace
 
-CpuBackend::CpuBackend(int threads, std::optional<KernelChoices> choices)
+CpuBackend::CpuBackend(int threads, Precision precision, std::optional<KernelChoices> choices)
     : instruction_set_(describe_instruction_set()),
+      precision_(precision),
       wanted_(threads > 0 ? threads : omp_get_max_threads()),
       threads_(start_threads(wanted_)),
       context_(onednn::make_context(threads_)),
@@ -37,15 +38,20 @@ CpuBackend::CpuBackend(int threads, std::optional<KernelChoices> choices)
 
 CpuBackend::~CpuBackend() = default;
 
+bool CpuBackend::in_bf16() const { return precision_ == Precision::bf16 && has_bf16_products(); }
+
 std::string CpuBackend::description() const {
-  return "oneDNN " + onednn::version() + ", own kernels for " + instruction_set_ +
+  const std::string products = precision_ != Precision::bf16 ? ""
+                               : in_bf16()                   ? ", products in bf16"
+                                                             : ", all in float32 (no products in bf16 here)";
+  return "oneDNN " + onednn::version() + ", own kernels for " + instruction_set_ + products +
          ", threads: " + std::to_string(threads_) +
          (threads_ < wanted_ ? " (OpenMP grants no more of " + std::to_string(wanted_) + ")" : "");
 }
 
-std::unique_ptr<Backend> make_choosing_backend(int threads, KernelChoices choices) {
+std::unique_ptr<Backend> make_choosing_backend(int threads, Precision precision, KernelChoices choices) {
   require_threads(threads);
-  return std::make_unique<CpuBackend>(threads, std::move(choices));
+  return std::make_unique<CpuBackend>(threads, precision, std::move(choices));
 }
 
 KernelChoices* kernel_choices(Backend& backend) {
@@ -55,9 +61,15 @@ KernelChoices* kernel_choices(Backend& backend) {
 
 }  // namespace cpu
 
-std::unique_ptr<Backend> make_cpu_backend(int threads) {
+std::unique_ptr<Backend> make_cpu_backend(int threads, Precision precision) {
   cpu::require_threads(threads);
-  return std::make_unique<cpu::CpuBackend>(threads);
+  return std::make_unique<cpu::CpuBackend>(threads, precision);
+}
+
+std::unique_ptr<Backend> make_one_thread_backend(const Backend& like) {
+  const auto* const fast = dynamic_cast<const cpu::CpuBackend*>(&like);
+  if (fast == nullptr) return make_reference_backend();
+  return make_cpu_backend(1, fast->precision());
 }
 
 }  // namespace mrmf

@@ -20,7 +20,7 @@ namespace mrmf::cpu {
 class CpuBackend final : public Backend {
  public:
   /// Without choices the kernels are the fixed ones always.
-  explicit CpuBackend(int threads, std::optional<KernelChoices> choices = {});
+  CpuBackend(int threads, Precision precision, std::optional<KernelChoices> choices = {});
   ~CpuBackend() override;
 
   std::string name() const override { return "onednn"; }
@@ -31,6 +31,7 @@ class CpuBackend final : public Backend {
   MRMF_BACKEND_OPERATIONS(MRMF_OVERRIDE_OPERATION)
 
   int threads() const { return threads_; }
+  Precision precision() const { return precision_; }
   KernelChoices* choices() { return choices_ ? &*choices_ : nullptr; }
   /// A problem's kernels by their name (KernelChoice::kernels), or by several for the three passes of a convolution.
   /// Null where they do not serve, or where none have that name. requires: a problem of that kind.
@@ -43,7 +44,10 @@ class CpuBackend final : public Backend {
   std::vector<std::string> kernels_of(const ConvProblem& problem) const;
 
  private:
+  bool in_bf16() const;  ///< whether factors may be rounded
+
   std::string instruction_set_;  // described before oneDNN is used
+  Precision precision_;
   int wanted_, threads_;         // threads asked for, and those that compute
   std::shared_ptr<const onednn::Context> context_;
   std::optional<KernelChoices> choices_;

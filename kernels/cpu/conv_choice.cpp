@@ -77,11 +77,13 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
       if (set == InstructionSet::avx512) return {"winograd512", "winograd", "planes512", "direct512", "apart"};
       return {"winograd", "planes", "direct", "apart"};
     case ConvProblem::Kind::conv_pool:
+      if (in_bf16()) return {"bf16", "avx512"};
       if (set == InstructionSet::avx512) return {"avx512", "avx2"};
       return {cpu::name(set)};
   }
   const bool deep = deep_enough_for_planes(p.geometry);
   const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
+  if (in_bf16()) return {"few", first + "512", second + "512", "direct512", "onednn_bf16", "onednn", "taps"};
   if (set == InstructionSet::avx512)
     return {"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
@@ -105,6 +107,8 @@ std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, cons
   if (const auto direct = direct_kernels(kernels)) return make_direct_conv(*direct, p.geometry);
   if (kernels == "few") return make_few_positions(p.geometry, p.rows);
   if (kernels == "onednn") return onednn::make_conv(*context_, p.geometry, p.rows);
+  if (kernels == "onednn_bf16" && in_bf16() && onednn::has_bf16_products())
+    return onednn::make_conv(*context_, p.geometry, p.rows, onednn::Factors::bf16);
   if (kernels == "taps")
     return onednn::with_tap_gradients(onednn::make_conv(*context_, p.geometry, p.rows), p.geometry, p.rows, threads_);
   return nullptr;
@@ -120,7 +124,9 @@ std::unique_ptr<NormConvOp> CpuBackend::norm_conv_by(const std::string& kernels,
 std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_by(const std::string& kernels, const ConvProblem& p) {
   for (const InstructionSet set : {InstructionSet::generic, InstructionSet::avx2, InstructionSet::avx512})
     if (kernels == cpu::name(set) && set <= instruction_set())
-      return make_fused_conv_pool(set, p.geometry, pooling_of(p));
+      return make_fused_conv_pool({set}, p.geometry, pooling_of(p));
+  if (kernels == "bf16" && in_bf16())
+    return make_fused_conv_pool({InstructionSet::avx512, true}, p.geometry, pooling_of(p));
   return nullptr;
 }
 
@@ -167,7 +173,8 @@ std::unique_ptr<WeightedOp> CpuBackend::conv_transpose(const ConvGeometry& geome
 }
 
 std::unique_ptr<WeightedOp> CpuBackend::dense(Index in, Index out, Index max_rows) {
-  return onednn::make_dense(*context_, in, out, max_rows);
+  const bool bf16 = in_bf16() && onednn::has_bf16_products();
+  return onednn::make_dense(*context_, in, out, max_rows, bf16 ? onednn::Factors::bf16 : onednn::Factors::float32);
 }
 
 }  // namespace mrmf::cpu

@@ -13,8 +13,9 @@
 namespace mrmf::cpu {
 namespace {
 
-const fused::Kernels& kernels_for(InstructionSet set) {
-  return *of_set(set, fused::generic_kernels, fused::avx2_kernels, fused::avx512_kernels)();
+const fused::Kernels& kernels_for(FusedKernels kernels) {
+  if (kernels.bf16) return *fused::avx512bf16_kernels();
+  return *of_set(kernels.set, fused::generic_kernels, fused::avx2_kernels, fused::avx512_kernels)();
 }
 
 /// Floats of a sample: every thread has two copies of one, and larger ones do not stay in its cache.
@@ -124,10 +125,11 @@ class FusedConvPool final : public ConvPoolOp {
     const long out = g_.window_rows * g_.windows * g_.out_channels;
     share_out(x.shape.n, threads(), [&](Index n, Index end, int thread) {
       for (; n < end; ++n) {
+        const fused::Scratch& s = scratch_[static_cast<std::size_t>(thread)].get();
         const float* sample = x.data.data() + n * in_;
-        if (padded_) sample = with_padding(sample, scratch_[static_cast<std::size_t>(thread)].get().x);
+        if (padded_) sample = with_padding(sample, s.x);
         kernels_.forward(g_, {packed_forward_.span().data(), sample, y.data.data() + n * out,
-                              winner.empty() ? nullptr : winner.data() + n * out});
+                              winner.empty() ? nullptr : winner.data() + n * out, s.dx});
       }
     });
   }
@@ -209,9 +211,9 @@ class FusedConvPool final : public ConvPoolOp {
 
 }  // namespace
 
-std::unique_ptr<ConvPoolOp> make_fused_conv_pool(InstructionSet set, const ConvGeometry& conv,
+std::unique_ptr<ConvPoolOp> make_fused_conv_pool(FusedKernels kernels, const ConvGeometry& conv,
                                                  const PoolGeometry& pool) {
-  return std::make_unique<FusedConvPool>(kernels_for(set), conv, pool);
+  return std::make_unique<FusedConvPool>(kernels_for(kernels), conv, pool);
 }
 
 }  // namespace mrmf::cpu

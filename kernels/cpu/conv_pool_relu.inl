@@ -1,6 +1,7 @@
 // The fused convolution + max pool + ReLU for one sample, written with GCC's vector extensions and included once per
 // instruction set. The including file defines VECTOR_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
-// and, in its own anonymous namespace, fused_compress() and fused_select(). Everything here has internal linkage.
+// and, in its own anonymous namespace, fused_compress() and fused_select(); also FUSED_BF16 where forward is to multiply
+// in bf16. Everything here has internal linkage.
 //
 // Forward. In channels-last layout the inputs under an output position are contiguous runs of kernel * in_channels
 // floats, one of each line that the kernel covers: a matrix product whose left operand needs no im2col. Four positions
@@ -26,7 +27,15 @@ constexpr long max_block = (FUSED_REGISTERS - 1) / (tile_positions + 1);
 // Registers: the chunk's accumulators and one broadcast value.
 constexpr long max_chunk = FUSED_REGISTERS - 1 < 24 ? FUSED_REGISTERS - 1 : 24;
 
-void pack_forward(const Geometry& g, const float* w, const float* b, float* packed) {
+#ifdef FUSED_BF16
+#include "kernels/cpu/conv_pool_relu_bf16.inl"
+#else
+// How forward reads a sample, packs weights and adds products to sums.
+typedef float Input;
+
+inline const Input* input_of(const Geometry&, const Forward& f) { return f.x; }
+
+void pack_weights(const Geometry& g, const float* w, float* packed) {
   for (long first = 0, block = 0; first < vectors(g.out_channels); first += block) {
     block = next_block(vectors(g.out_channels) - first, max_block);
     for (long i = 0; i < g.field; ++i)
@@ -35,7 +44,28 @@ void pack_forward(const Geometry& g, const float* w, const float* b, float* pack
         *packed = o < g.out_channels ? w[o * g.field + i] : 0.0F;
       }
   }
-  for (long o = 0; o < g.padded_out; ++o) packed[o] = o < g.out_channels ? b[o] : 0.0F;
+}
+
+// Of runs of `x`, one under each of the positions, with one line's weights; returns where the next line's are.
+template <long Block, long Positions>
+inline __attribute__((always_inline)) const float* add_products(const Geometry& g, const Input* const* x,
+                                                                const float* packed, Vector (*sum)[Block]) {
+  for (long i = 0; i < g.run; ++i, packed += Block * lanes) {
+    Vector w[Block];
+    for (long n = 0; n < Block; ++n) w[n] = *reinterpret_cast<const Vector*>(packed + n * lanes);
+    for (long p = 0; p < Positions; ++p) {
+      const Vector v = broadcast(x[p][i]);
+      for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
+    }
+  }
+  return packed;
+}
+#endif
+
+void pack_forward(const Geometry& g, const float* w, const float* b, float* packed) {
+  pack_weights(g, w, packed);
+  float* const bias = packed + g.padded_out * g.field;
+  for (long o = 0; o < g.padded_out; ++o) bias[o] = o < g.out_channels ? b[o] : 0.0F;
 }
 
 // Running maximum over a window, and where it was first met.
@@ -47,20 +77,13 @@ struct Best {
 
 // Products of Positions inputs with one block of packed weights, taken into `best`; First starts a window.
 template <long Block, long Positions, bool First>
-inline __attribute__((always_inline)) void take_positions(const Geometry& g, const float* window, const float* packed,
+inline __attribute__((always_inline)) void take_positions(const Geometry& g, const Input* window, const float* packed,
                                                           long position, Best<Block>& best) {
   Vector sum[Positions][Block] = {};
-  const float* x[Positions];
+  const Input* x[Positions];
   for (long p = 0; p < Positions; ++p) x[p] = window + g.input_offset[position + p];
   for (long line = 0; line < g.kernel_lines; ++line) {
-    for (long i = 0; i < g.run; ++i, packed += Block * lanes) {
-      Vector w[Block];
-      for (long n = 0; n < Block; ++n) w[n] = *reinterpret_cast<const Vector*>(packed + n * lanes);
-      for (long p = 0; p < Positions; ++p) {
-        const Vector v = broadcast(x[p][i]);
-        for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
-      }
-    }
+    packed = add_products<Block, Positions>(g, x, packed, sum);
     for (long p = 0; p < Positions; ++p) x[p] += g.line;
   }
   if constexpr (First)
@@ -77,7 +100,7 @@ inline __attribute__((always_inline)) void take_positions(const Geometry& g, con
 }
 
 template <long Block>
-inline __attribute__((always_inline)) Best<Block> best_of_window(const Geometry& g, const float* x,
+inline __attribute__((always_inline)) Best<Block> best_of_window(const Geometry& g, const Input* x,
                                                                  const float* packed) {
   Best<Block> best;
   const long count = g.positions;
@@ -94,12 +117,12 @@ inline __attribute__((always_inline)) Best<Block> best_of_window(const Geometry&
   return best;
 }
 
-// One row of windows: `x` is where its input begins, `y` and `winner` where it is stored.
+// One row of windows: `x` is where its input begins, f.y and f.winner where it is stored.
 template <long Block>
-void forward_block(const Geometry& g, const Forward& f, const float* packed, long first) {
+void forward_block(const Geometry& g, const Input* x, const Forward& f, const float* packed, long first) {
   const float* bias = f.packed + g.padded_out * g.field + first;
   for (long window = 0; window < g.windows; ++window) {
-    const Best<Block> best = best_of_window<Block>(g, f.x + window * g.window * g.in_channels, packed);
+    const Best<Block> best = best_of_window<Block>(g, x + window * g.window * g.in_channels, packed);
     const long at = window * g.out_channels + first;
     for (long n = 0; n < Block; ++n) {
       Vector y = best.value[n] + *reinterpret_cast<const Vector*>(bias + n * lanes);
@@ -121,24 +144,28 @@ void forward_block(const Geometry& g, const Forward& f, const float* packed, lon
 
 void forward(const Geometry& g, const Forward& f) {
   const long count = vectors(g.out_channels);
+  const Input* const sample = input_of(g, f);
   for (long row = 0; row < g.window_rows; ++row) {
     const long at = row * g.windows * g.out_channels;
-    const Forward now{f.packed, f.x + row * g.window_lines * g.line, f.y + at, f.winner ? f.winner + at : nullptr};
+    const Input* const x = sample + row * g.window_lines * g.line;
+    const Forward now{f.packed, nullptr, f.y + at, f.winner ? f.winner + at : nullptr, nullptr};
     const float* packed = f.packed;
     for (long first = 0, block = 0; first < count; first += block) {
       block = next_block(count - first, max_block);
       with_constant<max_block>(block,
-                               [&](auto size) { forward_block<decltype(size)::value>(g, now, packed, first * lanes); });
+                               [&](auto size) { forward_block<decltype(size)::value>(g, x, now, packed, first * lanes); });
       packed += block * lanes * g.field;
     }
   }
 }
 
+#ifndef FUSED_BF16
 #include "kernels/cpu/conv_pool_relu_first.inl"
 
 #include "kernels/cpu/conv_pool_relu_backward.inl"
 
 const Kernels kernels{lanes, pack_forward, pack_backward, forward, backward};
+#endif
 
 }  // namespace
 }  // namespace mrmf::cpu::fused

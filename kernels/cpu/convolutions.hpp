@@ -35,9 +35,13 @@ bool is_unpadded_line(const ConvGeometry& conv);
 /// Whether a convolution, max pooling and ReLU can go in one pass: in one or two dimensions, with stride 1, without
 /// dilation, pooled by windows of at most 255 positions that neither overlap nor leave gaps.
 bool fused_conv_pool_serves(const ConvGeometry& conv, const PoolGeometry& pool);
+struct FusedKernels {
+  InstructionSet set;
+  bool bf16 = false;  ///< forward rounds its factors; needs AVX-512 and has_bf16_products()
+};
 /// The same on the kernels for an instruction set (conv_pool_relu.cpp). requires: that they serve, and a set that the
 /// processor has.
-std::unique_ptr<ConvPoolOp> make_fused_conv_pool(InstructionSet set, const ConvGeometry& conv,
+std::unique_ptr<ConvPoolOp> make_fused_conv_pool(FusedKernels kernels, const ConvGeometry& conv,
                                                  const PoolGeometry& pool);
 
 // A transposed convolution for backends in host memory, made of their own convolution.

@@ -45,6 +45,16 @@ InstructionSet instruction_set() {
   return set;
 }
 
+bool has_bf16_products() {
+  if (instruction_set() != InstructionSet::avx512) return false;
+  if (!direct::sixteen_lanes_need_avx512) return true;
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512bf16") != 0 && onednn::has_bf16_products();
+#else
+  return false;
+#endif
+}
+
 std::string name(InstructionSet set) {
   switch (set) {
     case InstructionSet::avx512: return "avx512";

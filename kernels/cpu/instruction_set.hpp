@@ -16,6 +16,9 @@ enum class InstructionSet { generic, avx2, avx512 };
 /// is used. ConfigError when the variable names no set.
 InstructionSet instruction_set();
 
+/// Whether the processor multiplies in bf16 (AVX512-BF16) and the environment allows that.
+bool has_bf16_products();
+
 /// "generic", "avx2" or "avx512"
 std::string name(InstructionSet set);
 

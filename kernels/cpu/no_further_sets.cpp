@@ -5,6 +5,7 @@
 namespace mrmf::cpu::fused {
 const Kernels* avx2_kernels() { return generic_kernels(); }
 const Kernels* avx512_kernels() { return generic_kernels(); }
+const Kernels* avx512bf16_kernels() { return generic_kernels(); }
 }  // namespace mrmf::cpu::fused
 
 namespace mrmf::cpu::direct {

@@ -1,6 +1,7 @@
 // Interfaces between operations and those of their kernels that are compiled for one instruction set:
 //
-//   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl
+//   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl, and
+//               for AVX512-BF16 (conv_pool_relu_bf16.inl)
 //   direct      convolution (direct_conv.cpp); kernels for every set from direct_conv.inl and winograd.inl
 //   norm_loops  batch norm (norm.cpp); loops for every set from norm_loops.inl
 //   local       locally connected layers (locally_connected.cpp); products for every set from local_products.inl
@@ -55,6 +56,7 @@ struct Forward {
   const float* x;
   float* y;
   unsigned char* winner;
+  float* rounded;  ///< as large as Scratch::x: kernels that multiply in bf16 keep the sample so
 };
 struct Backward {
   const float* packed;  ///< from pack_backward; null without dx
@@ -78,6 +80,7 @@ struct Kernels {
 const Kernels* generic_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
+const Kernels* avx512bf16_kernels();  ///< forward multiplies in bf16; the rest as avx512_kernels()
 
 }  // namespace mrmf::cpu::fused
 

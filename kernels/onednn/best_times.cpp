@@ -41,8 +41,8 @@ BestTimes measure(const Descs& descs, int repeats) {
   const Context context(omp_get_max_threads());
   const ThreadScope threads(context.threads());
   const auto f = describe_forward(context, descs);
-  const auto d = describe_backward_data(context, descs);
-  const auto w = describe_backward_weights(context, descs);
+  const auto d = describe_backward_data(context, descs, descs);
+  const auto w = describe_backward_weights(context, descs, descs);
   return {
       least_seconds(
           context, f,

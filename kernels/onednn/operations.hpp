@@ -23,9 +23,16 @@ class Context;
 /// For primitives of at most so many threads.
 std::shared_ptr<const Context> make_context(int threads);
 
+/// What is multiplied: float32, or bf16 to which activations, weights and gradients are rounded for the call. Sums and
+/// results are float32. bf16 is for processors where has_bf16_products().
+enum class Factors { float32, bf16 };
+bool has_bf16_products();
+
 /// On channels-last activations. The context lives longer than the operation.
-std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows);
-std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows);
+std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows,
+                                      Factors factors = Factors::float32);
+std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows,
+                                       Factors factors = Factors::float32);
 
 /// The convolution with another weight gradient, for few positions in a sample: a matrix product for every tap of the
 /// kernel, over all rows at once. requires: calls with at most so many rows.

@@ -31,7 +31,7 @@ std::string version() {
 
 std::shared_ptr<const Context> make_context(int threads) { return std::make_shared<const Context>(threads); }
 
-ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
+ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout, const TensorTypes& types) {
   std::size_t first = 0;
   while (first < 2 && g.in[first] == 1 && g.kernel[first] == 1 && g.pad_before[first] == 0 && g.pad_after[first] == 0)
     ++first;
@@ -50,9 +50,9 @@ ConvDescs describe_conv(const ConvGeometry& g, Index rows, Layout layout) {
   constexpr Tag activations[] = {Tag::ndhwc, Tag::nhwc, Tag::nwc};
   constexpr Tag filters[] = {Tag::odhwi, Tag::ohwi, Tag::owi};
   const Tag tag = layout == Layout::any ? Tag::any : activations[first];
-  d.src = f32(src, tag);
-  d.dst = f32(dst, tag);
-  d.weights = f32(weights, layout == Layout::plain ? filters[first] : Tag::any);
+  d.src = Desc(src, types.src, tag);
+  d.dst = Desc(dst, types.dst, tag);
+  d.weights = Desc(weights, types.weights, layout == Layout::plain ? filters[first] : Tag::any);
   d.plain_weights = f32(weights, filters[first]);
   if (g.bias) d.bias = f32({g.out_channels}, Tag::x);
   return d;
@@ -71,40 +71,42 @@ dnnl::convolution_forward::primitive_desc describe_forward(const Context& c, con
 #endif
 }
 
-dnnl::convolution_backward_data::primitive_desc describe_backward_data(const Context& c, const ConvDescs& d) {
+dnnl::convolution_backward_data::primitive_desc describe_backward_data(const Context& c, const ConvDescs& d,
+                                                                       const ConvDescs& forward) {
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
   return {c.engine(),       algorithm, d.src,        d.weights,   d.dst,
-          d.strides,        d.dilates, d.pad_before, d.pad_after, describe_forward(c, d),
+          d.strides,        d.dilates, d.pad_before, d.pad_after, describe_forward(c, forward),
           user_scratchpad()};
 #else
   return {{algorithm, d.src, d.weights, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after},
           user_scratchpad(),
           c.engine(),
-          describe_forward(c, d)};
+          describe_forward(c, forward)};
 #endif
 }
 
-dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(const Context& c, const ConvDescs& d) {
+dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(const Context& c, const ConvDescs& d,
+                                                                             const ConvDescs& forward) {
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
   return sound({c.engine(), algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after,
-                describe_forward(c, d), user_scratchpad()},
+                describe_forward(c, forward), user_scratchpad()},
                d);
 #else
   return sound({{algorithm, d.src, d.weights, d.bias, d.dst, d.strides, d.dilates, d.pad_before, d.pad_after},
                 user_scratchpad(),
                 c.engine(),
-                describe_forward(c, d)},
+                describe_forward(c, forward)},
                d);
 #endif
 }
 
-DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout) {
+DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout, const TensorTypes& types) {
   const Tag tag = layout == Layout::any ? Tag::any : Tag::ab;
   const Tag weights = layout == Layout::plain ? Tag::ab : Tag::any;
-  return {f32({rows, in}, tag), f32({out, in}, weights), f32({out, in}, Tag::ab), f32({out}, Tag::a),
-          f32({rows, out}, tag)};
+  return {Desc({rows, in}, types.src, tag), Desc({out, in}, types.weights, weights), f32({out, in}, Tag::ab),
+          f32({out}, Tag::a), Desc({rows, out}, types.dst, tag)};
 }
 
 dnnl::inner_product_forward::primitive_desc describe_forward(const Context& c, const DenseDescs& d) {
@@ -116,19 +118,21 @@ dnnl::inner_product_forward::primitive_desc describe_forward(const Context& c, c
 #endif
 }
 
-dnnl::inner_product_backward_data::primitive_desc describe_backward_data(const Context& c, const DenseDescs& d) {
+dnnl::inner_product_backward_data::primitive_desc describe_backward_data(const Context& c, const DenseDescs& d,
+                                                                         const DenseDescs& forward) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), d.src, d.weights, d.dst, describe_forward(c, d), user_scratchpad()};
+  return {c.engine(), d.src, d.weights, d.dst, describe_forward(c, forward), user_scratchpad()};
 #else
-  return {{d.src, d.weights, d.dst}, user_scratchpad(), c.engine(), describe_forward(c, d)};
+  return {{d.src, d.weights, d.dst}, user_scratchpad(), c.engine(), describe_forward(c, forward)};
 #endif
 }
 
-dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(const Context& c, const DenseDescs& d) {
+dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(const Context& c, const DenseDescs& d,
+                                                                               const DenseDescs& forward) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {c.engine(), d.src, d.weights, d.bias, d.dst, describe_forward(c, d), user_scratchpad()};
+  return {c.engine(), d.src, d.weights, d.bias, d.dst, describe_forward(c, forward), user_scratchpad()};
 #else
-  return {{d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine(), describe_forward(c, d)};
+  return {{d.src, d.weights, d.bias, d.dst}, user_scratchpad(), c.engine(), describe_forward(c, forward)};
 #endif
 }
 
@@ -159,6 +163,12 @@ InstructionSet instruction_set() {
                                         : InstructionSet::generic;
 }
 
+bool has_bf16_products() {
+  const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto bits = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (used & bits) == bits;
+}
+
 void hold_to(InstructionSet set) {
   const dnnl::status status = dnnl::set_max_cpu_isa(in_onednn(set));
   MRMF_CHECK(status == dnnl::status::success, "oneDNN cannot be held to an instruction set any more: it is in use");
@@ -166,18 +176,20 @@ void hold_to(InstructionSet set) {
 
 // Convolutions and dense layers by oneDNN's primitives.
 
-std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows) {
-  return make_weighted(context, max_rows,
-                       [geometry](Index rows) { return describe_conv(geometry, rows, Layout::channels_last); });
+std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows,
+                                      Factors factors) {
+  return make_weighted(context, max_rows, factors, [geometry](Index rows, const TensorTypes& types) {
+    return describe_conv(geometry, rows, Layout::channels_last, types);
+  });
 }
 
-std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows) {
+std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows, Factors factors) {
   // Only AVX-512's blocked kernels repay packing the weights; a plain matrix product reads them as they are.
-  return make_weighted(context, max_rows, [&context, in, out](Index rows) {
+  return make_weighted(context, max_rows, factors, [&context, in, out, factors](Index rows, const TensorTypes& types) {
     const DenseDescs packed = describe_dense(in, out, rows, Layout::channels_last);
     const std::string implementation = describe_forward(context, packed).impl_info_str();
-    const bool blocked = implementation.find("brgemm") != std::string::npos;
-    return blocked ? packed : describe_dense(in, out, rows, Layout::plain);
+    const bool blocked = factors == Factors::bf16 || implementation.find("brgemm") != std::string::npos;
+    return describe_dense(in, out, rows, blocked ? Layout::channels_last : Layout::plain, types);
   });
 }
 

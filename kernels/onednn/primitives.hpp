@@ -19,6 +19,7 @@
 #include "kernels/check.hpp"
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/threads.hpp"
+#include "kernels/onednn/operations.hpp"
 
 namespace mrmf::onednn {
 
@@ -28,7 +29,9 @@ using Desc = dnnl::memory::desc;
 using cpu::make_arena;
 using cpu::ThreadScope;
 
-inline Desc f32(const Dims& dims, Tag tag) { return {dims, dnnl::memory::data_type::f32, tag}; }
+using Type = dnnl::memory::data_type;
+
+inline Desc f32(const Dims& dims, Tag tag) { return {dims, Type::f32, tag}; }
 
 /// Memory for one call at a time, as large as the largest wants. No call finds its old values.
 class SharedMemory {
@@ -52,6 +55,8 @@ class Context {
   const dnnl::stream& stream() const { return stream_; }
   SharedMemory& scratch() const { return *scratch_; }  ///< scratch of the running primitive
   SharedMemory& packed() const { return *packed_; }    ///< weights in the running primitive's layout
+  /// The running primitive's first and second activations, in bf16.
+  SharedMemory& rounded(std::size_t i) const { return rounded_->at(i); }
 
  private:
   int threads_;
@@ -59,6 +64,7 @@ class Context {
   dnnl::stream stream_;
   std::unique_ptr<SharedMemory> scratch_ = std::make_unique<SharedMemory>();
   std::unique_ptr<SharedMemory> packed_ = std::make_unique<SharedMemory>();
+  std::unique_ptr<std::array<SharedMemory, 2>> rounded_ = std::make_unique<std::array<SharedMemory, 2>>();
 };
 
 /// Makes scratchpads our own memory: otherwise the library would allocate one for every primitive.
@@ -122,28 +128,39 @@ class Bound {
 /// chooses that of the weights. any: the primitive chooses every layout.
 enum class Layout { plain, channels_last, any };
 
+/// What a primitive reads and writes. Gradients take the places of the tensors that they are of.
+struct TensorTypes {
+  Type src = Type::f32, weights = Type::f32, dst = Type::f32;
+};
+
 /// A convolution's geometry in oneDNN's terms: logical order n, c, spatial; leading unit axes dropped.
 struct ConvDescs {
   Desc src, weights, plain_weights, bias, dst;  ///< bias: zero where there is none
   Dims strides, dilates, pad_before, pad_after;
 };
-ConvDescs describe_conv(const ConvGeometry& geometry, Index rows, Layout layout);
+ConvDescs describe_conv(const ConvGeometry& geometry, Index rows, Layout layout, const TensorTypes& types = {});
+/// `forward`: that of the same layer.
 dnnl::convolution_forward::primitive_desc describe_forward(const Context& c, const ConvDescs& d);
-dnnl::convolution_backward_data::primitive_desc describe_backward_data(const Context& c, const ConvDescs& d);
-dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(const Context& c, const ConvDescs& d);
+dnnl::convolution_backward_data::primitive_desc describe_backward_data(const Context& c, const ConvDescs& d,
+                                                                       const ConvDescs& forward);
+dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(const Context& c, const ConvDescs& d,
+                                                                             const ConvDescs& forward);
 
 struct DenseDescs {
   Desc src, weights, plain_weights, bias, dst;
 };
-DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout);
+DenseDescs describe_dense(Index in, Index out, Index rows, Layout layout, const TensorTypes& types = {});
 dnnl::inner_product_forward::primitive_desc describe_forward(const Context& c, const DenseDescs& d);
-dnnl::inner_product_backward_data::primitive_desc describe_backward_data(const Context& c, const DenseDescs& d);
-dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(const Context& c, const DenseDescs& d);
+dnnl::inner_product_backward_data::primitive_desc describe_backward_data(const Context& c, const DenseDescs& d,
+                                                                         const DenseDescs& forward);
+dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(const Context& c, const DenseDescs& d,
+                                                                               const DenseDescs& forward);
 
 enum class Direction { pack, unpack };  ///< weights are read, or written
 
 /// One direction of a layer with weights (forward, backward data, backward weights) as oneDNN runs it: the primitive
-/// and, if it wants its own weight layout, the reorder to or from the project's. Kept per number of rows and threads.
+/// and, if it wants weights in its own layout or in bf16, the reorder to or from the project's; the same for
+/// activations in bf16. Kept per number of rows and threads.
 class Pass {
  public:
   template <class PrimitiveDesc>
@@ -151,12 +168,26 @@ class Pass {
        std::vector<std::pair<int, Desc>> arguments)
       : run_(context, pd, std::move(arguments)) {
     if (packed == plain) return;
-    const Desc& from = direction == Direction::pack ? plain : packed;
-    const Desc& to = direction == Direction::pack ? packed : plain;
-    reorder_.emplace(context,
-                     dnnl::reorder::primitive_desc(context.engine(), from, context.engine(), to, user_scratchpad()),
-                     std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+    reorder_.emplace(direction == Direction::pack ? reorder(context, plain, packed) : reorder(context, packed, plain));
     context.packed().reserve(packed.get_size());
+  }
+
+  /// The primitive reads its next activations, of which there are at most two, as `read`, if that is another type.
+  void read_as(const Context& context, const Desc& stored, const Desc& read) {
+    std::optional<Bound>& round = round_.at(activations_);
+    if (stored != read) {
+      round.emplace(reorder(context, stored, read));
+      context.rounded(activations_).reserve(read.get_size());
+    }
+    ++activations_;
+  }
+  /// Activations as the primitive reads them, by their number.
+  const float* read(const Context& context, std::size_t number, const float* stored) {
+    std::optional<Bound>& round = round_.at(number);
+    if (!round) return stored;
+    float* const rounded = context.rounded(number).data();
+    (*round)(context, {stored, rounded});
+    return rounded;
   }
 
   /// Calls run(bound, weights) with the weights in the primitive's layout.
@@ -173,8 +204,15 @@ class Pass {
   }
 
  private:
+  static Bound reorder(const Context& context, const Desc& from, const Desc& to) {
+    return {context, dnnl::reorder::primitive_desc(context.engine(), from, context.engine(), to, user_scratchpad()),
+            std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+  }
+
   Bound run_;
   std::optional<Bound> reorder_;
+  std::array<std::optional<Bound>, 2> round_;
+  std::size_t activations_ = 0;
 };
 
 /// The passes of one direction, by the number of rows and the number of threads of a parallel region here.
@@ -201,12 +239,13 @@ inline std::vector<std::pair<int, Desc>> with_bias(std::vector<std::pair<int, De
 }
 
 /// The common part of convolution and dense layers: three passes around weights, each prepared per number of rows and
-/// threads. Describe: rows -> ConvDescs or DenseDescs.
+/// threads. Describe: rows and TensorTypes -> ConvDescs or DenseDescs. `factors`: the type of what is multiplied; sums,
+/// results and gradients of weights are float32.
 template <class Describe>
 class Weighted final : public WeightedOp {
  public:
-  Weighted(const Context& context, Index max_rows, Describe describe)
-      : context_(context), max_rows_(max_rows), describe_(std::move(describe)) {}
+  Weighted(const Context& context, Index max_rows, Type factors, Describe describe)
+      : context_(context), max_rows_(max_rows), factors_(factors), describe_(std::move(describe)) {}
 
   void prepare(Index rows) override {
     const ThreadScope threads(context_.threads());
@@ -215,20 +254,23 @@ class Weighted final : public WeightedOp {
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     const ThreadScope threads(context_.threads());
-    forward_pass(x.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
-      run_with_bias(run, {x.data.data(), packed, y.data.data()}, b);
+    Pass& pass = forward_pass(x.shape.n);
+    pass.with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
+      run_with_bias(run, {pass.read(context_, 0, x.data.data()), packed, y.data.data()}, b);
     });
   }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
     const ThreadScope threads(context_.threads());
-    data_pass(dy.shape.n).with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
-      run(context_, {dy.data.data(), packed, dx.data.data()});
+    Pass& pass = data_pass(dy.shape.n);
+    pass.with_packed(context_, w.data(), [&](Bound& run, const float* packed) {
+      run(context_, {pass.read(context_, 0, dy.data.data()), packed, dx.data.data()});
     });
   }
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     const ThreadScope threads(context_.threads());
-    weights_pass(x.shape.n).then_unpack(context_, dw.data(), [&](Bound& run, float* packed) {
-      run_with_bias(run, {x.data.data(), dy.data.data(), packed}, db);
+    Pass& pass = weights_pass(x.shape.n);
+    pass.then_unpack(context_, dw.data(), [&](Bound& run, float* packed) {
+      run_with_bias(run, {pass.read(context_, 0, x.data.data()), pass.read(context_, 1, dy.data.data()), packed}, db);
     });
   }
 
@@ -240,42 +282,53 @@ class Weighted final : public WeightedOp {
 
   Pass& forward_pass(Index rows) {
     return forward_.at(rows, max_rows_, [&] {
-      const auto d = describe_(rows);
+      const auto d = describe_(rows, TensorTypes{factors_, factors_, Type::f32});
       const auto pd = describe_forward(context_, d);
-      return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
-                  with_bias({{DNNL_ARG_SRC, d.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, d.dst}},
-                            {DNNL_ARG_BIAS, d.bias}));
+      Pass pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
+                with_bias({{DNNL_ARG_SRC, d.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, d.dst}},
+                          {DNNL_ARG_BIAS, d.bias}));
+      pass.read_as(context_, stored(rows).src, d.src);
+      return pass;
     });
   }
   Pass& data_pass(Index rows) {
     return backward_data_.at(rows, max_rows_, [&] {
-      const auto d = describe_(rows);
-      const auto pd = describe_backward_data(context_, d);
-      return Pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
-                  {{DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, d.src}});
+      const auto d = describe_(rows, TensorTypes{Type::f32, factors_, factors_});
+      const auto pd = describe_backward_data(context_, d, of_factors(rows));
+      Pass pass(context_, pd, pd.weights_desc(), d.plain_weights, Direction::pack,
+                {{DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, d.src}});
+      pass.read_as(context_, stored(rows).dst, d.dst);
+      return pass;
     });
   }
   Pass& weights_pass(Index rows) {
     return backward_weights_.at(rows, max_rows_, [&] {
-      const auto d = describe_(rows);
-      const auto pd = describe_backward_weights(context_, d);
-      return Pass(
+      const auto d = describe_(rows, TensorTypes{factors_, Type::f32, factors_});
+      const auto pd = describe_backward_weights(context_, d, of_factors(rows));
+      Pass pass(
           context_, pd, pd.diff_weights_desc(), d.plain_weights, Direction::unpack,
           with_bias(
               {{DNNL_ARG_SRC, d.src}, {DNNL_ARG_DIFF_DST, d.dst}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}},
               {DNNL_ARG_DIFF_BIAS, d.bias}));
+      pass.read_as(context_, stored(rows).src, d.src);
+      pass.read_as(context_, stored(rows).dst, d.dst);
+      return pass;
     });
   }
+  auto stored(Index rows) const { return describe_(rows, TensorTypes{}); }
+  auto of_factors(Index rows) const { return describe_(rows, TensorTypes{factors_, factors_, factors_}); }
 
   const Context& context_;
   Index max_rows_;
+  Type factors_;
   Describe describe_;
   Passes forward_, backward_data_, backward_weights_;
 };
 
 template <class Describe>
-std::unique_ptr<WeightedOp> make_weighted(const Context& context, Index max_rows, Describe describe) {
-  return std::make_unique<Weighted<Describe>>(context, max_rows, std::move(describe));
+std::unique_ptr<WeightedOp> make_weighted(const Context& context, Index max_rows, Factors factors, Describe describe) {
+  const Type type = factors == Factors::bf16 ? Type::bf16 : Type::f32;
+  return std::make_unique<Weighted<Describe>>(context, max_rows, type, std::move(describe));
 }
 
 }  // namespace mrmf::onednn

@@ -381,8 +381,8 @@ struct RunConfig {
   bool tensorboard = false;    ///< TensorBoard's event file beside epochs.jsonl
   double timeout = 300;        ///< seconds that a sum over ranks may take
   std::string plans;           ///< file of a GPU's plans, or of the CPU's kernels; empty: in the user's cache folder
-  // GPU only:
   Precision precision = Precision::tf32;
+  // GPU only:
   bool graphs = true;            ///< record a training step once and replay it
   bool resident = true;          ///< keep the samples in device memory where they fit
   bool ranks_share_gpu = false;  ///< let several ranks compute on one GPU: for tests

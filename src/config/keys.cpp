@@ -206,7 +206,8 @@ void add_run(Keys<Config>& keys) {
           "data.shards set on any number of ranks and threads");
   add_key(keys, "run.tensorboard", MRMF_FIELD(run.tensorboard), {}, "also write the epochs as a file for TensorBoard");
   add_key(keys, "run.precision", MRMF_FIELD(run.precision), one_of(words_of<Precision>()),
-          "GPU: of activations and products; parameters and sums are always float32");
+          "GPU: of activations and products; CPU: with bf16, factors are rounded where the processor multiplies in bf16; "
+          "parameters and sums are always float32");
   add_key(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
   add_key(keys, "run.resident", MRMF_FIELD(run.resident), {},
           "GPU: keep the samples in its memory where they take less than 40 % of what is free");

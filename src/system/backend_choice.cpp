@@ -104,8 +104,8 @@ bool fixed_kernels(const RunConfig& run) {
 
 std::unique_ptr<Backend> cpu_backend_of(const RunConfig& run, int threads) {
   if (run.backend == CpuLibrary::reference) return make_reference_backend();
-  if (fixed_kernels(run)) return make_cpu_backend(threads);
-  return cpu::make_choosing_backend(threads,
+  if (fixed_kernels(run)) return make_cpu_backend(threads, run.precision);
+  return cpu::make_choosing_backend(threads, run.precision,
                                     cpu::KernelChoices(run.plans.empty() ? in_cache("kernels.txt") : run.plans));
 }
 

@@ -88,7 +88,7 @@ MemoryCount::MemoryCount(Backend& backend, const TrainingConfig& training, int r
       replicas_(replicas),
       ranks_(ranks),
       program_(resident_bytes()),
-      replica_backend_(replicas > 0 ? one_thread_backend(backend) : nullptr) {}
+      replica_backend_(replicas > 0 ? make_one_thread_backend(backend) : nullptr) {}
 
 MemoryCount::~MemoryCount() = default;
 

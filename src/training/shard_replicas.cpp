@@ -12,10 +12,6 @@
 
 namespace mrmf {
 
-std::unique_ptr<Backend> one_thread_backend(const Backend& like) {
-  return like.name() == "reference" ? make_reference_backend() : make_cpu_backend(1);
-}
-
 namespace {
 
 /// A replica's rows of a batch.
@@ -42,7 +38,7 @@ class ShardReplica final : public AllReduce {
       : settings_(settings),
         leader_(leader),
         workers_(workers),
-        backend_(one_thread_backend(like)),
+        backend_(make_one_thread_backend(like)),
         model_(*backend_, {settings.network, 0, true}, leader.params()),
         x_(backend_->allocate(model_.network().input().count())),
         targets_(backend_->allocate(model_.max_rows() * product(model_.network().output().spatial) *

@@ -23,9 +23,6 @@ struct ShardReplicaSettings {
   int own = 1, all = 1;  ///< shards: of this rank, of its team
 };
 
-/// A replica's backend: one of the same kind, on one thread.
-std::unique_ptr<Backend> one_thread_backend(const Backend& like);
-
 /// A replica for every shard of this rank: a backend, a model's memory except the parameters, and a thread. As many of
 /// them compute at a time as OpenMP would give threads to the caller.
 class ShardReplicas {

@@ -1,0 +1,35 @@
+// Forward of the fused kernel for AVX512-BF16. See conv_pool_relu_bf16.inl.
+#include <immintrin.h>
+
+#include "kernels/cpu/vector_kernels.hpp"
+
+#define VECTOR_LANES 16
+#define FUSED_REGISTERS 32
+#define FUSED_BF16
+
+namespace mrmf::cpu::fused {
+namespace {
+// Sixteen floats to the nearest bf16.
+inline void fused_round(const float* from, unsigned short* to) {
+  const auto rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_loadu_ps(from)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(to), rounded);
+}
+
+// sum + pair * pairs: both products of each lane are added.
+template <class Pair>
+inline __m512 fused_products(__m512 sum, Pair pair, __m512 pairs) {
+  const __m512i everywhere = _mm512_set1_epi32(reinterpret_cast<int>(pair));
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(everywhere), reinterpret_cast<__m512bh>(pairs));
+}
+}  // namespace
+}  // namespace mrmf::cpu::fused
+
+#include "kernels/cpu/conv_pool_relu.inl"
+
+namespace mrmf::cpu::fused {
+const Kernels* avx512bf16_kernels() {
+  static const Kernels kernels{lanes, pack_forward, avx512_kernels()->pack_backward, forward,
+                               avx512_kernels()->backward};
+  return &kernels;
+}
+}  // namespace mrmf::cpu::fused
