@@ -40,6 +40,8 @@ CpuBackend::~CpuBackend() = default;
 
 bool CpuBackend::in_bf16() const { return precision_ == Precision::bf16 && has_bf16_products(); }
 
+bool CpuBackend::onednn_in_bf16() const { return in_bf16() && onednn::has_bf16_products(); }
+
 std::string CpuBackend::description() const {
   const std::string products = precision_ != Precision::bf16 ? ""
                                : in_bf16()                   ? ", products in bf16"

@@ -33,9 +33,9 @@ class CpuBackend final : public Backend {
   int threads() const { return threads_; }
   Precision precision() const { return precision_; }
   KernelChoices* choices() { return choices_ ? &*choices_ : nullptr; }
-  /// A problem's kernels by their name (KernelChoice::kernels), or by several for the three passes of a convolution.
-  /// Null where they do not serve, or where none have that name. requires: a problem of that kind.
-  std::unique_ptr<WeightedOp> conv_by(const std::string& kernels, const ConvProblem& problem);
+  /// A problem's kernels by their name (KernelChoice::kernels), or by several for the three passes of a convolution or
+  /// a dense layer. Null where they do not serve, or where none have that name. requires: a problem of that kind.
+  std::unique_ptr<WeightedOp> weighted_by(const std::string& kernels, const ConvProblem& problem);
   std::unique_ptr<NormConvOp> norm_conv_by(const std::string& kernels, const ConvProblem& problem,
                                            const NormSettings& settings);
   std::unique_ptr<ConvPoolOp> conv_pool_by(const std::string& kernels, const ConvProblem& problem);
@@ -44,11 +44,14 @@ class CpuBackend final : public Backend {
   std::vector<std::string> kernels_of(const ConvProblem& problem) const;
 
  private:
-  bool in_bf16() const;  ///< whether factors may be rounded
+  bool in_bf16() const;         ///< whether factors may be rounded
+  bool onednn_in_bf16() const;  ///< and whether oneDNN's are
+  std::unique_ptr<WeightedOp> conv_by(const std::string& kernels, const ConvProblem& problem);
+  std::unique_ptr<WeightedOp> dense_by(const std::string& kernels, const ConvProblem& problem);
 
   std::string instruction_set_;  // described before oneDNN is used
   Precision precision_;
-  int wanted_, threads_;         // threads asked for, and those that compute
+  int wanted_, threads_;  // threads asked for, and those that compute
   std::shared_ptr<const onednn::Context> context_;
   std::optional<KernelChoices> choices_;
 };

@@ -14,11 +14,11 @@
 namespace mrmf::cpu {
 namespace {
 
-/// A convolution with kernels of its own for each pass. Passes may share them.
-class ConvByPass final : public WeightedOp {
+/// A convolution or a dense layer with kernels of its own for each pass. Passes may share them.
+class WeightedByPass final : public WeightedOp {
  public:
   using Shared = std::shared_ptr<WeightedOp>;
-  explicit ConvByPass(std::array<Shared, 3> passes) : passes_(std::move(passes)) {}
+  explicit WeightedByPass(std::array<Shared, 3> passes) : passes_(std::move(passes)) {}
 
   void prepare(Index rows) override {
     for (std::size_t p = 0; p < passes_.size(); ++p)
@@ -80,6 +80,9 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
       if (in_bf16()) return {"bf16", "avx512"};
       if (set == InstructionSet::avx512) return {"avx512", "avx2"};
       return {cpu::name(set)};
+    case ConvProblem::Kind::dense:
+      if (onednn_in_bf16()) return {"bf16", "onednn", "plain"};
+      return {"onednn", "plain"};
   }
   const bool deep = deep_enough_for_planes(p.geometry);
   const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
@@ -91,26 +94,39 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
 }
 
-std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, const ConvProblem& p) {
+std::unique_ptr<WeightedOp> CpuBackend::weighted_by(const std::string& kernels, const ConvProblem& p) {
   const std::vector<std::string> names = words_of(kernels);
-  if (names.size() == 3) {
-    std::map<std::string, ConvByPass::Shared> made;
-    std::array<ConvByPass::Shared, 3> passes;
-    for (std::size_t i = 0; i < passes.size(); ++i) {
-      ConvByPass::Shared& op = made[names[i]];
-      if (op == nullptr) op = conv_by(names[i], p);
-      if (op == nullptr) return nullptr;
-      passes[i] = op;
-    }
-    return std::make_unique<ConvByPass>(std::move(passes));
+  if (names.size() != 3) return p.kind == ConvProblem::Kind::dense ? dense_by(kernels, p) : conv_by(kernels, p);
+  std::map<std::string, WeightedByPass::Shared> made;
+  std::array<WeightedByPass::Shared, 3> passes;
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    WeightedByPass::Shared& op = made[names[i]];
+    if (op == nullptr) op = weighted_by(names[i], p);
+    if (op == nullptr) return nullptr;
+    passes[i] = op;
   }
+  return std::make_unique<WeightedByPass>(std::move(passes));
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, const ConvProblem& p) {
   if (const auto direct = direct_kernels(kernels)) return make_direct_conv(*direct, p.geometry);
   if (kernels == "few") return make_few_positions(p.geometry, p.rows);
   if (kernels == "onednn") return onednn::make_conv(*context_, p.geometry, p.rows);
-  if (kernels == "onednn_bf16" && in_bf16() && onednn::has_bf16_products())
+  if (kernels == "onednn_bf16" && onednn_in_bf16())
     return onednn::make_conv(*context_, p.geometry, p.rows, onednn::Factors::bf16);
   if (kernels == "taps")
     return onednn::with_tap_gradients(onednn::make_conv(*context_, p.geometry, p.rows), p.geometry, p.rows, threads_);
+  return nullptr;
+}
+
+// "onednn" packs weights where its best kernels want that, which takes its time for each pass. "plain" reads them as
+// they are.
+std::unique_ptr<WeightedOp> CpuBackend::dense_by(const std::string& kernels, const ConvProblem& p) {
+  const Index in = p.geometry.in_channels, out = p.geometry.out_channels;
+  if (kernels == "onednn") return onednn::make_dense(*context_, in, out, p.rows);
+  if (kernels == "plain") return onednn::make_dense(*context_, in, out, p.rows, onednn::DenseKernels::plain);
+  if (kernels == "bf16" && onednn_in_bf16())
+    return onednn::make_dense(*context_, in, out, p.rows, onednn::DenseKernels::bf16);
   return nullptr;
 }
 
@@ -148,7 +164,7 @@ auto chosen_or_fixed(CpuBackend& backend, const ConvProblem& problem, const Make
 // Activations stay channels-last. oneDNN's weights are packed per call when a primitive wants that.
 std::unique_ptr<WeightedOp> CpuBackend::conv(const ConvGeometry& geometry, Index max_rows) {
   const ConvProblem problem{ConvProblem::Kind::conv, geometry, max_rows, threads_};
-  return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return conv_by(kernels, problem); });
+  return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return weighted_by(kernels, problem); });
 }
 
 std::unique_ptr<NormConvOp> CpuBackend::norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
@@ -173,8 +189,8 @@ std::unique_ptr<WeightedOp> CpuBackend::conv_transpose(const ConvGeometry& geome
 }
 
 std::unique_ptr<WeightedOp> CpuBackend::dense(Index in, Index out, Index max_rows) {
-  const bool bf16 = in_bf16() && onednn::has_bf16_products();
-  return onednn::make_dense(*context_, in, out, max_rows, bf16 ? onednn::Factors::bf16 : onednn::Factors::float32);
+  const ConvProblem problem{ConvProblem::Kind::dense, {in, out}, max_rows, threads_};
+  return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return weighted_by(kernels, problem); });
 }
 
 }  // namespace mrmf::cpu

@@ -16,7 +16,7 @@
 namespace mrmf::cpu {
 namespace {
 
-constexpr std::array<const char*, 3> kKinds{"conv", "norm_conv", "conv_pool"};
+constexpr std::array<const char*, 4> kKinds{"conv", "norm_conv", "conv_pool", "dense"};
 
 /// All numbers of a problem, in the order of its text.
 std::vector<Index> numbers_of(const ConvProblem& p) {
@@ -46,7 +46,7 @@ ConvProblem problem_of(ConvProblem::Kind kind, const std::vector<Index>& numbers
 
 /// Whether a convolution can have these sizes, in memory that can be counted.
 bool sound(const ConvProblem& p) {
-  constexpr Index most = Index{1} << 20;
+  constexpr Index most = Index{1} << 24;
   for (const Index number : numbers_of(p))
     if (number < -most || number > most) return false;
   const ConvGeometry& g = p.geometry;
@@ -252,17 +252,18 @@ double flop_of_row(const ConvProblem& p) {
 }
 
 /// Enough rows for some milliseconds, as many for every thread; not more, because a network has many convolutions. Of
-/// large samples one is enough, because threads share it.
+/// large samples one is enough, because threads share it. What a dense layer does with its weights takes as long for
+/// one row as for all, so its trial has many.
 Index rows_in_trial(const ConvProblem& p) {
-  constexpr double flop = 4e8;
+  const double flop = p.kind == ConvProblem::Kind::dense ? 4e9 : 4e8;
   const Index enough = static_cast<Index>(std::min(flop / flop_of_row(p), 1e6)) / p.threads * p.threads;
   return std::min(p.rows, std::max<Index>(1, enough));
 }
 
-std::vector<Contestant> conv_contestants(CpuBackend& backend, const ConvProblem& p, Memory& m) {
+std::vector<Contestant> weighted_contestants(CpuBackend& backend, const ConvProblem& p, Memory& m) {
   std::vector<Contestant> contestants;
   for (const std::string& kernels : backend.kernels_of(p)) {
-    const std::shared_ptr<WeightedOp> op = backend.conv_by(kernels, p);
+    const std::shared_ptr<WeightedOp> op = backend.weighted_by(kernels, p);
     if (op == nullptr) continue;
     contestants.push_back({kernels,
                            {[&m, op] { op->forward(m.in(m.x), m.w.span(), m.b.span(), m.out(m.y)); },
@@ -332,7 +333,8 @@ std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& pr
   std::vector<std::uint8_t> winners(memory.y.size());
   std::vector<Contestant> contestants;
   switch (problem.kind) {
-    case ConvProblem::Kind::conv: contestants = conv_contestants(*cpu, problem, memory); break;
+    case ConvProblem::Kind::conv:
+    case ConvProblem::Kind::dense: contestants = weighted_contestants(*cpu, problem, memory); break;
     case ConvProblem::Kind::norm_conv: contestants = norm_conv_contestants(*cpu, problem, memory, norm); break;
     case ConvProblem::Kind::conv_pool: contestants = conv_pool_contestants(*cpu, problem, memory, winners); break;
   }

@@ -1,6 +1,6 @@
-// Which kernels the CPU backend takes for a convolution: fixed ones, or those that were the fastest when they were
-// timed on this machine. Timing happens before training, in one place (src/training/kernel_timing.hpp); while a
-// network is built, the backend only looks up what was chosen.
+// Which kernels the CPU backend takes for a convolution or a dense layer: fixed ones, or those that were the fastest
+// when they were timed on this machine. Timing happens before training, in one place (src/training/kernel_timing.hpp);
+// while a network is built, the backend only looks up what was chosen.
 #pragma once
 
 #include <map>
@@ -16,9 +16,9 @@
 namespace mrmf::cpu {
 
 /// A convolution to choose kernels for: alone, behind the batch norm of the network's input, or with max pooling and
-/// ReLU behind it.
+/// ReLU behind it. A dense layer is one of a single position.
 struct ConvProblem {
-  enum class Kind { conv, norm_conv, conv_pool };
+  enum class Kind { conv, norm_conv, conv_pool, dense };
   Kind kind = Kind::conv;
   ConvGeometry geometry{};
   Index rows = 1;
@@ -31,8 +31,8 @@ struct ConvProblem {
   static std::optional<ConvProblem> parse(const std::string& text);
 };
 
-/// The kernels of a problem by name (kernels/cpu/conv_choice.cpp): one name, or of Kind::conv one for each of forward,
-/// data gradient and weight gradient. And what was gained by them.
+/// The kernels of a problem by name (kernels/cpu/conv_choice.cpp): one name, or of a convolution alone or a dense layer
+/// one for each of forward, data gradient and weight gradient. And what was gained by them.
 struct KernelChoice {
   std::string kernels;           ///< empty: the fixed ones, because trials could not tell
   double fixed = 0, chosen = 0;  ///< seconds of all passes by the fixed kernels, and by these

@@ -76,19 +76,21 @@ std::string unit_line(const Network& network, const std::vector<LayerSpec>& spec
 /// "conv 16 to 32 channels, 3x3x3 on 32x32x32": which kernels it has, and what they gain.
 std::string choice_line(const cpu::ConvProblem& problem, const cpu::KernelChoice& choice) {
   const ConvGeometry& g = problem.geometry;
-  constexpr std::array<const char*, 3> kinds{"conv", "batch_norm+conv", "conv+max_pool+relu"};
+  constexpr std::array<const char*, 4> kinds{"conv", "batch_norm+conv", "conv+max_pool+relu", "dense"};
   const std::string gain = choice.chosen > 0
                                ? fmt::format("{:6.2f} times as fast as the default", choice.fixed / choice.chosen)
                                : "  only one serves";
   const auto sizes = [](const Extent& extent) { return fmt::format("{}", fmt::join(extent, "x")); };
-  return fmt::format("{:<20}{:>4} to {:<4}{:>8} on {:<14}{:<26}{}\n", kinds.at(static_cast<std::size_t>(problem.kind)),
-                     g.in_channels, g.out_channels, sizes(g.kernel), sizes(g.in), choice.kernels, gain);
+  const std::string where =
+      problem.kind == cpu::ConvProblem::Kind::dense ? "" : fmt::format("{} on {}", sizes(g.kernel), sizes(g.in));
+  return fmt::format("{:<20}{:>4} to {:<4}   {:<22} {:<26}{}\n", kinds.at(static_cast<std::size_t>(problem.kind)),
+                     g.in_channels, g.out_channels, where, choice.kernels, gain);
 }
 
 std::string choice_lines(Backend& backend) {
   cpu::KernelChoices* const choices = cpu::kernel_choices(backend);
-  if (choices == nullptr) return "convolutions have the default kernels\n";
-  std::string lines = "kernels of convolutions, by their times (of three names: forward, data and weight gradient):\n";
+  if (choices == nullptr) return "layers have the default kernels\n";
+  std::string lines = "kernels by their times (of three names: forward, data and weight gradient):\n";
   const std::set<std::string> asked = choices->asked();
   for (const std::string& text : asked)
     if (const auto problem = cpu::ConvProblem::parse(text))

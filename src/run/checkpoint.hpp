@@ -124,7 +124,7 @@ class Checkpoints {
   void set_automatic(bool automatic) { automatic_ = automatic; }
   bool automatic() const { return automatic_; }
 
-  /// The kernels of the run's convolutions (cpu::KernelChoices::text()): what this start chose, or an earlier one did;
+  /// The kernels of the run's layers (cpu::KernelChoices::text()): what this start chose, or an earlier one did;
   /// empty where they were the fixed ones.
   void set_kernels(std::string kernels) { kernels_ = std::move(kernels); }
   const std::string& kernels() const { return kernels_; }

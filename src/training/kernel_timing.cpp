@@ -176,7 +176,7 @@ std::string choose(Backend& backend, KernelChoices& choices, const std::set<std:
   }
   const std::string ignored = file.ignored().empty() ? "" : file.ignored() + ", so it is not read; ";
   if (timed == 0) return "kernels: " + ignored + "as timed before on this machine, in " + choices.file();
-  std::string line = fmt::format("kernels: {}{} convolution{} timed in {:.2f} s", ignored, timed, timed == 1 ? "" : "s",
+  std::string line = fmt::format("kernels: {}{} layer{} timed in {:.2f} s", ignored, timed, timed == 1 ? "" : "s",
                                  timer.seconds());
   if (others > 0)
     line += fmt::format("; {} with faster ones than the default, {:.2f} times as fast", others, fixed / chosen);

@@ -27,7 +27,7 @@ class KernelChoice(MrmfTest):
     def test_a_second_run_has_the_kernels_and_the_bits_of_the_first(self):
         first = self.train("first")
         self.assertEqual(len(self.kernel_lines(first)), 1, first)
-        self.assertRegex(first, r"kernels: [0-9]+ convolutions? timed in [0-9.]+ s.*kept in .*/cache/mrmf/kernels\.txt")
+        self.assertRegex(first, r"kernels: [0-9]+ layers? timed in [0-9.]+ s.*kept in .*/cache/mrmf/kernels\.txt")
         self.assertTrue(os.path.exists(self.kept))
         self.train("second")
         self.same_models("first", "second")

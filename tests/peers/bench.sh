@@ -50,11 +50,11 @@ install() {  # what for people, what to import, packages
   have "$modules" || fail "$name is installed in $venv but cannot be imported; remove $venv and try again"
 }
 
-ours() {  # what to measure
+ours() {  # what to measure, options
   local source=(--preset "$network")
   [ "$network" != plane ] || source=(tests/peers/plane.toml)
   OMP_NUM_THREADS=$threads "$build/mrmf" bench "$1" "${source[@]}" --sample "$sample" --batch "$batch" \
-    --threads "$threads" --steps "$steps"
+    --threads "$threads" --steps "$steps" "${@:2}"
 }
 
 compare() {  # network, sample, batch, steps
@@ -71,6 +71,9 @@ compare() {  # network, sample, batch, steps
       --threads "$threads" --steps "$steps" | tee "$log.jax"
   fi
   echo "== mrmf, second run"; ours training | tee "$log.second"
+  if grep -qw avx512_bf16 /proc/cpuinfo; then
+    echo "== mrmf in bf16"; ours training --precision bf16 | tee "$log.bf16"
+  fi
   echo "== layers beside oneDNN's own times"; ours layers | tee "$log.layers"
 }
 

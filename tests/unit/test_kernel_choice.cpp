@@ -82,7 +82,7 @@ TEST_CASE("kernel choice: a problem and choices pass through text unchanged, and
     CHECK(parsed->geometry.bias == bias);
   }
   for (const char* wrong :
-       {"", "conv", "conv 1 2 3", "dense 1 2", "conv 1 1 1 0 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 1 1 1",
+       {"", "conv", "conv 1 2 3", "flat 1 2", "conv 1 1 1 0 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 1 1 1",
         "conv x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 1 1 1"})
     CHECK_FALSE(ConvProblem::parse(wrong).has_value());
 
