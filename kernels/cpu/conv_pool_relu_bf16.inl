@@ -1,6 +1,6 @@
-// Forward's products in bf16 (included in conv_pool_relu.inl, inside its anonymous namespace). An instruction multiplies
-// pairs of neighbouring inputs by pairs of weights and adds both products to a float32 sum: twice as many products as
-// a multiply-add of float32 has. Inputs and weights are rounded to the nearest bf16 before.
+// Forward's products in bf16 (included in conv_pool_relu.inl, inside its anonymous namespace). An instruction
+// multiplies pairs of neighbouring inputs by pairs of weights and adds both products to a float32 sum: twice as many
+// products as a multiply-add of float32 has. Inputs and weights are rounded to the nearest bf16 before.
 typedef unsigned short Input;
 typedef Input Pair __attribute__((vector_size(4), aligned(2), may_alias));
 
