@@ -276,8 +276,7 @@ void require_files(const DatasetSpec& spec, Comm& comm) {
                      " on rank " + std::to_string(comm.rank()) + "); is the file system the same on every node?");
   if (spec.files.empty()) throw ConfigError("data.files is empty; name at least one HDF5 file");
   for (const std::string& path : spec.files)
-    if (is_pattern(path))
-      throw ConfigError("data.files: no file matches " + path + "; correct the pattern, or the folder to start from");
+    if (is_pattern(path)) throw ConfigError("data.files: " + no_match_text(path));
 }
 
 /// The shape that the root found, on all ranks.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include <fcntl.h>
 #include <glob.h>
 #include <unistd.h>
 
@@ -148,8 +150,20 @@ std::vector<std::string> fold_numbers(const std::vector<std::string>& names) {
   return folded;
 }
 
+std::string advice_on_access(const std::string& name) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(name.substr(0, name.find_first_of("*?["))).parent_path();
+  std::error_code error;
+  while (folder.has_relative_path() && !fs::is_directory(folder, error)) folder = folder.parent_path();
+  if (folder.empty()) folder = ".";
+  const int wanted = is_pattern(name) ? R_OK | X_OK : X_OK;
+  if (::faccessat(AT_FDCWD, folder.c_str(), wanted, AT_EACCESS) == 0 || errno != EACCES) return {};
+  return "this user may not look into the folder " + folder.string() + "; ask its owner for access";
+}
+
 std::string no_match_text(const std::string& pattern) {
-  const std::string advice = advice_on_name(pattern);
+  std::string advice = advice_on_name(pattern);
+  if (advice.empty()) advice = advice_on_access(pattern);
   return "no file matches " + pattern +
          (advice.empty() ? "; correct the pattern, or the folder to start from" : ": " + advice);
 }

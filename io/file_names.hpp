@@ -29,6 +29,8 @@ std::string no_match_text(const std::string& pattern);
 /// ("~/a.h5",
 /// "$DATA/a.h5"): "~ is the home folder in a shell alone; write /home/me/a.h5".
 std::string advice_on_name(const std::string& name);
+/// Advice on a name or pattern that no file has, if its folder is one into which this user may not look.
+std::string advice_on_access(const std::string& name);
 /// The same where something is to be written.
 std::string advice_on_output(const std::string& name);
 

@@ -14,6 +14,7 @@
 
 #include "generated/version.hpp"
 #include "io/coarsen.hpp"
+#include "io/file_names.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/output_file.hpp"
 #include "mpi/comm.hpp"
@@ -65,6 +66,22 @@ struct CoarsenOptions {
   Replace replace = Replace::nothing;
 };
 
+// The files that patterns stand for, as the root finds them. Collective.
+std::vector<std::string> files_of(const CoarsenOptions& options, Comm& world) {
+  std::string names;
+  collective_try_on_root(world, [&] {
+    for (const std::string& file : expand_patterns(options.files)) {
+      if (is_pattern(file)) throw DataError(no_match_text(file));
+      names += file + '\n';
+    }
+  });
+  world.broadcast(names, 0);
+  std::vector<std::string> files;
+  std::istringstream lines(names);
+  for (std::string line; std::getline(lines, line);) files.push_back(line);
+  return files;
+}
+
 // Refuses two sources of the same name, and a source that would be overwritten.
 void check_names(const CoarsenOptions& options) {
   std::set<fs::path> names;
@@ -76,8 +93,9 @@ void check_names(const CoarsenOptions& options) {
   }
 }
 
-void write_copies(const CoarsenOptions& options, Comm& world) {
+void write_copies(CoarsenOptions options, Comm& world) {
   const Timer timer;
+  options.files = files_of(options, world);
   CoarseCopy copy;
   const Factor factor = factor_of(options.factor);
   copy.factor = factor.extent;

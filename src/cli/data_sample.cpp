@@ -19,7 +19,8 @@ std::string absent_text(const std::string& file) {
   const std::string from = std::filesystem::path(file).is_relative()
                                ? " (looked for in " + std::filesystem::current_path(ignored).string() + ")"
                                : "";
-  const std::string advice = advice_on_name(file);
+  std::string advice = advice_on_name(file);
+  if (advice.empty()) advice = advice_on_access(file);
   return (is_pattern(file) ? "no file matches " + file : file + " is not there") +
          (advice.empty() ? from : ": " + advice);
 }

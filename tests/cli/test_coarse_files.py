@@ -44,6 +44,17 @@ class CoarseFiles(support.MrmfTest):
         with self.copy("m.h5") as file:
             np.testing.assert_allclose(file["where"], np.linspace(-1, 1, 16).reshape(8, 2).mean(1))
 
+    def test_patterns_that_no_shell_has_replaced(self):
+        for name in ("r0", "r1", "r10"):
+            with h5py.File(self.path(f"{name}.h5"), "w") as file:
+                file["x"] = np.ones((4, 16, 1), "f4")
+        for words in (["r*.h5"], ["r{0..1}.h5", "r1*.h5"]):
+            self.assertIn("12 samples in 3 files", self.coarsen(*words))
+        self.assertEqual(sorted(os.listdir(self.path("coarse"))), ["r0.h5", "r1.h5", "r10.h5"])
+        self.assertIn("12 samples in 3 files", self.coarsen("r*.h5", ranks=2))
+        self.fails(3, "coarsen", "q*.h5", "--factor", "2", "-o", "none", message="no file matches q*.h5; correct the pattern")
+        self.assertFalse(os.path.exists(self.path("none")))
+
     def test_a_coordinate_by_its_second_name(self):
         with h5py.File(self.path("two.h5"), "w") as file:
             scale(file, "b", np.arange(16.0))

@@ -3,7 +3,6 @@ errors, and bad input."""
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess

@@ -1,8 +1,10 @@
 // Which rows are samples, in which order their axes lie, and in which units a network sees them.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 
 #include "io/axis_order.hpp"
@@ -158,6 +160,26 @@ TEST_CASE("units: there and back, per channel and for all") {
   CHECK(two[3] == 19);
   CHECK(round_trip({true, {}, {}})[1] == doctest::Approx(std::log(11.0)));
   CHECK(round_trip({true, {1, 3}, {0, 0}})[1] == doctest::Approx(3 * std::log(11.0)));
+}
+
+TEST_CASE("files: a folder into which this user may not look is named") {
+  namespace fs = std::filesystem;
+  const test::TemporaryFolder folder;  // for its owner alone
+  const std::string what = "this user may not look into the folder " + folder.path() + "; ask its owner for access";
+  CHECK(advice_on_access(folder.file("a*.h5")).empty());
+  CHECK(no_match_text(folder.file("a*.h5")).ends_with("a*.h5; correct the pattern, or the folder to start from"));
+  const bool root = ::geteuid() == 0;  // who may look everywhere
+  if (root)
+    REQUIRE(::seteuid(65534) == 0);
+  else
+    fs::permissions(folder.path(), fs::perms::none);
+  const std::string of_pattern = no_match_text(folder.file("a*.h5")), of_name = advice_on_access(folder.file("b/a.h5"));
+  if (root)
+    REQUIRE(::seteuid(0) == 0);
+  else
+    fs::permissions(folder.path(), fs::perms::owner_all);
+  CHECK(of_pattern == "no file matches " + folder.file("a*.h5") + ": " + what);
+  CHECK(of_name == what);
 }
 
 TEST_CASE("files: ranges of numbers") {
