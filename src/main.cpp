@@ -100,11 +100,15 @@ int end_together(const mrmf::CommonEnd& ranks, const Ending& mine) {
   const int rank = mrmf::MpiEnvironment::rank();
   mrmf::say_no_more_of_signals();
   if (mine.error && rank == 0) say(*mine.error);
-  if (mrmf::MpiEnvironment::ranks() == 1) return mine.exit_code;
-  const auto common = ranks.agree({mine.exit_code, mine.error.has_value()});
-  if (!common) end_all(mine);
-  if (rank > 0 && rank == common->failed) say(*mine.error);
-  return common->exit_code;
+  int code = mine.exit_code;
+  if (mrmf::MpiEnvironment::ranks() > 1) {
+    const auto common = ranks.agree({mine.exit_code, mine.error.has_value()});
+    if (!common) end_all(mine);
+    if (rank > 0 && rank == common->failed) say(*mine.error);
+    code = common->exit_code;
+  }
+  if (code == 0 || code == mrmf::Stopped::exit_code) mrmf::ignore_stop_signals();
+  return code;
 }
 
 // Replaces system defaults that lose work or do harm after an error. Runs before anything is opened.

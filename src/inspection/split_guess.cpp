@@ -36,6 +36,15 @@ std::optional<SplitColumn> read_column(const FileArray& array, const std::string
   }
 }
 
+// Which of these words, or names of numbers, say that a row validates; none unless another one says that it trains.
+std::vector<std::string> validating_words(const std::vector<std::string>& words) {
+  std::vector<std::string> validate;
+  if (std::ranges::none_of(words, is_training_word)) return validate;
+  std::ranges::copy_if(words, std::back_inserter(validate), is_validation_word);
+  if (validate.empty()) std::ranges::copy_if(words, std::back_inserter(validate), is_held_out);
+  return validate;
+}
+
 // How to make a split of a column that may be one of roles or of folds: which value validates, only the user knows.
 std::string split_hint(const FileArray& array, const std::vector<std::string>& values) {
   const auto shown_values = [&](auto first, auto last) {
@@ -101,31 +110,27 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
           array.name));
     const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
     const bool named = is_like_split(array.name);
-    if (!array.words && !named && !(marks && array.integer() && !held_out_samples)) continue;
+    const bool called = array.type_name == "enumeration" && !is_like_labels(array.name);
+    if (!array.words && !named && !called && !(marks && array.integer() && !held_out_samples)) continue;
     std::string why;
     const std::optional<SplitColumn> column = read_column(array, path, look.packing, why);
     if (!column && named) told.push_back(fmt::format("'{}' does not say what rows are for: {}", array.name, why));
     if (!column) continue;
     const bool few = column->values.size() > 1 && column->values.size() <= kFewRoles;
     const auto& values = column->values;
-    if (array.words) {
-      std::vector<std::string> validate;
-      std::ranges::copy_if(values, std::back_inserter(validate), is_validation_word);
-      if (validate.empty())
-        std::ranges::copy_if(values, std::back_inserter(validate), [](const std::string& v) { return is_held_out(v); });
-      if (std::ranges::none_of(values, is_training_word) || validate.empty()) {
-        if (named && few) told.push_back(split_hint(array, values));
-      } else if (look.split_column.empty()) {
-        look.split_column = array.name;
-        look.split_validation = validate;
-      } else {
-        others.push_back(array.name);
-      }
+    const std::vector<std::string> validate = validating_words(array.words ? values : column->names);
+    if (!validate.empty() && look.split_column.empty()) {
+      look.split_column = array.name;
+      look.split_validation = validate;
+    } else if (!validate.empty()) {
+      others.push_back(array.name);
+    } else if (array.words) {
+      if (named && few) told.push_back(split_hint(array, values));
     } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
       look.split_column = array.name;
       if (trains && !several_marks) look.split_validation = {"0"};
       if (!trains) taken_for_tests = is_for_tests(array.name);
-    } else if (few) {
+    } else if (few && (named || marks)) {
       if (marks && !trains && taken_for_tests && *taken_for_tests != is_for_tests(array.name)) test_trains = true;
       told.push_back(split_hint(array, values));
       others.push_back(array.name);

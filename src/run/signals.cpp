@@ -105,6 +105,8 @@ void handle_signals_before_training(bool tells) {
 
 void say_no_more_of_signals() { telling = false; }
 
+void ignore_stop_signals() { set(SIG_IGN); }
+
 SignalsBeforeTraining::SignalsBeforeTraining(bool tells) { handle_signals_before_training(tells); }
 
 SignalsBeforeTraining::~SignalsBeforeTraining() { set(SIG_DFL); }

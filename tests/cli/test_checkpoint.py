@@ -137,6 +137,13 @@ class Checkpoint(support.MrmfTest):
         output = process.communicate()[0]
         self.assertEqual(process.returncode, 0, output)
 
+    def test_a_signal_when_all_is_done_makes_no_failure(self):
+        self.addCleanup(unittest.mock.patch.stopall)
+        unittest.mock.patch.dict(os.environ, support.preload("kill_in_mpi", MRMF_TERM_IN_FINALIZE="1")).start()
+        for ranks in (0, 2):
+            self.finish(f"run{ranks}", ranks=ranks)
+            self.assertTrue(os.path.exists(self.path(f"run{ranks}/result.json")))
+
     def test_two_ranks_stop_together(self):
         few = ["--set", "training.batch=16"]
         straight = self.finish("straight", *few, ranks=2)

@@ -57,6 +57,16 @@ class FullDisk(Outputs):
                 self.assertEqual(self.contents(), before)
                 self.assertEqual(sorted(os.listdir(self.folder)), ["data.h5"])  # nor folders
 
+    def test_a_picture_that_does_not_fit_is_not_the_fault_of_matplotlib(self):
+        support.make_data(self.path("data.h5"))
+        self.config()
+        self.mrmf("train", "config.toml", "--set", "training.epochs=1")
+        code, output = self.limited(1000, "plot", "run", "-o", "p.png")
+        self.assertEqual(code, 3, output)
+        self.assertIn("plot.py: the image cannot be written: File too large", output)
+        self.assertNotIn("matplotlib and h5py", output)
+        self.assertFalse(os.path.exists(self.path("p.png")))
+
     def test_a_run_whose_first_records_did_not_fit_starts_again(self):
         support.make_data(self.path("data.h5"), train=32, validation=16)
         self.write("config.toml", support.CONFIG)

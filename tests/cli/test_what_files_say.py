@@ -97,6 +97,18 @@ class WhatFilesSay(InitTest):
         self.assertIn("'is_val' is taken for the split; 'is_test' may say what rows are for, too; the test's rows train unless", said)
         self.assertIn('split = { column = "is_val" }', text)
 
+    def test_named_numbers_that_say_what_rows_are_for(self):
+        roles = np.arange(ROWS) % 3
+        names = h5py.enum_dtype({"train": 0, "valid": 1, "test": 2}, basetype="i1")
+        for column in ("part", "subset"):
+            self.file(column, **{"x": self.x, "y": self.rng.normal(size=ROWS)})
+            with h5py.File(self.path(f"{column}.h5"), "a") as file:
+                file.create_dataset(column, data=roles, dtype=names)
+                file.create_dataset("colour", data=roles, dtype=h5py.enum_dtype({"red": 0, "green": 1, "blue": 2}, basetype="i1"))
+            self.assertIn(f'split = {{ column = "{column}", validation = ["valid"] }}', self.init(column)[1])
+            said = self.mrmf("data", f"{column}.toml")
+            self.assertRegex(said, rf"{(roles == 0).sum()} .*train[^\n]*{(roles == 1).sum()} .*valid")
+
     def test_numbers_of_files_that_grow_a_digit(self):
         y = self.rng.normal(size=ROWS)
         for i in range(20):
