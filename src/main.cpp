@@ -107,7 +107,7 @@ int end_together(const mrmf::CommonEnd& ranks, const Ending& mine) {
     if (rank > 0 && rank == common->failed) say(*mine.error);
     code = common->exit_code;
   }
-  if (code == 0 || code == mrmf::Stopped::exit_code) mrmf::ignore_stop_signals();
+  if (code == 0 || code == mrmf::Stopped::exit_code) mrmf::outlast_a_signal();
   return code;
 }
 

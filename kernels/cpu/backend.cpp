@@ -56,6 +56,11 @@ std::unique_ptr<Backend> make_choosing_backend(int threads, Precision precision,
   return std::make_unique<CpuBackend>(threads, precision, std::move(choices));
 }
 
+bool rounds_to_bf16(const Backend& backend) {
+  const auto* const cpu = dynamic_cast<const CpuBackend*>(&backend);
+  return cpu != nullptr && cpu->in_bf16();
+}
+
 KernelChoices* kernel_choices(Backend& backend) {
   auto* const cpu = dynamic_cast<CpuBackend*>(&backend);
   return cpu != nullptr ? cpu->choices() : nullptr;

@@ -32,6 +32,7 @@ class CpuBackend final : public Backend {
 
   int threads() const { return threads_; }
   Precision precision() const { return precision_; }
+  bool in_bf16() const;  ///< whether factors may be rounded
   KernelChoices* choices() { return choices_ ? &*choices_ : nullptr; }
   /// A problem's kernels by their name (KernelChoice::kernels), or by several for the three passes of a convolution or
   /// a dense layer. Null where they do not serve, or where none have that name. requires: a problem of that kind.
@@ -44,9 +45,9 @@ class CpuBackend final : public Backend {
   std::vector<std::string> kernels_of(const ConvProblem& problem) const;
 
  private:
-  bool in_bf16() const;         ///< whether factors may be rounded
-  bool onednn_in_bf16() const;  ///< and whether oneDNN's are
+  bool onednn_in_bf16() const;  ///< whether those of oneDNN may be, too
   std::unique_ptr<WeightedOp> conv_by(const std::string& kernels, const ConvProblem& problem);
+  std::vector<std::string> dense_kernels_of(const ConvProblem& problem) const;
   std::unique_ptr<WeightedOp> dense_by(const std::string& kernels, const ConvProblem& problem);
 
   std::string instruction_set_;  // described before oneDNN is used

@@ -77,21 +77,30 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
       if (set == InstructionSet::avx512) return {"winograd512", "winograd", "planes512", "direct512", "apart"};
       return {"winograd", "planes", "direct", "apart"};
     case ConvProblem::Kind::conv_pool:
-      if (in_bf16()) return {"bf16", "avx512"};
+      if (in_bf16()) return {"avx512_bf16", "avx512", "avx2"};
       if (set == InstructionSet::avx512) return {"avx512", "avx2"};
       return {cpu::name(set)};
-    case ConvProblem::Kind::dense:
-      if (onednn_in_bf16()) return {"bf16", "onednn", "plain"};
-      return {"onednn", "plain"};
+    case ConvProblem::Kind::dense: return dense_kernels_of(p);
   }
   const bool deep = deep_enough_for_planes(p.geometry);
   const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
-  if (in_bf16()) return {"few", first + "512", second + "512", "direct512", "onednn_bf16", "onednn", "taps"};
+  if (onednn_in_bf16())
+    return {"few", first + "512", second + "512", first, second, "direct512", "onednn_bf16", "onednn", "taps"};
   if (set == InstructionSet::avx512)
     return {"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
   const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
   return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
+}
+
+// Only AVX-512's blocked products repay packing the weights in each call, and only where each weight meets many rows.
+std::vector<std::string> CpuBackend::dense_kernels_of(const ConvProblem& p) const {
+  constexpr Index many_rows = 256, rows_for_bf16 = 64;
+  if (instruction_set() != InstructionSet::avx512) return {"plain"};
+  std::vector<std::string> names{"plain", "packed"};
+  if (p.rows >= many_rows) std::swap(names[0], names[1]);
+  if (onednn_in_bf16()) names.insert(p.rows >= rows_for_bf16 ? names.begin() : names.end(), "onednn_bf16");
+  return names;
 }
 
 std::unique_ptr<WeightedOp> CpuBackend::weighted_by(const std::string& kernels, const ConvProblem& p) {
@@ -119,14 +128,13 @@ std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, cons
   return nullptr;
 }
 
-// "onednn" packs weights where its best kernels want that, which takes its time for each pass. "plain" reads them as
-// they are.
 std::unique_ptr<WeightedOp> CpuBackend::dense_by(const std::string& kernels, const ConvProblem& p) {
   const Index in = p.geometry.in_channels, out = p.geometry.out_channels;
-  if (kernels == "onednn") return onednn::make_dense(*context_, in, out, p.rows);
-  if (kernels == "plain") return onednn::make_dense(*context_, in, out, p.rows, onednn::DenseKernels::plain);
-  if (kernels == "bf16" && onednn_in_bf16())
-    return onednn::make_dense(*context_, in, out, p.rows, onednn::DenseKernels::bf16);
+  using onednn::DenseWeights;
+  if (kernels == "packed") return onednn::make_dense(*context_, in, out, p.rows, DenseWeights::packed);
+  if (kernels == "plain") return onednn::make_dense(*context_, in, out, p.rows, DenseWeights::plain);
+  if (kernels == "onednn_bf16" && onednn_in_bf16())
+    return onednn::make_dense(*context_, in, out, p.rows, DenseWeights::packed, onednn::Factors::bf16);
   return nullptr;
 }
 
@@ -141,7 +149,7 @@ std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_by(const std::string& kernels,
   for (const InstructionSet set : {InstructionSet::generic, InstructionSet::avx2, InstructionSet::avx512})
     if (kernels == cpu::name(set) && set <= instruction_set())
       return make_fused_conv_pool({set}, p.geometry, pooling_of(p));
-  if (kernels == "bf16" && in_bf16())
+  if (kernels == "avx512_bf16" && in_bf16())
     return make_fused_conv_pool({InstructionSet::avx512, true}, p.geometry, pooling_of(p));
   return nullptr;
 }

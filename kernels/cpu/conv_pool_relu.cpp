@@ -129,7 +129,7 @@ class FusedConvPool final : public ConvPoolOp {
         const float* sample = x.data.data() + n * in_;
         if (padded_) sample = with_padding(sample, s.x);
         kernels_.forward(g_, {packed_forward_.span().data(), sample, y.data.data() + n * out,
-                              winner.empty() ? nullptr : winner.data() + n * out, s.dx});
+                              winner.empty() ? nullptr : winner.data() + n * out, s.dx});  // which backward alone needs
       }
     });
   }

@@ -35,6 +35,9 @@ typedef float Input;
 
 inline const Input* input_of(const Geometry&, const Forward& f) { return f.x; }
 
+// Floats that a channel's weights take when they are packed.
+inline long packed_field(const Geometry& g) { return g.field; }
+
 void pack_weights(const Geometry& g, const float* w, float* packed) {
   for (long first = 0, block = 0; first < vectors(g.out_channels); first += block) {
     block = next_block(vectors(g.out_channels) - first, max_block);
@@ -154,7 +157,7 @@ void forward(const Geometry& g, const Forward& f) {
       block = next_block(count - first, max_block);
       with_constant<max_block>(
           block, [&](auto size) { forward_block<decltype(size)::value>(g, x, now, packed, first * lanes); });
-      packed += block * lanes * g.field;
+      packed += block * lanes * packed_field(g);
     }
   }
 }

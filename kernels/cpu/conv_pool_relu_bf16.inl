@@ -4,7 +4,7 @@
 typedef unsigned short Input;
 typedef Input Pair __attribute__((vector_size(4), aligned(2), may_alias));
 
-// The sample in bf16, in f.rounded, and one zero behind it: where a run has an odd length, its last pair may end there.
+// The sample in bf16, in f.rounded.
 inline const Input* input_of(const Geometry& g, const Forward& f) {
   auto* const to = reinterpret_cast<Input*>(f.rounded);
   const long count = g.in_lines * g.line;
@@ -15,6 +15,9 @@ inline const Input* input_of(const Geometry& g, const Forward& f) {
   fused_round(end, to + i);
   return to;
 }
+
+// Floats, each of which holds a pair of weights.
+inline long packed_field(const Geometry& g) { return g.kernel_lines * ((g.run + 1) / 2); }
 
 // A run's weights in pairs; the last of an odd run has a zero.
 void pack_weights(const Geometry& g, const float* w, float* packed) {

@@ -44,12 +44,16 @@ ConvProblem problem_of(ConvProblem::Kind kind, const std::vector<Index>& numbers
   return p;
 }
 
-/// Whether a convolution can have these sizes, in memory that can be counted.
+/// Whether a convolution can have these sizes. Its weights can be counted.
 bool sound(const ConvProblem& p) {
   constexpr Index most = Index{1} << 24;
   for (const Index number : numbers_of(p))
     if (number < -most || number > most) return false;
   const ConvGeometry& g = p.geometry;
+  constexpr double most_weights = 1e15;
+  double weights = static_cast<double>(g.in_channels) * static_cast<double>(g.out_channels);
+  for (const Index taps : g.kernel) weights *= static_cast<double>(taps);
+  if (weights > most_weights) return false;
   const auto positive = [](const Extent& extent) { return std::ranges::all_of(extent, [](Index n) { return n > 0; }); };
   return p.rows > 0 && p.threads > 0 && positive(p.window) && g.in_channels > 0 && g.out_channels > 0 &&
          positive(g.in) && positive(g.kernel) && positive(g.stride) && positive(g.dilation) && positive(g.out());
@@ -255,7 +259,7 @@ double flop_of_row(const ConvProblem& p) {
 /// large samples one is enough, because threads share it. What a dense layer does with its weights takes as long for
 /// one row as for all, so its trial has many.
 Index rows_in_trial(const ConvProblem& p) {
-  const double flop = p.kind == ConvProblem::Kind::dense ? 4e9 : 4e8;
+  const double flop = p.kind == ConvProblem::Kind::dense ? 7e8 * p.threads : 4e8;
   const Index enough = static_cast<Index>(std::min(flop / flop_of_row(p), 1e6)) / p.threads * p.threads;
   return std::min(p.rows, std::max<Index>(1, enough));
 }
@@ -325,7 +329,8 @@ std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& pr
   if (cpu == nullptr || problem.threads != cpu->threads()) return std::nullopt;
   const std::vector<std::string> names = cpu->kernels_of(problem);
   if (names.size() == 1) return KernelChoice{names.front()};
-  if (flop_of_row(problem) > most * problem.threads) return std::nullopt;
+  constexpr Index most_weights = Index{1} << 27;  // the trial's own, beside the network's
+  if (flop_of_row(problem) > most * problem.threads || problem.geometry.weights() > most_weights) return std::nullopt;
   Extent to = problem.geometry.out();
   for (std::size_t a = 0; a < to.size(); ++a) to[a] /= problem.window[a];
   Memory memory(problem, rows_in_trial(problem), to);

@@ -69,6 +69,8 @@ class KernelChoices {
 /// A CPU backend that looks its kernels up in choices of its own, at first none. Otherwise as make_cpu_backend().
 std::unique_ptr<Backend> make_choosing_backend(int threads, Precision precision = Precision::fp32,
                                                KernelChoices choices = KernelChoices());
+/// Whether a CPU backend may round what it multiplies: it was asked to, and the processor can.
+bool rounds_to_bf16(const Backend& backend);
 /// The choices of such a backend; null of any other, which always takes fixed kernels.
 KernelChoices* kernel_choices(Backend& backend);
 /// Times the kernels that can solve the problem, on so many of its rows as take some milliseconds. None where the

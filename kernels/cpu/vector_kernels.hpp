@@ -44,7 +44,7 @@ struct Scratch {
   float* channel_value;  ///< out_channels * chunk
   int* channel_offset;   ///< out_channels * chunk: offset of the position's input from that of the row of windows
   float* x;              ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
-  float* dx;             ///< as large as x: the data gradient is summed here
+  float* dx;             ///< as large as x: the data gradient is summed here; forward may write anything to it
   float* candidates;     ///< chunk * field * 4 (first layer: the inputs that a window's winner chooses from)
   float* dw;             ///< out_channels * padded_field: the sum over this part's samples
   float* db;             ///< padded_out
@@ -69,7 +69,7 @@ struct Backward {
 
 struct Kernels {
   long lanes;  ///< floats in a vector
-  /// Weights in blocks of output channels, then the bias: padded_out * (field + 1) floats.
+  /// Weights in blocks of output channels, for which padded_out * field floats are kept, then the bias: padded_out.
   void (*pack_forward)(const Geometry&, const float* w, const float* b, float* packed);
   /// Weights in chunks of the runs: out_channels * padded_field floats.
   void (*pack_backward)(const Geometry&, const float* w, float* packed);

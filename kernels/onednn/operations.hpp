@@ -28,15 +28,14 @@ std::shared_ptr<const Context> make_context(int threads);
 enum class Factors { float32, bf16 };
 bool has_bf16_products();
 
-/// best: oneDNN's fastest, which may pack weights; plain: a matrix product of them as they are; bf16: as Factors has
-/// it.
-enum class DenseKernels { best, plain, bf16 };
+/// A dense layer's weights: brought into oneDNN's own layout in each call, or read as they are.
+enum class DenseWeights { packed, plain };
 
 /// On channels-last activations. The context lives longer than the operation.
 std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry& geometry, Index max_rows,
                                       Factors factors = Factors::float32);
 std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows,
-                                       DenseKernels kernels = DenseKernels::best);
+                                       DenseWeights weights, Factors factors = Factors::float32);
 
 /// The convolution with another weight gradient, for few positions in a sample: a matrix product for every tap of the
 /// kernel, over all rows at once. requires: calls with at most so many rows.

@@ -184,19 +184,10 @@ std::unique_ptr<WeightedOp> make_conv(const Context& context, const ConvGeometry
 }
 
 std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index out, Index max_rows,
-                                       DenseKernels kernels) {
-  const Factors factors = kernels == DenseKernels::bf16 ? Factors::bf16 : Factors::float32;
-  // Only AVX-512's blocked kernels repay packing the weights, and only where each meets many rows; a plain matrix
-  // product reads them as they are.
-  constexpr Index fewest_rows = 256;
-  return make_weighted(context, max_rows, factors, [&context, in, out, kernels](Index rows, const TensorTypes& types) {
-    const auto blocked = [&] {
-      const DenseDescs packed = describe_dense(in, out, rows, Layout::channels_last);
-      return std::string(describe_forward(context, packed).impl_info_str()).find("brgemm") != std::string::npos;
-    };
-    const bool packs =
-        kernels == DenseKernels::bf16 || (kernels == DenseKernels::best && rows >= fewest_rows && blocked());
-    return describe_dense(in, out, rows, packs ? Layout::channels_last : Layout::plain, types);
+                                       DenseWeights weights, Factors factors) {
+  const Layout layout = weights == DenseWeights::packed ? Layout::channels_last : Layout::plain;
+  return make_weighted(context, max_rows, factors, [in, out, layout](Index rows, const TensorTypes& types) {
+    return describe_dense(in, out, rows, layout, types);
   });
 }
 

@@ -198,8 +198,9 @@ void bench_training(Backend& backend, const BenchSettings& settings, std::ostrea
   if (!backend.synchronous()) out << fmt::format("; with each batch copied to the device: {:.3f} ms", 1e3 * loaded);
   const double rate = step_flop(steps.model_state().model) / step;
   if (peak > 0)
-    out << fmt::format("\nproducts: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} that multiply-adds in registers reach",
-                       1e-9 * rate, 100 * rate / peak, 1e-9 * peak);
+    out << fmt::format(
+        "\nproducts: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} that float32 multiply-adds in registers reach", 1e-9 * rate,
+        100 * rate / peak, 1e-9 * peak);
   const std::string json = fmt::format(
       "{{\"samples_per_second\": {:.6g}, \"step_seconds\": {:.7g}, \"mean_step_seconds\": {:.7g}, "
       "\"loader_samples_per_second\": {:.6g}, "

@@ -26,8 +26,9 @@ CostTables earlier_tables(const CostTables& now, const std::string& file, bool f
   if (fresh || !std::filesystem::exists(file, none)) return now;
   CostTables earlier = read_tables(file);
   if (earlier.machine.processor != now.machine.processor || earlier.library != now.library)
-    throw ConfigError(file + ": these tables are from another processor or library (" + earlier.machine.processor +
-                      ", " + earlier.library + "); give --fresh to replace them, or another --output");
+    throw ConfigError(file + ": these tables are from another processor, library or precision (" +
+                      earlier.machine.processor + ", " + earlier.library +
+                      "); give --fresh to replace them, or another --output");
   return earlier;
 }
 

@@ -246,7 +246,8 @@ void add_bench_steps(CLI::App& bench, Subcommands& commands) {
         ->check(above_zero())
         ->capture_default_str();
     add_choice(*sub, "--device", options->run.device, choices<Device>(), "what to compute on");
-    add_choice(*sub, "--precision", options->run.precision, choices<Precision>(), "what is multiplied; on a CPU, bf16 or float32");
+    add_choice(*sub, "--precision", options->run.precision, choices<Precision>(),
+               "what is multiplied; on a CPU, bf16 or float32");
     add_own_options(*sub, *options, what);
     sub->add_option("--graph", options->graph, "on a GPU: replay captured steps (on or off)")->capture_default_str();
     sub->add_option("--json", options->settings.json.file, "file to write the figures to");

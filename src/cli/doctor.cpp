@@ -10,6 +10,7 @@
 #include "generated/version.hpp"
 #include "io/hdf5_file.hpp"
 #include "kernels/backend.hpp"
+#include "kernels/cpu/instruction_set.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/session.hpp"
 #include "src/cli/commands.hpp"
@@ -58,6 +59,7 @@ void print_facts(const DoctorOptions& options, Comm& world) {
                                         {"cores", machine.cores},
                                         {"memory_gib", machine.memory_gib},
                                         {"backend", backend->description()},
+                                        {"bf16_products", cpu::has_bf16_products()},
                                         {"gpu_error",
                                          no_gpu.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(no_gpu)},
                                         {"gpu", device_properties(*backend)},
@@ -75,6 +77,8 @@ void print_facts(const DoctorOptions& options, Comm& world) {
                            machine.cores == 1 ? "" : "s")
             << fmt::format("memory     {:.1f} GiB\n", machine.memory_gib)
             << fmt::format("backend    {}\n", backend->description())
+            << fmt::format("products   float32{}\n",
+                           cpu::has_bf16_products() ? ", and with run.precision = \"bf16\" bf16" : "")
             << (no_gpu.empty() ? "" : fmt::format("GPU        cannot be used: {}\n", no_gpu))
             << fmt::format("MPI        {}\n", MpiEnvironment::version())
             << fmt::format("HDF5       {}\n", hdf5_version()) << fmt::format("ranks      {}\n", world.size())

@@ -43,7 +43,14 @@ std::unique_ptr<CostModel> costs_of(const Config& config, const RanksOptions& op
   const std::string file = options.tables.empty() ? tables_file() : options.tables;
   if (std::error_code none; !std::filesystem::exists(file, none))
     throw DataError(file + " is not there; measure this machine with mrmf bench tables, or give --tables or --machine");
-  return table_costs(read_tables(file), ranks);
+  CostTables tables = read_tables(file);
+  const bool of_bf16 = tables.library.find("bf16") != std::string::npos,
+             in_bf16 = config.run.precision == Precision::bf16;
+  if (of_bf16 != in_bf16)
+    std::cerr << "mrmf: warning: " << file
+              << ": these times are those of run.precision = " << (of_bf16 ? "\"bf16\"" : "\"fp32\"")
+              << ", which the configuration has not; measure it with mrmf bench tables\n";
+  return table_costs(std::move(tables), ranks);
 }
 
 }  // namespace

@@ -205,10 +205,12 @@ void add_run(Keys<Config>& keys) {
           "the same bits in every run, somewhat slower: on a GPU; on the CPU in whatever order ranks add, and with "
           "data.shards set on any number of ranks and threads");
   add_key(keys, "run.tensorboard", MRMF_FIELD(run.tensorboard), {}, "also write the epochs as a file for TensorBoard");
-  add_key(keys, "run.precision", MRMF_FIELD(run.precision), one_of(words_of<Precision>()),
-          "GPU: of activations and products; CPU: with bf16, factors are rounded where the processor multiplies in bf16; "
-          "parameters and sums are always float32");
-  add_key(keys, "run.graphs", MRMF_FIELD(run.graphs), {}, "GPU: record a training step once and replay it");
+  add_key(
+      keys, "run.precision", MRMF_FIELD(run.precision), one_of(words_of<Precision>()),
+      "GPU: of activations and products; CPU: with bf16, factors are rounded where the processor multiplies in bf16; "
+      "parameters and sums are always float32");
+  add_key(keys, "run.graphs", MRMF_FIELD(run.graphs), {},
+          "GPU: capture a training step once as a CUDA graph and replay it");
   add_key(keys, "run.resident", MRMF_FIELD(run.resident), {},
           "GPU: keep the samples in its memory where they take less than 40 % of what is free");
   add_key(keys, "run.ranks_share_gpu", MRMF_FIELD(run.ranks_share_gpu), {},

@@ -179,7 +179,7 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   collective_try(world, [&] {
     if (world.root()) require_free(options, t.spec, choices);
   });
-  t.backend = make_backend(t.config.run, world);
+  t.backend = make_inference_backend(t.config.run, world);
   t.shape = inspect_dataset(t.spec, world);
   std::ostream nobody(nullptr);
   std::ostream& told = options.notes != nullptr ? *options.notes : nobody;

@@ -105,7 +105,11 @@ void handle_signals_before_training(bool tells) {
 
 void say_no_more_of_signals() { telling = false; }
 
-void ignore_stop_signals() { set(SIG_IGN); }
+void outlast_a_signal() {
+  first_signal = 0;
+  telling = false;
+  set(remember);
+}
 
 SignalsBeforeTraining::SignalsBeforeTraining(bool tells) { handle_signals_before_training(tells); }
 

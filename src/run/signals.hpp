@@ -49,9 +49,9 @@ void handle_signals_before_training(bool tells);
 /// error, launchers send the others SIGTERM.
 void say_no_more_of_signals();
 
-/// Signals do nothing from now on. Call it when a command is done and saved and only MPI is left to end: a batch system's
-/// signal that comes then must not make a failure of it.
-void ignore_stop_signals();
+/// One signal does nothing from now on; another one ends the process. Call it when a command is done and saved and only
+/// MPI is left to end: a batch system's signal that comes then must not make a failure of it.
+void outlast_a_signal();
 
 /// "SIGINT", "SIGTERM", ...: of the signals above.
 std::string signal_name(int number);

@@ -132,6 +132,11 @@ std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
   return cpu_backend_of(run, threads);
 }
 
+std::unique_ptr<Backend> make_inference_backend(RunConfig run, Comm& world) {
+  if (!wants_cuda(run, world)) run.precision = Precision::fp32;
+  return make_backend(run, world);
+}
+
 // The module with the CUDA backend: finds it, opens it, and asks it for devices.
 
 namespace {

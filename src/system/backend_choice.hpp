@@ -18,6 +18,10 @@ int choose_threads(int wanted, Comm& world);
 /// The configured backend with its threads. ConfigError for a device that this build lacks.
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world);
 
+/// The same for what models say once they are trained: on CPUs in float32, because scores and predictions must not
+/// depend on whether a processor multiplies in bf16.
+std::unique_ptr<Backend> make_inference_backend(RunConfig run, Comm& world);
+
 /// Whether it makes sense to ask for a device: an NVIDIA driver is installed, and the module lies beside the program.
 bool cuda_is_worth_trying();
 

@@ -175,9 +175,10 @@ std::string choose(Backend& backend, KernelChoices& choices, const std::set<std:
     choices.put(text, choice);
   }
   const std::string ignored = file.ignored().empty() ? "" : file.ignored() + ", so it is not read; ";
-  if (timed == 0) return "kernels: " + ignored + "as timed before on this machine, in " + choices.file();
-  std::string line = fmt::format("kernels: {}{} layer{} timed in {:.2f} s", ignored, timed, timed == 1 ? "" : "s",
-                                 timer.seconds());
+  if (timed == 0)
+    return "kernels: " + ignored + "nothing to time; those timed before on this machine are in " + choices.file();
+  std::string line =
+      fmt::format("kernels: {}{} layer{} timed in {:.2f} s", ignored, timed, timed == 1 ? "" : "s", timer.seconds());
   if (others > 0)
     line += fmt::format("; {} with faster ones than the default, {:.2f} times as fast", others, fixed / chosen);
   const std::string fault = file.keep(known, machine);
@@ -201,12 +202,28 @@ std::string choose_kernels(Backend& backend, const std::vector<ModelSettings>& m
   return line;
 }
 
+namespace {
+
+constexpr std::string_view kInBf16 = "in bf16\n";  // before a checkpoint's choices of such a run
+
+/// Takes the choices that a run's checkpoint has; returns what there is to say.
+std::string take_up(KernelChoices& choices, std::string_view kept, bool in_bf16) {
+  const bool began_in_bf16 = kept.starts_with(kInBf16);
+  if (began_in_bf16) kept.remove_prefix(kInBf16.size());
+  if (began_in_bf16 != in_bf16)
+    return fmt::format("kernels: the default ones in {}, because the run began in {}", in_bf16 ? "bf16" : "float32",
+                       began_in_bf16 ? "bf16" : "float32");
+  const bool known = choices.add(kept) && !choices.all().empty();
+  return known ? "kernels: those that the run began with" : "kernels: the default ones, as the run began";
+}
+
+}  // namespace
+
 void choose_kernels(const Plan& plan, const Config& config, const RunContext& ctx) {
   KernelChoices* const choices = cpu::kernel_choices(ctx.backend);
   if (ctx.team.any(choices == nullptr)) return;
   if (ctx.saving != nullptr && ctx.saving->checkpoints.found()) {
-    const bool known = choices->add(ctx.saving->checkpoints.kernels()) && !choices->all().empty();
-    ctx.log.line(known ? "kernels: those that the run began with" : "kernels: the default ones, as the run began");
+    ctx.log.line(take_up(*choices, ctx.saving->checkpoints.kernels(), cpu::rounds_to_bf16(ctx.backend)));
     return;
   }
   std::vector<ModelSettings> models;
@@ -216,7 +233,8 @@ void choose_kernels(const Plan& plan, const Config& config, const RunContext& ct
     models.push_back(std::move(model));
   }
   if (const std::string line = choose_kernels(ctx.backend, models, ctx.team); !line.empty()) ctx.log.line(line);
-  if (ctx.saving != nullptr) ctx.saving->checkpoints.set_kernels(choices->text());
+  const std::string precision = cpu::rounds_to_bf16(ctx.backend) ? std::string(kInBf16) : "";
+  if (ctx.saving != nullptr) ctx.saving->checkpoints.set_kernels(precision + choices->text());
 }
 
 }  // namespace mrmf

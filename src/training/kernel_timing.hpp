@@ -1,5 +1,5 @@
-// The CPU's kernels for a run's convolutions and dense layers, chosen before training begins: timed on one rank for all, or known from
-// an earlier run on this machine, which left them in the user's file.
+// The CPU's kernels for a run's convolutions and dense layers, chosen before training begins: timed on one rank for
+// all, or known from an earlier run on this machine, which left them in the user's file.
 #pragma once
 
 #include <map>
@@ -39,9 +39,9 @@ class KernelFile {
   std::map<std::string, std::string> by_machine_;  // KernelChoices::text()
 };
 
-/// Chooses for all convolutions and dense layers of such models, so that models made by this backend from now on have the chosen
-/// kernels. Nothing to do where the backend takes fixed kernels. All ranks get the same choices. Collective. Returns
-/// what there is to say about it: a line on the root, or nothing.
+/// Chooses for all convolutions and dense layers of such models, so that models made by this backend from now on have
+/// the chosen kernels. Nothing to do where the backend takes fixed kernels. All ranks get the same choices. Collective.
+/// Returns what there is to say about it: a line on the root, or nothing.
 std::string choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks);
 
 /// The same for the models of a plan. A run that continues keeps the kernels that it began with, and takes fixed ones

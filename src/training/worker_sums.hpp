@@ -43,7 +43,7 @@ class WorkerSums final : public AllReduce {
   /// Whether what was summed are directions: the step then ends with move().
   bool adds_directions() const { return settings_.adds_directions(); }
   void move();
-  /// Once the step is queued, outside of its record: averages momenta when it is time. Collective.
+  /// Once the step is queued, outside of its captured graph: averages momenta when it is time. Collective.
   void end_step();
   /// Where a phase ends: all momenta become their mean, which the next one begins with. Collective.
   void end();

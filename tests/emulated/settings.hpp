@@ -21,7 +21,7 @@ int algorithm_count();        ///< MRMF_EMULATED_ALGORITHMS: cuBLASLt's for a pr
 int fast_algorithm();      ///< MRMF_EMULATED_FAST_ALGORITHM: this one takes a tenth of the others' time; default none
 int refused_algorithms();  ///< MRMF_EMULATED_REFUSED_ALGORITHMS: so many of the first fail when run; default none
 bool wrong_bias();         ///< MRMF_EMULATED_WRONG_BIAS=1: engines that add a bias compute something else
-/// MRMF_EMULATED_ZERO_RECORDED_GRADIENTS=1: cuDNN's dw is zero in captured steps, that is behind other recorded work
+/// MRMF_EMULATED_ZERO_RECORDED_GRADIENTS=1: cuDNN's dw is zero in captured steps, that is behind other captured work
 bool zero_recorded_gradients();
 bool open_memory();        ///< MRMF_EMULATED_OPEN_MEMORY=1: the host may touch device memory, which is faster
 bool stuck_collectives();  ///< MRMF_EMULATED_STUCK=1: a collective continues after its communicator was aborted

@@ -76,7 +76,7 @@ def each(line, networks=NETWORKS, precisions=PRECISIONS):
 FIRST = (
     Step("facts", 15, "the card, its driver and its libraries; the check ends here where the GPU cannot be used",
          judge="facts"),
-    Step("first steps", 25, "does it train at all? 20 steps of both networks, with the first right plans, recorded",
+    Step("first steps", 25, "does it train at all? 20 steps of both networks, with the first right plans, captured",
          each(BENCH + " --deterministic {first} {few} {NETWORK} --precision PRECISION "
               "--json first-NETWORK-PRECISION.json", precisions=("tf32", "bf16"))),
     Step("cases", 40, "every operation beside the reference, a process for each test case", cases=CASES, but=LONG_CASES,
@@ -84,7 +84,7 @@ FIRST = (
     Step("gradients", 15, "each layer's gradients beside the CPU's",
          each("{mrmf} bench gradients --overwrite --device cuda {small_NETWORK} --precision PRECISION "
               "--json gradients-NETWORK-PRECISION.json", precisions=("bf16", "tf32", "fp32")), at_once=3, judge="gradients"),
-    Step("recorded equals eager", 15, "a replayed step gives the bits of one made call by call",
+    Step("captured equals eager", 15, "a replayed step gives the bits of one made call by call",
          each((BENCH + " --deterministic {first} {few} --graph off {NETWORK} --precision PRECISION "
                "--json eager-NETWORK-PRECISION.json",
                COMPARE + " graph eager-NETWORK-PRECISION.json first-NETWORK-PRECISION.json"), precisions=("bf16",))),

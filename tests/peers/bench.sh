@@ -71,7 +71,7 @@ compare() {  # network, sample, batch, steps
       --threads "$threads" --steps "$steps" | tee "$log.jax"
   fi
   echo "== mrmf, second run"; ours training | tee "$log.second"
-  if grep -qw avx512_bf16 /proc/cpuinfo; then
+  if "$build/mrmf" doctor | grep -q '^products .*bf16'; then
     echo "== mrmf in bf16"; ours training --precision bf16 | tee "$log.bf16"
   fi
   echo "== layers beside oneDNN's own times"; ours layers | tee "$log.layers"

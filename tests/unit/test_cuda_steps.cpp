@@ -1,4 +1,4 @@
-// Whole training steps on CUDA: recorded against call by call, fused layers against single ones, batches in flight.
+// Whole training steps on CUDA: captured against call by call, fused layers against single ones, batches in flight.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -32,13 +32,13 @@ constexpr int kKeys = 4, kTrainedSteps = 16;  // of train_and_evaluate
 TEST_CASE("cuda: captured steps give the bits of steps made call by call" * without_cuda) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const auto with = cuda_device(precision, true), without = cuda_device(precision, false);
-    DeviceTraining recorded(*with, fusable_model(41, 3)), eager(*without, fusable_model(41, 3));
+    DeviceTraining captured(*with, fusable_model(41, 3)), eager(*without, fusable_model(41, 3));
     train_and_evaluate(recorded);
     train_and_evaluate(eager);
-    CHECK(recorded.calls() == 2 * kKeys);  // once call by call, once to record
+    CHECK(captured.calls() == 2 * kKeys);  // once call by call, once to capture
     CHECK(eager.calls() == kTrainedSteps);
-    CHECK(recorded.losses() == eager.losses());
-    CHECK(recorded.everything() == eager.everything());
+    CHECK(captured.losses() == eager.losses());
+    CHECK(captured.everything() == eager.everything());
   }
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("cuda: replays see what a fusion moved" * without_cuda) {
     fuse(*backend, coarse.model_state, dense.model_state, {.moments = MomentTransfer::carry});
     CHECK(dense.everything() != before);
     for (DeviceTraining* training : {&coarse, &dense}) train_and_evaluate(*training);
-    if (graphs) CHECK(dense.calls() == 2 * kKeys);  // what was recorded before the fusion still served after it
+    if (graphs) CHECK(dense.calls() == 2 * kKeys);  // what was captured before the fusion still served after it
     for (DeviceTraining* training : {&dense, &coarse}) {
       const std::vector<float> end = training->everything(), losses = training->losses();
       std::vector<float>& all = outcome[graphs ? 0 : 1];
@@ -98,7 +98,7 @@ TEST_CASE("cuda: fused layers give the gradients of single ones, and the referen
     }
 }
 
-// Padded channels lie in memory that held other tensors before. The later steps of a record are replayed.
+// Padded channels lie in memory that held other tensors before. The later steps of a graph are replayed.
 TEST_CASE("cuda: networks with branches have the reference's gradients, in captured steps and in others" *
           without_cuda) {
   for (std::uint64_t key = 0; key < 8; ++key) {

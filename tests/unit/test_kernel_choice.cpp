@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -44,7 +45,8 @@ ConvPasses passes_of(Backend& backend, const ConvProblem& p) {
   ConvPasses r{std::vector<float>(dy.size(), NAN), std::vector<float>(x.size(), NAN), std::vector<float>(w.size(), NAN),
                std::vector<float>(b.size(), NAN)};
   const Shape in{p.rows, g.in, g.in_channels, 3}, out{p.rows, g.out(), g.out_channels, 3};
-  const auto op = backend.conv(g, p.rows);
+  const auto op = p.kind == ConvProblem::Kind::dense ? backend.dense(g.in_channels, g.out_channels, p.rows)
+                                                     : backend.conv(g, p.rows);
   op->prepare(p.rows);
   op->forward({in, x}, w, b, {out, r.y});
   op->backward_data({out, dy}, w, {in, r.dx});
@@ -113,6 +115,47 @@ TEST_CASE("kernel choice: all kernels compute the convolution that the reference
       CHECK(relative_distance(got.dw, want.dw) < 1e-5);
       CHECK(relative_distance(got.db, want.db) < 1e-5);
     }
+  }
+}
+
+TEST_CASE("kernel choice: all kernels compute the dense layer that the reference computes") {
+  const auto reference = make_reference_backend();
+  for (const auto& [rows, in, out] : {std::array<Index, 3>{3, 40, 19}, {300, 33, 16}}) {
+    ConvProblem problem{ConvProblem::Kind::dense, {in, out}, rows, 2};
+    const auto parsed = ConvProblem::parse(problem.text());
+    REQUIRE(parsed.has_value());
+    CHECK(parsed->kind == ConvProblem::Kind::dense);
+    CHECK(parsed->text() == problem.text());
+    const ConvPasses want = passes_of(*reference, problem);
+    for (const Precision precision : {Precision::fp32, Precision::bf16})
+      for (const char* kernels : {"plain", "packed", "onednn_bf16", "packed plain plain", "onednn_bf16 plain packed",
+                                  "plain onednn_bf16 onednn_bf16", "no such kernels"}) {
+        INFO(problem.text() << ": " << kernels);
+        const auto backend = cpu::make_choosing_backend(2, precision);
+        cpu::kernel_choices(*backend)->put(problem.text(), {kernels});
+        const ConvPasses got = passes_of(*backend, problem);
+        const double allowed = precision == Precision::bf16 ? 0x1p-7 : 1e-5;
+        CHECK(relative_distance(got.y, want.y) < allowed);
+        CHECK(relative_distance(got.dx, want.dx) < allowed);
+        CHECK(relative_distance(got.dw, want.dw) < allowed);
+        CHECK(relative_distance(got.db, want.db) < allowed);
+      }
+  }
+}
+
+TEST_CASE("kernel choice: a backend in bf16 has the convolutions of both precisions, by pass") {
+  const auto reference = make_reference_backend();
+  const ConvProblem problem = conv_problem({1, 9, 9}, 8, 16, {1, 3, 3});
+  const ConvPasses want = passes_of(*reference, problem);
+  for (const char* kernels : {"onednn_bf16", "onednn_bf16 winograd onednn_bf16", "direct onednn_bf16 onednn"}) {
+    INFO(kernels);
+    const auto backend = cpu::make_choosing_backend(2, Precision::bf16);
+    cpu::kernel_choices(*backend)->put(problem.text(), {kernels});
+    const ConvPasses got = passes_of(*backend, problem);
+    CHECK(relative_distance(got.y, want.y) < 0x1p-7);
+    CHECK(relative_distance(got.dx, want.dx) < 0x1p-7);
+    CHECK(relative_distance(got.dw, want.dw) < 0x1p-7);
+    CHECK(relative_distance(got.db, want.db) < 0x1p-7);
   }
 }
 

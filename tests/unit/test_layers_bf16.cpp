@@ -1,8 +1,8 @@
 // The layers on a CPU with run.precision = "bf16", against the reference in float32. Factors are rounded to bf16, which
 // has 8 bits of significance; memory and sums are float32.
 //
-// Where the processor has no products in bf16 all is float32, and these cases hold all the more; the last one says which
-// it is. The fused kernel's are emulated by unit_sixteen_lanes.
+// Where the processor has no products in bf16 all is float32, and these cases hold all the more; the last one says
+// which it is. The fused kernel's are emulated by unit_sixteen_lanes.
 #include <doctest/doctest.h>
 
 #include "kernels/cpu/instruction_set.hpp"

@@ -1,5 +1,5 @@
-// The fused kernel that multiplies in bf16, for processors that have AVX2 alone: the same source as for AVX512-BF16, with
-// plain loops where vector_kernels_avx512bf16.cpp has its instructions. Slow.
+// The fused kernel that multiplies in bf16, for processors that have AVX2 alone: the same source as for AVX512-BF16,
+// with plain loops where vector_kernels_avx512bf16.cpp has its instructions. Slow.
 #include <bit>
 #include <cmath>
 #include <cstdint>
