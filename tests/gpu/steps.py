@@ -84,7 +84,7 @@ FIRST = (
     Step("gradients", 15, "each layer's gradients beside the CPU's",
          each("{mrmf} bench gradients --overwrite --device cuda {small_NETWORK} --precision PRECISION "
               "--json gradients-NETWORK-PRECISION.json", precisions=("bf16", "tf32", "fp32")), at_once=3, judge="gradients"),
-    Step("captured equals eager", 15, "a replayed step gives the bits of one made call by call",
+    Step("recorded equals eager", 15, "a replayed step gives the bits of one made call by call",
          each((BENCH + " --deterministic {first} {few} --graph off {NETWORK} --precision PRECISION "
                "--json eager-NETWORK-PRECISION.json",
                COMPARE + " graph eager-NETWORK-PRECISION.json first-NETWORK-PRECISION.json"), precisions=("bf16",))),
