@@ -80,7 +80,7 @@ class Tasks(support.MrmfTest):
         self.mrmf("train", "config.toml", "--set", "run.folder=two", "--set", "training.batch=6", ranks=2)
         one, two = self.epochs(), self.epochs("two")
         for key in ("train_loss", "validation_loss", "validation_accuracy"):
-            np.testing.assert_allclose([e[key] for e in two], [e[key] for e in one], rtol=1e-5, err_msg=key)
+            np.testing.assert_allclose([e[key] for e in two], [e[key] for e in one], rtol=1e-5, atol=2e-7, err_msg=key)  # losses come near 0
         self.assertGreater(one[-1]["validation_accuracy"], 0.9)
         self.assertLess(one[-1]["validation_loss"], 0.5 * np.log(3))
         result = json.loads(self.read("run/result.json"))
