@@ -33,7 +33,7 @@ TEST_CASE("cuda: captured steps give the bits of steps made call by call" * with
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const auto with = cuda_device(precision, true), without = cuda_device(precision, false);
     DeviceTraining captured(*with, fusable_model(41, 3)), eager(*without, fusable_model(41, 3));
-    train_and_evaluate(recorded);
+    train_and_evaluate(captured);
     train_and_evaluate(eager);
     CHECK(captured.calls() == 2 * kKeys);  // once call by call, once to capture
     CHECK(eager.calls() == kTrainedSteps);
