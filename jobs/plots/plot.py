@@ -328,7 +328,7 @@ def save(figure, options):
         with open(options.output, "r+b" if options.format else "wb") as file:
             figure.savefig(file, dpi=200, format=options.format or pathlib.Path(options.output).suffix[1:])
     except OSError as error:  # exit code 3, as for data: Python and matplotlib are not to blame
-        print(f"plot.py: the image cannot be written: {error.strerror or error}", file=sys.stderr)
+        print(f"plot.py: {options.output}: the image cannot be written: {error.strerror or error}", file=sys.stderr)
         sys.exit(3)
     except ValueError as error:
         fail(f"{options.output}: {error}")

@@ -87,7 +87,7 @@ def main():
         with open(options.output, "r+b" if options.format else "wb") as file:
             figure.savefig(file, dpi=200, format=options.format or pathlib.Path(options.output).suffix[1:])
     except OSError as error:  # exit code 3, as for data: Python and matplotlib are not to blame
-        print(f"plot_scaling.py: the image cannot be written: {error.strerror or error}", file=sys.stderr)
+        print(f"plot_scaling.py: {options.output}: the image cannot be written: {error.strerror or error}", file=sys.stderr)
         sys.exit(3)
     except ValueError as error:
         fail(f"{options.output}: {error}")

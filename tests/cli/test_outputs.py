@@ -63,7 +63,7 @@ class FullDisk(Outputs):
         self.mrmf("train", "config.toml", "--set", "training.epochs=1")
         code, output = self.limited(1000, "plot", "run", "-o", "p.png")
         self.assertEqual(code, 3, output)
-        self.assertIn("plot.py: the image cannot be written: File too large", output)
+        self.assertIn(": the image cannot be written: File too large", output)
         self.assertNotIn("matplotlib and h5py", output)
         self.assertFalse(os.path.exists(self.path("p.png")))
 
