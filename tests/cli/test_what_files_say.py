@@ -107,7 +107,8 @@ class WhatFilesSay(InitTest):
                 file.create_dataset("colour", data=roles, dtype=h5py.enum_dtype({"red": 0, "green": 1, "blue": 2}, basetype="i1"))
             self.assertIn(f'split = {{ column = "{column}", validation = ["valid"] }}', self.init(column)[1])
             said = self.mrmf("data", f"{column}.toml")
-            self.assertRegex(said, rf"{(roles == 0).sum()} .*train[^\n]*{(roles == 1).sum()} .*valid")
+            self.assertIn(f"training: {(roles == 0).sum()} samples", said)
+            self.assertIn(f"validation: {(roles == 1).sum()} samples", said)
 
     def test_numbers_of_files_that_grow_a_digit(self):
         y = self.rng.normal(size=ROWS)
