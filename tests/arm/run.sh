@@ -34,4 +34,4 @@ emulated() {
 }
 emulated "$folder/build/mrmf" doctor
 emulated "$folder/build/tests/unit_tests" \
-  "--test-case=${CASES:-operations:*,layers:*,values:*,batch norm:*,input batch norm*,dropout:*,NaN:*,threads:*,*oneDNN backend agrees*}"
+  "--test-case=${CASES:-operations:*,layers:*,values:*,batch norm:*,input batch norm*,dropout:*,NaN:*,threads:*,CPU in bf16:*,*oneDNN backend agrees*}"

@@ -25,23 +25,23 @@ LayerCheck check_of(int bits, Inputs inputs, const Agreement& agreement) {
 
 }  // namespace
 
-TEST_CASE("layers: in bf16, products of numbers of 8 bits are as exact as in float32") {
+TEST_CASE("CPU in bf16: products of numbers of 8 bits are as exact as in float32") {
   check_tables({conv_cases(), conv_transpose_cases(), dense_cases()}, check_of(8, Inputs::fractions, {}));
 }
 
 // A maximum that a rounding decides moves a whole gradient; with whole numbers below 2^8 there is no rounding.
-TEST_CASE("layers: in bf16, fused convolutions are exact on small whole numbers") {
+TEST_CASE("CPU in bf16: fused convolutions are exact on small whole numbers") {
   check_tables({conv_pool_relu_cases()}, check_of(24, Inputs::whole, {}));
 }
 
 // Both factors are off by 2^-9 at most, and by 2^-9 / sqrt(3) in the mean square.
-TEST_CASE("layers: in bf16, factors are rounded once") {
+TEST_CASE("CPU in bf16: factors are rounded once") {
   constexpr double rounding = 0x1p-8;
   check_tables({conv_cases(), dense_cases()},
                check_of(24, Inputs::fractions, {.y = rounding, .dx = rounding, .params = rounding}));
 }
 
-TEST_CASE("layers: a backend in bf16 says whether it rounds, and does so or not") {
+TEST_CASE("CPU in bf16: a backend says whether it rounds, and does so or not") {
   const auto bf16 = make_cpu_backend(2, Precision::bf16), float32 = make_cpu_backend(2);
   const bool rounds = cpu::has_bf16_products();
   INFO(bf16->description());
