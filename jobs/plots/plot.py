@@ -41,7 +41,7 @@ def fail(message):
 
 
 def damaged(message):
-    """Exit code 3: it is the data that is to blame."""
+    """Exit code 3: the data or a full disk are to blame, not Python and matplotlib."""
     print(f"plot.py: {message}", file=sys.stderr)
     sys.exit(3)
 
@@ -327,9 +327,8 @@ def save(figure, options):
         # The program that asks for a format made the file; when it is gone, nobody wants the image any more.
         with open(options.output, "r+b" if options.format else "wb") as file:
             figure.savefig(file, dpi=200, format=options.format or pathlib.Path(options.output).suffix[1:])
-    except OSError as error:  # exit code 3, as for data: Python and matplotlib are not to blame
-        print(f"plot.py: {options.output}: the image cannot be written: {error.strerror or error}", file=sys.stderr)
-        sys.exit(3)
+    except OSError as error:
+        damaged(f"{options.output}: the image cannot be written: {error.strerror or error}")
     except ValueError as error:
         fail(f"{options.output}: {error}")
 

@@ -84,10 +84,12 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   }
   const bool deep = deep_enough_for_planes(p.geometry);
   const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
-  if (onednn_in_bf16())  // rounding large activations for few products costs more than it gains: trials tell
-    return {"few", first + "512", second + "512", first, second, "direct512", "onednn", "onednn_bf16", "taps"};
-  if (set == InstructionSet::avx512)
-    return {"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
+  if (set == InstructionSet::avx512) {
+    std::vector<std::string> names{"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
+    // Rounding large activations for few products costs more than it gains: trials tell.
+    if (onednn_in_bf16()) names.insert(names.end() - 1, "onednn_bf16");
+    return names;
+  }
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
   const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
   return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};

@@ -171,4 +171,13 @@ const Kernels kernels{lanes, pack_forward, pack_backward, forward, backward};
 #endif
 
 }  // namespace
+
+#ifdef FUSED_BF16
+const Kernels* avx512bf16_kernels() {
+  static const Kernels kernels{lanes, pack_forward, avx512_kernels()->pack_backward, forward,
+                               avx512_kernels()->backward};
+  return &kernels;
+}
+#endif
+
 }  // namespace mrmf::cpu::fused

@@ -25,11 +25,3 @@ inline __m512 fused_products(__m512 sum, Pair pair, __m512 pairs) {
 }  // namespace mrmf::cpu::fused
 
 #include "kernels/cpu/conv_pool_relu.inl"
-
-namespace mrmf::cpu::fused {
-const Kernels* avx512bf16_kernels() {
-  static const Kernels kernels{lanes, pack_forward, avx512_kernels()->pack_backward, forward,
-                               avx512_kernels()->backward};
-  return &kernels;
-}
-}  // namespace mrmf::cpu::fused

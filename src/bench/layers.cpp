@@ -185,9 +185,8 @@ void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream&
   for (int i = 0; i < settings.steps + warm_up; ++i) steps.run(i >= warm_up);
 
   out << fmt::format("{}: {}\n", settings.title(), backend.description());
-  out << "milliseconds; oneDNN: least time of its float32 primitives alone (backward: data + weights), ours: median in "
-         "a "
-         "step\n";
+  out << "milliseconds; oneDNN: least time of its float32 primitives alone (backward: data + weights), "
+         "ours: median in a step\n";
   out << fmt::format("{:<20}{:>9}{:>15}{:>10}{:>10}{:>9}{:>9}\n", "layer", "oneDNN fw", "oneDNN bw", "ours fw",
                      "ours bw", "share", "GFLOP/s");
   std::vector<LayerSpec> specs = settings.network.layers;

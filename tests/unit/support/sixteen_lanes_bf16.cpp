@@ -37,11 +37,3 @@ inline SixteenFloats fused_products(SixteenFloats sum, Pair pair, SixteenFloats 
 }  // namespace mrmf::cpu::fused
 
 #include "kernels/cpu/conv_pool_relu.inl"
-
-namespace mrmf::cpu::fused {
-const Kernels* avx512bf16_kernels() {
-  static const Kernels kernels{lanes, pack_forward, avx512_kernels()->pack_backward, forward,
-                               avx512_kernels()->backward};
-  return &kernels;
-}
-}  // namespace mrmf::cpu::fused
