@@ -18,6 +18,7 @@
 #include <mutex>
 #include <utility>
 
+#include "io/ending_signals.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 
@@ -53,8 +54,6 @@ WatchedFiles& watched_files() {
   return here;
 }
 
-constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
-
 void remove_all_and_end(int signal) {
   remove_unfinished_files();
   std::signal(signal, SIG_DFL);
@@ -63,7 +62,7 @@ void remove_all_and_end(int signal) {
 
 // Sets a handler only where a signal would end the process by default.
 void watch_signals() {
-  for (const int signal : kEnding) {
+  for (const int signal : kEndingSignals) {
     struct sigaction now {};
     if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL)
       continue;

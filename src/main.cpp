@@ -27,6 +27,7 @@
 #include "mpi/session.hpp"
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
+#include "src/system/signal_thread.hpp"
 
 namespace {
 
@@ -175,6 +176,7 @@ void require_printed() {
 int main(int argc, char** argv) {
   spin_briefly(argv);
   prepare_process();
+  const mrmf::SignalThread signals;
   // Returns freed memory of a megabyte or more to the system. Keeping it takes 75 MB in a run of the Neuron Inverter,
   // which `mrmf inspect` could not foresee. Returning it makes that network's steps 2 to 3 % longer.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <memory>
 
@@ -28,6 +29,25 @@ std::string script_path(const std::string& name) {
                     " --help");
 }
 
+// Of a program that gets its signals itself, whatever thread takes this one's (src/system/signal_thread.hpp).
+class SpawnAttributes {
+ public:
+  SpawnAttributes() {
+    posix_spawnattr_init(&attributes_);
+    sigset_t none{};
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK);
+  }
+  ~SpawnAttributes() { posix_spawnattr_destroy(&attributes_); }
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
+  const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
+
 // Lets the script draw into the file, under its temporary name.
 void run_script(const std::string& script, std::vector<std::string> options, const OutputFile& picture) {
   const std::string format = std::filesystem::path(picture.target()).extension().string().substr(1);
@@ -41,7 +61,7 @@ void run_script(const std::string& script, std::vector<std::string> options, con
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = 0;
-  if (posix_spawnp(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0)
+  if (posix_spawnp(&child, argv[0], nullptr, SpawnAttributes().get(), argv.data(), environ) != 0)
     throw ConfigError("cannot start " + words.front() + " to draw the plot");
   int status = 0;
   waitpid(child, &status, 0);

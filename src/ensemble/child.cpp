@@ -23,11 +23,13 @@
 #include <string_view>
 #include <thread>
 
+#include "io/ending_signals.hpp"
 #include "io/input_file.hpp"
 #include "io/work_folder.hpp"
 #include "kernels/check.hpp"
 #include "kernels/file_descriptor.hpp"
 #include "mpi/launched_tasks.hpp"
+#include "src/system/signal_thread.hpp"
 
 namespace mrmf {
 namespace {
@@ -102,8 +104,9 @@ struct Prepared {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) std::_Exit(kCannotStart);  // it ended meanwhile
   ::setpgid(0, 0);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGPIPE})
-    ::signal(signal, SIG_DFL);
+  for (const int signal : kEndingSignals) ::signal(signal, SIG_DFL);
+  for (const int signal : {SIGXFSZ, SIGPIPE}) ::signal(signal, SIG_DFL);
+  let_signals_in();
   if (::dup2(child.nothing.number(), STDIN_FILENO) < 0 || ::dup2(child.log.number(), STDOUT_FILENO) < 0 ||
       ::dup2(child.log.number(), STDERR_FILENO) < 0)
     std::_Exit(kCannotStart);

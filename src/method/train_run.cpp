@@ -21,6 +21,7 @@
 #include "src/run/run_folder.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
+#include "src/system/signal_thread.hpp"
 #include "src/training/batch_sampler.hpp"
 #include "src/training/meetings.hpp"
 #include "src/training/run_rules.hpp"
@@ -231,6 +232,7 @@ void begin_launch(const RunConfig& run, Comm& world) {
 }
 
 RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
+  const SignalThread thread_of_signals;  // of a program that calls this as a library
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
   if (asked.tournament.trainers > 1)
     throw ConfigError("tournament.trainers is above 1, and this trains one model; start mrmf train, or set it to 1");

@@ -94,7 +94,11 @@ StopSignals::StopSignals(bool tells) {
   set(remember);
 }
 
-StopSignals::~StopSignals() { set(SIG_DFL); }
+// A run that was told to stop is told again: by mpirun and by the batch system, or every second (SIGXCPU).
+StopSignals::~StopSignals() {
+  telling = false;
+  if (first_signal == 0) set(SIG_DFL);
+}
 
 int StopSignals::received() const { return first_signal; }
 
