@@ -164,9 +164,9 @@ struct DatasetShape {
   Index one_hot = 0;  ///< classes that the files hold as rows of so many numbers, one of which is 1; 0: as one number
   /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
   std::optional<Box> block{};
-  std::vector<Index> elsewhere{};   ///< files with samples that may lie in other files (io/row_source.hpp), ascending
+  std::vector<Index> elsewhere{};  ///< files with samples that may lie in other files (io/row_source.hpp), ascending
   std::vector<GroupsAsRows> groups{};  ///< RowsBy::groups: of each file
-  LabelNames names{};               ///< what files call the numbers of labels
+  LabelNames names{};                  ///< what files call the numbers of labels
   std::vector<std::string>
       units{};                  ///< units of samples and labels, in the order of their names; "": nothing says them
   MixedLabels mixed{};          ///< none: labels have the positions of samples, or none of them any

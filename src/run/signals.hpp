@@ -14,8 +14,8 @@
 namespace mrmf {
 
 /// Handles the signals as long as it lives, and afterwards, too, if there was one; else they have the system's default
-/// action before and after. SIGINT and SIGHUP stay ignored if they were (as for a shell's background jobs, under nohup). Only one object of these two
-/// classes may live at a time.
+/// action before and after. SIGINT and SIGHUP stay ignored if they were (as for a shell's background jobs, and under
+/// nohup). Only one object of these two classes may live at a time.
 ///
 /// The first signal is remembered. Another one ends the program at once, by that signal's default action, unless it
 /// comes within a second of the first: mpirun and the batch system often both deliver the same one. A second SIGINT

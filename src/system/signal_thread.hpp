@@ -1,8 +1,9 @@
 // A thread that takes the process's signals, so that none interrupts a computation.
 //
 // Where a signal has a handler, the kernel writes some kilobytes below the stack pointer of the thread that takes it.
-// oneDNN's products of matrices let the stack pointer point into the heap while they run (before 3.12; its issue 4845),
-// so a signal that a batch system sends to save a run would overwrite what lies there: weights, or the heap's own lists.
+// oneDNN's products of matrices let the stack pointer point into the heap while they run (up to 3.11.1; its issue
+// 4845), so a signal that a batch system sends to save a run would overwrite what lies there: weights, or the heap's
+// own lists.
 #pragma once
 
 #include <csignal>
