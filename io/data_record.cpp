@@ -123,7 +123,7 @@ constexpr Index most_groups = 4096;           // most groups of a file, each of 
 std::vector<std::string> recorded_names(const DatasetSpec& spec) {
   std::vector<std::string> names = spec.sample_names();
   std::ranges::copy(spec.label_names(), std::back_inserter(names));
-  if (!spec.choice.column.empty()) names.push_back(spec.choice.column);
+  std::ranges::copy(spec.choice.columns(), std::back_inserter(names));
   return names;
 }
 

@@ -12,6 +12,7 @@
 #include "io/not_finite.hpp"
 #include "io/row_parts.hpp"
 #include "io/row_source.hpp"
+#include "io/split_arrays.hpp"
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
@@ -34,6 +35,7 @@ void keep_rows(DatasetShape& shape, std::vector<Index> rows) {
 }
 
 std::string why_no_row(const RowChoice& choice, const std::string& part) {
+  if (choice.rule == SplitRule::arrays) return "its arrays name none";
   if (part == "the test")
     return choice.by_roles() ? "name the values of '" + choice.column + "' whose rows test in data.split.test"
                              : "set data.split.test to the share of the rows that tests";
@@ -59,18 +61,20 @@ void choose(const DatasetSpec& spec, DatasetShape& shape, Comm& comm) {
   collective_try_on_root(comm, [&] {
     SplitColumn column;
     const RowChoice& choice = spec.choice;
-    if (!choice.column.empty()) {
+    if (choice.rule == SplitRule::arrays) {
+      column = read_split_arrays(RowSources(spec, &shape, choice.columns(), {.words = true}), shape.file_samples);
+    } else if (!choice.column.empty()) {
       const RowSources sources(spec, &shape, {choice.column}, {.words = true});
       const bool groups = choice.by_groups();
       column =
           read_split_column(sources, shape.file_samples, groups ? static_cast<std::size_t>(shape.samples) : kMostRoles);
-      if (choice.by_roles()) shape.unused = unused_text(choice, column);
     }
+    if (choice.by_roles()) shape.unused = unused_text(choice, column);
     std::vector<std::int32_t> strata;
     if (!choice.strata.empty())
       strata = read_strata(RowSources(spec, &shape, {choice.strata}, {.words = true}), shape.file_samples);
     rows = choose_rows(choice, shape.samples, column, strata);
-    if (choice.rule != SplitRule::rows) tell_parts(choice, column, strata, shape);
+    if (choice.rule == SplitRule::groups || choice.rule == SplitRule::folds) tell_parts(choice, column, strata, shape);
   });
   Index count = std::ssize(rows);
   comm.broadcast(std::span(&count, 1), 0);

@@ -62,12 +62,20 @@ std::vector<Subset> by_shares(const RowChoice& choice, Index rows) {
 
 }  // namespace
 
+std::vector<std::string> RowChoice::columns() const {
+  if (rule != SplitRule::arrays) return column.empty() ? std::vector<std::string>{} : std::vector<std::string>{column};
+  std::vector<std::string> names = train_roles;
+  names.insert(names.end(), validation_roles.begin(), validation_roles.end());
+  names.insert(names.end(), test_roles.begin(), test_roles.end());
+  return names;
+}
+
 std::vector<Index> choose_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
                                const std::vector<std::int32_t>& strata) {
   std::vector<Index> chosen;
   std::vector<Subset> parts;
   if (choice.part != Subset::all) {
-    MRMF_CHECK(choice.column.empty() || std::ssize(column.of_row) == rows, "the column is not of these rows");
+    MRMF_CHECK(choice.columns().empty() || std::ssize(column.of_row) == rows, "the column is not of these rows");
     parts = choice.by_roles()                                  ? by_roles(choice, column)
             : choice.rule == SplitRule::rows && strata.empty() ? by_shares(choice, rows)
                                                                : parts_of_rows(choice, rows, column, strata);

@@ -13,8 +13,8 @@ namespace mrmf {
 enum class Subset { all, train, validation, test };
 
 /// rows: by a share, or as the values of a column say. groups: rows of one value of a column stay together. folds: one
-/// of several parts validates, each of them once.
-enum class SplitRule { rows, groups, folds };
+/// of several parts validates, each of them once. arrays: each part has arrays of its own, which name its rows.
+enum class SplitRule { rows, groups, folds, arrays };
 
 /// A part of rows. Rows are numbered over all files of a data set, in their order.
 struct RowChoice {
@@ -22,9 +22,10 @@ struct RowChoice {
   std::string column;     ///< a data set of one number or word per row (io/split_column.hpp); empty: by share
   double validation = 0;  ///< share of the rows that validates, chosen at random
   std::uint64_t seed = 1;
-  /// Values of the column whose rows train or validate, as texts; those of numbers are numbers. See roles_of().
+  /// Values of the column whose rows train or validate, as texts; those of numbers are numbers. See roles_of(). Where
+  /// the rule is `arrays`, names of arrays (io/split_arrays.hpp).
   std::vector<std::string> train_roles{}, validation_roles{};
-  std::vector<std::string> test_roles{};  ///< values of the column whose rows test
+  std::vector<std::string> test_roles{};  ///< the same of rows that test
   double test = 0;                        ///< share of the rows that tests
   SplitRule rule = SplitRule::rows;
   int folds = 0;  ///< folds: so many are made, of the column's groups where there is one; 0: its values are folds
@@ -34,8 +35,9 @@ struct RowChoice {
   bool by_groups() const {
     return rule == SplitRule::groups || (rule == SplitRule::folds && folds > 0 && !column.empty());
   }
-  /// Whether values of the column say what rows are for.
-  bool by_roles() const { return rule == SplitRule::rows && !column.empty(); }
+  /// Whether values of the column, or arrays of each part, say what rows are for.
+  bool by_roles() const { return rule == SplitRule::arrays || (rule == SplitRule::rows && !column.empty()); }
+  std::vector<std::string> columns() const;  ///< the data sets that it reads: the column, or the arrays of each part
   bool operator==(const RowChoice&) const = default;
 };
 

@@ -320,6 +320,8 @@ std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
   if (unused.empty()) return "";
   const auto rows = std::ranges::count_if(column.of_row,
                                           [&](std::int32_t value) { return neither(static_cast<std::size_t>(value)); });
+  if (choice.rule == SplitRule::arrays)
+    return rows == 0 ? "" : std::to_string(rows) + " rows are in none of '" + column.name + "', and not used";
   return std::to_string(rows) + " rows of '" + column.name + "' = " + list_text(unused) + " neither train nor validate";
 }
 

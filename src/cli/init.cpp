@@ -155,6 +155,11 @@ DraftSplit training_rows(const DraftSplit& all, const DatasetGuess& guess, Comm&
   DraftSplit part = all;
   part.spec.choice = {Subset::train,         guess.split_column, kValidation, DataConfig{}.split.seed, {},
                       guess.split_validation};
+  if (!guess.split_arrays.empty()) {
+    part.spec.choice.rule = SplitRule::arrays;
+    part.spec.choice.train_roles = {guess.split_arrays.train};
+    part.spec.choice.validation_roles = {guess.split_arrays.validation};
+  }
   if (!guess.group_column.empty()) {
     part.spec.choice.rule = SplitRule::groups;
     part.spec.choice.column = guess.group_column;
@@ -267,6 +272,9 @@ std::string split_lines(const DatasetGuess& guess, const std::vector<DraftSplit>
     return train +
            fmt::format("split = {{ column = {}{} }}\n", quoted(guess.split_column),
                        guess.split_validation.empty() ? "" : ", validation = " + write_values(guess.split_validation));
+  if (const SplitArrays& arrays = guess.split_arrays; !arrays.empty())
+    return train + fmt::format("split = {{ by = \"arrays\", train = {}, validation = {}{} }}\n", quoted(arrays.train),
+                               quoted(arrays.validation), arrays.test.empty() ? "" : ", test = " + quoted(arrays.test));
   if (!guess.group_column.empty())
     return train + fmt::format(
                        "split = {{ by = \"groups\", column = {}, validation = {} }}  # rows of one value on one "
@@ -395,9 +403,17 @@ void require_quotable(const std::vector<std::string>& files, const DatasetGuess&
     if (!may_be_quoted(file))
       throw DataError(in_one_line(file) + ": the file's name is not UTF-8, as configurations are; rename it");
   const std::string path = files.front() + ": ";
-  std::vector<std::string> names{
-      guess.samples,      guess.labels, guess.validation_samples, guess.validation_labels, guess.split_column,
-      guess.group_column, guess.groups, guess.validation_groups};
+  std::vector<std::string> names{guess.samples,
+                                 guess.labels,
+                                 guess.validation_samples,
+                                 guess.validation_labels,
+                                 guess.split_column,
+                                 guess.group_column,
+                                 guess.groups,
+                                 guess.validation_groups,
+                                 guess.split_arrays.train,
+                                 guess.split_arrays.validation,
+                                 guess.split_arrays.test};
   names.insert(names.end(), guess.more_labels.begin(), guess.more_labels.end());
   for (const std::string& name : names)
     if (!may_be_quoted(name))

@@ -126,6 +126,11 @@ std::string data_words(const DataConfig& data) {
            (data.split.validation_roles.empty() ? "another number than 0"
                                                 : fmt::format("{}", fmt::join(data.split.validation_roles, " or "))) +
            " in " + data.split.column + " validate" + test_words(data.split);
+  if (data.split.by == SplitBy::arrays)
+    return train +
+           fmt::format("rows of {} train, those of {} validate", fmt::join(data.split.train_roles, " and "),
+                       fmt::join(data.split.validation_roles, " and ")) +
+           test_words(data.split);
   if (data.split.by == SplitBy::groups)
     return train +
            fmt::format("groups of {} with {:g} % of the rows validate", data.split.column,

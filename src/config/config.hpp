@@ -174,7 +174,7 @@ enum class LoadRule { automatic, memory, stream };
 enum class TeamMode { sequential, concurrent };
 
 /// How training and validation samples come out of the same files. given: by data.train and data.validation.
-enum class SplitBy { given, rows, files, column, groups, folds };
+enum class SplitBy { given, rows, files, column, arrays, groups, folds };
 
 /// A split that the program makes (io/row_choice.hpp).
 struct SplitSettings {
@@ -184,9 +184,9 @@ struct SplitSettings {
   /// column: a data set with a number or a word per row; groups: what rows belong to; folds: the same, or the fold
   std::string column;
   /// column: values whose rows train or validate, as texts (io/split_column.hpp: roles_of); empty: rows of 0 train,
-  /// those of the one other number validate.
+  /// those of the one other number validate. arrays: names of the arrays that list or mark these rows.
   std::vector<std::string> train_roles, validation_roles;
-  std::vector<std::string> test_roles;  ///< column, folds: values whose rows test
+  std::vector<std::string> test_roles;  ///< column, folds: values whose rows test; arrays: as above
   int folds = 0;                        ///< folds: so many are made; 0: the column's values are folds
   int fold = 0;                         ///< folds: the one that validates, from 0
   std::optional<bool> stratify;         ///< shares of every class; unset: of groups and folds

@@ -127,7 +127,8 @@ void add_split_column(Keys<DataConfig>& keys) {
   keys.push_back(
       {"split.validation", expected,
        "rows, files, groups: the share that validates; column: a list of the values whose rows validate, such as [1] "
-       "or [\"val\"]; without it, of a column of 0 and one other number, the other one",
+       "or [\"val\"]; without it, of a column of 0 and one other number, the other one; arrays: the array of these "
+       "rows",
        [=](DataConfig& data, const Value& value, const std::string& path) {
          const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
          if (!number) {
@@ -146,7 +147,8 @@ void add_split_column(Keys<DataConfig>& keys) {
   keys.push_back(
       {"split.test", tests,
        "rows, files, groups, folds: the share that tests, which training and validation never see; column, or folds of "
-       "a column: a list of the values whose rows test; the word \"test\" in a column unless set",
+       "a column: a list of the values whose rows test; the word \"test\" in a column unless set; arrays: the array of "
+       "these rows",
        [=](DataConfig& data, const Value& value, const std::string& path) {
          const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
          if (number)
@@ -160,8 +162,7 @@ void add_split_column(Keys<DataConfig>& keys) {
        }});
   keys.push_back({"split.train", "a list of numbers or texts",
                   "column: the values whose rows train; rows of other values are left out; 0, \"train\", or the only "
-                  "one that does "
-                  "not validate unless set",
+                  "one that does not validate unless set. arrays: the array that lists or marks these rows",
                   [](DataConfig& data, const Value& value, const std::string& path) {
                     data.split.train_roles = read_values(value, path, "a list of numbers or texts");
                   },
@@ -216,9 +217,10 @@ void add_files(Keys<DataConfig>& keys) {
   add_key(keys, "test.groups", MRMF_FIELD(test.groups), {}, "rows = \"groups\": the groups that test");
   add_split(keys, "test", MRMF_FIELD(test));
   add_key(
-      keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column", "groups", "folds"}),
+      keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column", "arrays", "groups", "folds"}),
       "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
-      "names, chosen at random, or the rows that a data set of the files marks; groups: rows of one value of "
+      "names, chosen at random, or the rows that a data set of the files marks, or that arrays for each part list; "
+      "groups: rows of one value of "
       "split.column, such as a subject, stay together; folds: one of several parts");
   add_split_column(keys);
   add_key(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files, groups, folds: of the random choice");
@@ -397,23 +399,29 @@ void check_split(const SplitSettings& split, const KeyOrigin& keys) {
                "data.split.column goes with data.split.by = \"column\", \"groups\" or \"folds\"");
   keys.require(!split.column.empty() || split.by != SplitBy::column, "data.split.by",
                "data.split.by = \"column\" needs data.split.column, the data set with a number per row");
+  keys.require(
+      split.by != SplitBy::arrays || (!split.train_roles.empty() && !split.validation_roles.empty()), "data.split.by",
+      "data.split.by = \"arrays\" needs data.split.train and data.split.validation, the arrays that list their "
+      "rows");
   keys.require(!split.column.empty() || split.by != SplitBy::groups, "data.split.by",
                "data.split.by = \"groups\" needs data.split.column, the data set that says what each row belongs to");
   keys.require(!split.column.empty() || split.by != SplitBy::folds || split.folds > 0, "data.split.by",
                "data.split.by = \"folds\" needs data.split.folds, how many, or data.split.column, each row's fold");
   for (const auto& [key, roles] :
        {std::pair("data.split.validation", &split.validation_roles), std::pair("data.split.train", &split.train_roles)})
-    keys.require(roles->empty() || split.by == SplitBy::column, key,
+    keys.require(roles->empty() || split.by == SplitBy::column || split.by == SplitBy::arrays, key,
                  fmt::format("{} names values of data.split.column, {}", key,
                              split.column.empty() ? "which is not set; name the data set there"
                                                   : "and data.split.by is not \"column\"; give a share"));
   const bool fold_column = split.by == SplitBy::folds && split.folds == 0;
-  keys.require(split.test_roles.empty() || split.by == SplitBy::column || fold_column, "data.split.test",
+  const bool named = split.by == SplitBy::column || split.by == SplitBy::arrays || fold_column;
+  keys.require(split.test_roles.empty() || named, "data.split.test",
                "data.split.test names values of a column of roles or folds, and there is none; give a share");
-  keys.require(split.test == 0 || (split.by != SplitBy::column && split.by != SplitBy::given && !fold_column),
-               "data.split.test",
+  keys.require(split.test == 0 || (split.by != SplitBy::given && !named), "data.split.test",
                split.by == SplitBy::given
                    ? "data.split.test is a share, and data.split.by is not set; set it, or name data.test.samples"
+               : split.by == SplitBy::arrays
+                   ? "data.split.test is a share, and data.split.by is \"arrays\"; name the array of the test's rows"
                    : "data.split.test is a share, and data.split.column says what rows are for; name its values");
   keys.require(split.validation + split.test < 1 ||
                    (split.by != SplitBy::rows && split.by != SplitBy::files && split.by != SplitBy::groups),
@@ -457,6 +465,7 @@ RowChoice row_choice(const SplitSettings& split) {
   choice.test = split.test;
   if (split.by == SplitBy::rows || split.by == SplitBy::groups) choice.validation = split.validation;
   if (split.by == SplitBy::groups) choice.rule = SplitRule::groups;
+  if (split.by == SplitBy::arrays) choice.rule = SplitRule::arrays;
   if (split.by == SplitBy::folds) choice.rule = SplitRule::folds, choice.folds = split.folds, choice.fold = split.fold;
   return choice;
 }
@@ -481,6 +490,8 @@ void complete_split(DataConfig& data, const KeyOrigin& keys) {
                "data.test.files");
   if (split.by == SplitBy::files && data.validation.files.empty()) split_files(data, keys);
   if (split.by == SplitBy::files) return;
+  keys.require(split.by != SplitBy::arrays || data.train.rows == RowsBy::axis, "data.split.by",
+               "data.split.by = \"arrays\" is for samples along an axis of their array, and data.rows is set");
   keys.require(data.validation.groups.empty() || data.validation.groups == data.train.groups, "data.validation.groups",
                "data.validation.groups are groups of their own, and data.split.by takes validation samples from "
                "data.groups; remove one");

@@ -69,7 +69,7 @@ void require_free(const ModelOptions& options, const DatasetSpec& spec, const st
   std::vector<std::string> names = spec.sample_names();
   std::ranges::copy(spec.label_names(), std::back_inserter(names));
   std::ranges::copy(options.append, std::back_inserter(names));
-  if (!spec.choice.column.empty()) names.push_back(spec.choice.column);
+  std::ranges::copy(spec.choice.columns(), std::back_inserter(names));
   std::vector<std::string> inputs = RowSources(spec, nullptr, names, {}).all_inputs(options.output);
   for (const ModelChoice& choice : choices)
     for (const std::string& input : choice.inputs()) inputs.push_back(input);

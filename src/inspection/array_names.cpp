@@ -115,6 +115,11 @@ bool is_training_mark(const std::string& name) { return is_mark_of(name, kTrain)
 
 bool is_held_out_mark(const std::string& name) { return is_mark_of(name, kHeldOut); }
 
+bool is_like_row_list(const std::string& name) {
+  return (is_for_training(name) || is_held_out(name)) &&
+         (has_any(name, {"idx", "index", "indices", "ind", "idc", "id", "row", "rownumber"}) || is_like_split(name));
+}
+
 bool is_like_fold(const std::string& name) { return in_small_letters(name).find("fold") != std::string::npos; }
 
 bool is_like_mark(const std::string& name) {

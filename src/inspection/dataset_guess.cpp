@@ -259,10 +259,16 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   if (guess.rows == RowsBy::axis) find_validation(arrays, samples, labels, guess);
   if (!guess.validation_groups.empty()) guess.validation_samples = samples.name, guess.validation_labels = labels.name;
   if (given.labels.empty()) add_attributes(arrays, labels, paths, guess);
-  if (!guess.validation_samples.empty()) guess.split_column.clear();   // data sets of their own
-  if (guess.split_column == guess.labels) guess.split_column.clear();  // as the user says
-  if (guess.rows == RowsBy::axis && guess.validation_samples.empty() && guess.split_column.empty())
+  if (!guess.validation_samples.empty()) guess.split_column.clear(), guess.split_arrays = {};  // data sets of their own
+  if (guess.split_column == guess.labels) guess.split_column.clear();                          // as the user says
+  if (guess.rows == RowsBy::axis && guess.validation_samples.empty() && guess.split_column.empty() &&
+      guess.split_arrays.empty())
     find_group_column(arrays, samples, labels, path, guess);
+  if (!guess.split_arrays.empty())
+    guess.reasons.push_back(fmt::format(
+        "'{}' and '{}' say which rows train and which validate{}", guess.split_arrays.train,
+        guess.split_arrays.validation,
+        guess.split_arrays.test.empty() ? "" : fmt::format(", and '{}' which ones test", guess.split_arrays.test)));
   if (!guess.split_column.empty())
     guess.reasons.push_back(fmt::format("'{}' says what rows are for: those of {} validate", guess.split_column,
                                         guess.split_validation.empty()

@@ -34,6 +34,12 @@ struct GivenNames {
   PackingRule packing = PackingRule::apply;
 };
 
+/// Arrays that list or mark the rows of each part (io/split_arrays.hpp); empty: there are none.
+struct SplitArrays {
+  std::string train, validation, test;
+  bool empty() const { return train.empty(); }
+};
+
 struct DatasetGuess {
   std::string samples, labels;
   std::vector<std::string> more_labels{};             ///< further ones, whose numbers follow
@@ -49,6 +55,7 @@ struct DatasetGuess {
   std::optional<int> ignore{};                  ///< training.ignore
   std::string split_column{};                   ///< a data set that says which rows validate; "": none was found
   std::vector<std::string> split_validation{};  ///< its values whose rows validate; empty: other numbers than 0
+  SplitArrays split_arrays{};                   ///< those that list or mark the rows of each part
   std::string group_column{};                   ///< a data set of what rows belong to; "": none was found
   std::vector<std::string> reasons;             ///< a line for each guess, for people
 };

@@ -143,9 +143,11 @@ FileNames users_names(const std::string& path);
 
 // Which array says of each row whether it trains or validates, guessed from names and values.
 
-/// Sets look.split_column and look.split_validation where a column of the first file holds words such as "train" and
-/// "val", or is a mark of 0 and 1 that is named like validation. Other values may be folds or roles, which only the
-/// user knows: a line among the reasons tells of those that are named so. Reads the columns.
+/// Sets look.split_arrays where arrays of the first file list the rows of each part ("train_idx", "val_idx") or mark
+/// them ("train_mask", "val_mask"). Else sets look.split_column and look.split_validation where a column of the first
+/// file holds words such as "train" and "val", or is a mark of 0 and 1 that is named like validation. Other values may
+/// be folds or roles, which only the user knows: a line among the reasons tells of those that are named so. Reads the
+/// columns.
 void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
                        DatasetGuess& look);
 
@@ -216,6 +218,8 @@ bool is_training_mark(const std::string& name);
 bool is_held_out_mark(const std::string& name);
 /// Whose numbers are folds.
 bool is_like_fold(const std::string& name);
+/// Numbers of rows of a part: "train_idx", "val_indices", "split/test".
+bool is_like_row_list(const std::string& name);
 /// A mark of the rows that validate: named as held_out(), or as what is held out.
 bool is_like_mark(const std::string& name);
 /// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.

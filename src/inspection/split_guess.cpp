@@ -9,6 +9,7 @@
 
 #include "io/class_values.hpp"
 #include "io/row_source.hpp"
+#include "io/split_arrays.hpp"
 #include "io/split_column.hpp"
 #include "kernels/check.hpp"
 #include "src/inspection/guess_parts.hpp"
@@ -84,10 +85,52 @@ std::string others_text(const std::string& taken, const std::vector<std::string>
 // Whole numbers of groups may be stored as floats, since a table had gaps somewhere.
 bool is_whole(const std::string& number) { return number.find_first_not_of("-0123456789") == std::string::npos; }
 
+// Which of the arrays lists or marks rows of a part: by their names, whatever is in them.
+SplitArrays named_like_parts(const std::vector<FileArray>& arrays, const FileArray& samples, bool marks) {
+  SplitArrays found;
+  const auto first = [](std::string& name, const FileArray& array) {
+    if (name.empty()) name = array.name;
+  };
+  for (const FileArray& array : arrays) {
+    const bool numbers = array.integer() && array.per_row() == 1 && array.name != samples.name;
+    const bool fits =
+        marks ? array.rows() == samples.rows() && (is_training_mark(array.name) || is_held_out_mark(array.name))
+              : array.rows() <= samples.rows() && is_like_row_list(array.name);
+    if (!numbers || !fits) continue;
+    first(is_for_training(array.name) ? found.train : is_for_tests(array.name) ? found.test : found.validation, array);
+  }
+  if (found.validation.empty()) std::swap(found.validation, found.test);
+  return found.train.empty() || found.validation.empty() ? SplitArrays{} : found;
+}
+
+// Where such arrays name every row once at most, that is what they are.
+void find_split_arrays(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
+                       DatasetGuess& look) {
+  for (const bool marks : {false, true}) {
+    const SplitArrays found = named_like_parts(arrays, samples, marks);
+    if (found.empty()) continue;
+    std::vector<std::string> names{found.train, found.validation};
+    if (!found.test.empty()) names.push_back(found.test);
+    DatasetSpec spec;
+    spec.files = {path};
+    spec.packing = look.packing;
+    try {
+      read_split_arrays(RowSources(spec, nullptr, names, {.words = true}), {samples.rows()});
+      look.split_arrays = found;
+      return;
+    } catch (const DataError& error) {
+      look.reasons.push_back(
+          fmt::format("'{}' are not taken for rows of the split: {}", fmt::join(names, "', '"), error.what()));
+    }
+  }
+}
+
 }  // namespace
 
 void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
                        DatasetGuess& look) {
+  find_split_arrays(arrays, samples, path, look);
+  if (!look.split_arrays.empty()) return;
   const bool held_out_samples = std::ranges::any_of(
       arrays, [](const FileArray& array) { return is_only_held_out(array.name) && array.per_row() > 1; });
   const bool several_marks = std::ranges::any_of(arrays, [&](const FileArray& array) {
@@ -103,11 +146,6 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     const FileArray& array = *column_array;
     if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
     const bool trains = is_training_mark(array.name);  // all other rows validate, unless others are marked, too
-    if (trains && several_marks)
-      told.push_back(fmt::format(
-          "'{}' and others mark rows, and data.split.column is one column: store one with the words \"train\", \"val\" "
-          "and \"test\", and set split = {{ column = ..., validation = [\"val\"] }}",
-          array.name));
     const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
     const bool named = is_like_split(array.name);
     const bool called = array.type_name == "enumeration" && !is_like_labels(array.name);

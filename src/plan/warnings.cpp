@@ -113,6 +113,7 @@ void unread_split_keys(const SplitSettings& is, Task task, std::vector<std::stri
   const std::string says = is.by == SplitBy::given
                                ? "data.split.by is \"given\", so data.validation names what validates"
                            : is.by == SplitBy::column ? "data.split.by is \"column\", so the column says what validates"
+                           : is.by == SplitBy::arrays ? "data.split.by is \"arrays\", which say what validates"
                            : drawn                    ? "data.split.by is \"folds\", of which one validates"
                                    : "data.split.by is \"folds\", and the column says each row's fold";
   unread("validation", is.validation != standard.validation, says);

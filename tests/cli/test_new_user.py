@@ -117,7 +117,7 @@ class NewUser(support.MrmfTest):
                 self.assertEqual((len(file[name]), file[name][:].any()), (30, False))
         self.file(x=x, y=k, train_mask=mark, val_mask=np.arange(120) % 8 == 1, test_mask=np.arange(120) % 8 == 5)
         said = self.init()
-        self.assertIn("'train_mask' and others mark rows, and data.split.column is one column", said)
+        self.assertIn("'train_mask' and 'val_mask' say which rows train and which validate, and 'test_mask' which ones test", said)
         self.assertIn('samples = "x", labels = "y"', self.read("c.toml"))
 
     def test_rows_that_are_not_finite_are_no_screens_of_numbers(self):

@@ -1,4 +1,5 @@
-"""Columns that say what rows are for: marks, roles, words, folds; and what is said of parts and of rows."""
+"""Columns, and arrays of each part, that say what rows are for: marks, roles, words, folds, lists of rows; and what is said
+of parts and of rows."""
 import json
 
 import h5py
@@ -22,7 +23,7 @@ threads = 1
 WORDS = ["train", "val", "train", "test", "train"] * 20
 
 
-class SplitColumns(InitTest):
+class SplitTest(InitTest):
     def setUp(self):
         super().setUp()
         rng = np.random.default_rng(0)
@@ -49,6 +50,8 @@ class SplitColumns(InitTest):
         found = self.found(split, **options)
         return found["training"]["samples"], found["validation"]["samples"], found["training"]["unused"]
 
+
+class SplitColumns(SplitTest):
     def test_named_roles_and_no_others(self):
         unused = "20 rows of '{}' = {} neither train nor validate"
         for split, expected in (('column = "role", validation = [1]', (60, 20, unused.format("role", 2))),
@@ -204,6 +207,91 @@ class SplitColumns(InitTest):
         self.file("s", x=self.x, y=np.full(N, 255, "u1"), mark=self.columns["mark"])
         self.assertIn("no label of the training data ('y' of s.h5) counts",
                       self.mrmf("data", "s.toml", *classes, "--set", "training.ignore=255"))
+
+
+class SplitArrays(SplitTest):
+    """Lists of rows, as `train_idx` and `val_idx`, and marks for each part, as `train_mask` and `val_mask`."""
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(1)
+        self.rows = {word: rng.permutation([i for i in range(N) if WORDS[i] == word]) for word in ("train", "val", "test")}
+        self.lists = {f"{word}_idx": rows for word, rows in self.rows.items()}
+        self.marks = {f"{word}_mask": np.isin(np.arange(N), rows) for word, rows in self.rows.items()}
+        self.data("s.h5", split=self.columns["split"], column=self.rows["val"][:, None],
+                  floats=self.rows["val"].astype("f8"), **self.lists, **self.marks)
+
+    def test_the_rows_are_those_of_a_column(self):
+        losses = []
+        for split in ('column = "split", validation = ["val"]',
+                      'by = "arrays", train = ["train_idx"], validation = ["val_idx"], test = ["test_idx"]',
+                      'by = "arrays", train = "train_mask", validation = "val_mask", test = "test_mask"'):
+            self.write("s.toml", CONFIG.replace("SPLIT", split))
+            self.mrmf("train", "s.toml", "--overwrite")
+            [epoch] = self.lines("run/epochs.jsonl")
+            tested = json.JSONDecoder().raw_decode(self.mrmf("evaluate", "run", "--split", "test", "--json"))[0]
+            losses.append((epoch["train_loss"], epoch["validation_loss"], epoch["samples"], tested["mse"]))
+        self.assertEqual(losses[0][2], 60)
+        self.assertEqual(losses, [losses[0]] * 3)
+        self.mrmf("train", "--continue", "run", "--set", "training.epochs=2")
+        self.mrmf("report", "run", "-o", "report.html")
+        self.assertIn("rows of train_mask train, those of val_mask validate, and those with test_mask test",
+                      self.read("report.html"))
+
+    def test_rows_of_none_are_left_out_and_said(self):
+        lists = 'by = "arrays", train = "train_idx", validation = "{}"'
+        unused = "20 rows are in none of 'train_idx', '{}', and not used"
+        for name in "val_idx", "column", "floats":
+            self.assertEqual(self.counts(lists.format(name)), (60, 20, unused.format(name)))
+        self.assertEqual(self.counts('by = "arrays", train = ["train_idx", "test_idx"], validation = "val_mask"'), (80, 20, ""))
+        self.assertEqual(self.counts(lists.format("val_idx"), ranks=2)[:2], (60, 20))
+
+    def test_each_file_has_its_own(self):
+        self.data("t.h5", train_idx=[0, 1, 2], val_idx=[99])
+        self.write("s.toml", CONFIG.replace("SPLIT", 'by = "arrays", train = "train_idx", validation = "val_idx"')
+                   .replace('["s.h5"]', '["s.h5", "t.h5"]'))
+        found = json.loads(self.mrmf("data", "s.toml", "--json"))
+        self.assertEqual([found[part]["samples"] for part in ("training", "validation")], [63, 21])
+
+    def test_what_is_no_list_of_rows(self):
+        for values, message in (([0, 100], "'bad' holds 100, and the file's samples are rows 0 to 99; store the numbers of rows"),
+                                ([1, 100], "if it counts rows from 1 on, store numbers from 0 on"),
+                                ([-1, 5], "'bad' holds -1"), ([1.5, 2], "'bad' holds 1.5"), ([3, 4, 3], "names row 3 twice"),
+                                ([self.rows["val"][0]], f"'val_idx' names row {self.rows['val'][0]} (from 0), which 'bad' names, too"),
+                                (["a", "b"], "has shape 2 of texts, and data.split.by"),
+                                ([[1, 2], [3, 4]], "has shape 2x2"), (np.ones(N, bool), "which 'bad' names, too")):
+            self.data("s.h5", **self.lists, bad=values)
+            self.write("s.toml", CONFIG.replace("SPLIT", 'by = "arrays", train = "bad", validation = "val_idx"'))
+            self.fails(3, "train", "s.toml", message=message)
+        for split, code, message in (
+                ('by = "arrays", train = "train_idx"', 2, "needs data.split.train and data.split.validation"),
+                ('by = "arrays", train = "no_idx", validation = "val_idx"', 3, "no_idx"),
+                ('by = "arrays", train = "train_idx", validation = "val_idx", test = 0.1', 2, "name the array of the test's rows"),
+                ('by = "rows", train = "train_idx"', 2, "data.split.train names values")):
+            self.write("s.toml", CONFIG.replace("SPLIT", split))
+            self.fails(code, "data", "s.toml", message=message)
+
+    def test_init_takes_them(self):
+        for name, arrays in ("lists", self.lists), ("marks", self.marks):
+            text, said = self.made(name, x=self.x, y=self.y, **arrays)
+            a, b, c = (f"{word}_{'idx' if name == 'lists' else 'mask'}" for word in ("train", "val", "test"))
+            self.assertIn(f'split = {{ by = "arrays", train = "{a}", validation = "{b}", test = "{c}" }}', text)
+            self.assertIn(f"'{a}' and '{b}' say which rows train and which validate, and '{c}' which ones test", said)
+            self.assertIn('labels = "y"', text)
+            self.trains(name)
+        # Two alone: what tests, validates.
+        text, _ = self.made("two", x=self.x, y=self.y, train_index=np.arange(80), test_index=np.arange(80, 100))
+        self.assertIn('split = { by = "arrays", train = "train_index", validation = "test_index" }', text)
+        # In a group, as OGB and others keep them.
+        with h5py.File(self.path("g.h5"), "w") as file:
+            file["x"], file["y"] = self.x, self.y
+            file["split/train"], file["split/valid"], file["split/test"] = np.arange(70), np.arange(70, 85), np.arange(85, 100)
+        self.mrmf("init", "g.h5", "-o", "g.toml")
+        self.assertIn('train = "split/train", validation = "split/valid", test = "split/test"', self.read("g.toml"))
+        # What names a row twice is none.
+        text, said = self.made("ids", x=self.x, y=self.y, train_id=np.arange(10) + 5, val_id=np.arange(10))
+        self.assertIn('split = { by = "rows"', text)
+        self.assertIn("'train_id', 'val_id' are not taken for rows of the split: ids.h5: data set 'val_id' names row 5", said)
 
 
 if __name__ == "__main__":
