@@ -114,6 +114,7 @@ void find_validation(const std::vector<FileArray>& arrays, const FileArray& samp
                      DatasetGuess& guess) {
   std::string lonely;
   for (const std::string word : {"validation", "valid", "val", "dev", "test"}) {
+    if (!guess.validation_samples.empty() && word != "test") continue;
     const FileArray* const x = partner(samples, word, arrays);
     const FileArray* const y = partner(labels, word, arrays);
     if (x == nullptr) continue;
@@ -124,10 +125,16 @@ void find_validation(const std::vector<FileArray>& arrays, const FileArray& samp
       if (lonely.empty()) lonely = x->name;
       continue;
     }
+    if (!guess.validation_samples.empty()) {  // the test's, of three
+      guess.reasons.push_back(fmt::format(
+          "'{0}' and '{1}' are not used; to score a trained model on them, write test = {{ samples = \"{0}\", labels = "
+          "\"{1}\" }} below validation, and use mrmf evaluate --split test",
+          x->name, y->name));
+      break;
+    }
     guess.validation_samples = x->name;
     guess.validation_labels = y->name;
     guess.reasons.push_back(fmt::format("'{}' and '{}' validate", x->name, y->name));
-    break;
   }
   if (!lonely.empty())
     guess.reasons.push_back(fmt::format("'{}' is not used: there are no labels that fit it as '{}' fits '{}'", lonely,
