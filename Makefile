@@ -20,11 +20,11 @@ configure: setup
 	  { cat $(BUILD).configure.log; exit 1; }; rm -f $(BUILD).configure.log
 
 test: all ## build and run the tests, but for five long ones
-	@ctest --test-dir $(BUILD) --output-on-failure -j 4 -LE long || { tests/failures.py $(BUILD); exit 1; }
+	@rm -f $(BUILD)/Testing/Temporary/LastTest*.log; ctest --test-dir $(BUILD) --output-on-failure -j 4 -LE long || { tests/failures.py $(BUILD); exit 1; }
 	@echo "Not run: $$(cd $(BUILD) && ctest -N -L long | sed -n 's/^ *Test *#[0-9]*: //p' | paste -sd ' '), which make test-all adds"
 
 test-all: all ## every test: also the bundle, the wheel, other Python packages, and the GPU check on an emulated device (CI runs this)
-	@ctest --test-dir $(BUILD) --output-on-failure -j 4 || { tests/failures.py $(BUILD); exit 1; }
+	@rm -f $(BUILD)/Testing/Temporary/LastTest*.log; ctest --test-dir $(BUILD) --output-on-failure -j 4 || { tests/failures.py $(BUILD); exit 1; }
 
 program: configure ## build the program alone
 	@cmake --build $(BUILD) -j $(J) --target mrmf

@@ -29,7 +29,7 @@ namespace mrmf {
 
 struct UnfinishedFile::Watched {
   std::atomic<bool> watched{false};
-  std::string path;  ///< changes only while it is not watched
+  std::string path;  ///< changes only while it is not watched, and no signal ends the process
   Watched* next = nullptr;
 };
 
@@ -38,6 +38,11 @@ namespace {
 // A signal handler may neither lock nor allocate, and sees only the process's own memory. Hence a list, the only one of
 // its kind, to which entries are added and never taken away: those of files that are done serve others.
 std::atomic<UnfinishedFile::Watched*> first_watched{nullptr};
+
+// A signal ends the process, maybe in a thread of its own (src/system/signal_thread.hpp) while this one goes on.
+// Whoever sets up a watched file or has opened one looks here afterwards: then either the handler sees it, or its maker
+// sees this.
+std::atomic<bool> ending{false};
 
 struct WatchedFiles {
   std::mutex mutex;
@@ -54,12 +59,6 @@ WatchedFiles& watched_files() {
   return here;
 }
 
-void remove_all_and_end(int signal) {
-  remove_unfinished_files();
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
-
 // Sets a handler only where a signal would end the process by default.
 void watch_signals() {
   for (const int signal : kEndingSignals) {
@@ -67,16 +66,30 @@ void watch_signals() {
     if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL)
       continue;
     struct sigaction ours {};
-    ours.sa_handler = remove_all_and_end;
+    ours.sa_handler = end_by_signal;
     ::sigaction(signal, &ours, nullptr);
   }
 }
 
 }  // namespace
 
-void remove_unfinished_files() {
+// Another thread may set another handler meanwhile, so the signal is raised until it ends the process.
+void end_by_signal(int signal) {
+  ending = true;
   for (const UnfinishedFile::Watched* file = first_watched.load(); file != nullptr; file = file->next)
     if (file->watched.load()) ::unlink(file->path.c_str());
+  sigset_t one{};
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  for (;;) {
+    std::signal(signal, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    std::raise(signal);
+  }
+}
+
+void stay_where_a_signal_ends() {
+  while (ending) ::pause();
 }
 
 UnfinishedFile::UnfinishedFile(const std::string& path) {
@@ -85,6 +98,7 @@ UnfinishedFile::UnfinishedFile(const std::string& path) {
   const bool fresh = here.unused.empty();
   watched_ = fresh ? &here.all.emplace_back() : here.unused.back();
   if (!fresh) here.unused.pop_back();
+  stay_where_a_signal_ends();
   watched_->path = path;
   watched_->watched.store(true);
   if (fresh) {
@@ -106,6 +120,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& path, const std::string& what, int reason) {
+  stay_where_a_signal_ends();
   const bool full = reason == ENOSPC || reason == EDQUOT;
   throw DataError(path + ": " + what + ": " + std::strerror(reason) +
                   (full              ? "; make room, or name another place"
@@ -186,6 +201,8 @@ std::string create_partial(const std::string& target, FileDescriptor& file,
     std::string path = target + ".partial-" + random_digits();
     unfinished = std::make_unique<UnfinishedFile>(path);
     file = FileDescriptor(open_file(path, O_RDWR | O_CREAT | O_EXCL));
+    if (file && ending) ::unlink(path.c_str());
+    stay_where_a_signal_ends();
     if (file) return path;
     const int reason = errno;
     unfinished.reset();

@@ -41,8 +41,11 @@ class UnfinishedFile {
   Watched* watched_;
 };
 
-/// Removes all watched files. Signal handlers call it before they end the process.
-void remove_unfinished_files();
+/// Removes all watched files and ends the process by the signal's default action. For signal handlers.
+void end_by_signal(int signal);
+/// Does not return where a signal is ending the process in another thread. Call it before an error is told that may
+/// come of a file that is gone for that reason.
+void stay_where_a_signal_ends();
 
 /// What a finished output may replace. Never a folder, a link or a device.
 enum class Replace { nothing, file };

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "io/output_file.hpp"
 #include "io/readable_text.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/common_end.hpp"
@@ -100,6 +101,7 @@ void say(const std::string& error) {
 int end_together(const mrmf::CommonEnd& ranks, const Ending& mine) {
   const int rank = mrmf::MpiEnvironment::rank();
   mrmf::say_no_more_of_signals();
+  mrmf::stay_where_a_signal_ends();
   if (mine.error && rank == 0) say(*mine.error);
   int code = mine.exit_code;
   if (mrmf::MpiEnvironment::ranks() > 1) {

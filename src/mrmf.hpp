@@ -2,6 +2,7 @@
 // docs/guide/installing.md has one.
 //
 //   MpiEnvironment, Comm            begin MPI and name its ranks; one of each in main()
+//   SignalThread                    make one first where OpenMP runs before training; it says why
 //   Config, read_config()       what is trained, from a TOML file; every field may be changed afterwards
 //   train_run()                 trains it into its run folder, as `mrmf train` does, and returns a RunResult
 //   evaluate(), predict()       what `mrmf evaluate` and `mrmf predict` do: a model's scores, a file of its outputs
@@ -20,4 +21,5 @@
 #include "src/method/train_run.hpp"
 #include "src/run/records.hpp"
 #include "src/run/signals.hpp"
+#include "src/system/signal_thread.hpp"
 #include "src/tournament/train_tournament.hpp"

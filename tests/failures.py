@@ -19,9 +19,12 @@ def outputs(log):
 
 def main(build):
     folder = os.path.join(build, "Testing", "Temporary")
-    with open(os.path.join(folder, "LastTest.log"), encoding="utf-8", errors="replace") as file:
+    log, failures = (os.path.join(folder, name) for name in ("LastTest.log", "LastTestsFailed.log"))
+    if not os.path.exists(log) or not os.path.exists(failures):
+        return  # it was interrupted
+    with open(log, encoding="utf-8", errors="replace") as file:
         printed = outputs(file.read())
-    with open(os.path.join(folder, "LastTestsFailed.log"), encoding="utf-8") as file:
+    with open(failures, encoding="utf-8") as file:
         failed = [line.strip().partition(":")[2] for line in file]
     for name in failed:
         print(f"\n--- {name}: the end of what it printed ({folder}/LastTest.log has the rest)",

@@ -232,7 +232,6 @@ void begin_launch(const RunConfig& run, Comm& world) {
 }
 
 RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
-  const SignalThread thread_of_signals;  // of a program that calls this as a library
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, world.root());
   if (asked.tournament.trainers > 1)
     throw ConfigError("tournament.trainers is above 1, and this trains one model; start mrmf train, or set it to 1");
@@ -246,6 +245,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
 
 RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const TrainRun& train, Warnings& warnings,
                          Comm& world) {
+  const SignalThread thread_of_signals;  // of a program that calls this as a library
   Comm& launched = train.launched != nullptr ? *train.launched : world;
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, launched.root());
   const auto& [config, plan, shape, reasons, automatic, validation] = run;

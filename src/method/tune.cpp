@@ -21,6 +21,7 @@
 #include "src/method/pipeline.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
+#include "src/system/signal_thread.hpp"
 #include "src/system/timer.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/training_step.hpp"
@@ -89,6 +90,7 @@ struct TrialRunner {
   Comm& world;
   Comm self;
   std::unique_ptr<Backend> backend;  // with this rank's threads
+  const SignalThread thread_of_signals;
   StopSignals signals;
   SavePolicy stops;
   int ranks_on_host;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "io/ending_signals.hpp"
 #include "io/output_file.hpp"
 
 namespace mrmf {
@@ -25,6 +27,7 @@ struct StopSignal {
 constexpr std::array kSignals{StopSignal{SIGINT, "SIGINT", true}, StopSignal{SIGTERM, "SIGTERM"},
                               StopSignal{SIGHUP, "SIGHUP", true}, StopSignal{SIGUSR1, "SIGUSR1"},
                               StopSignal{SIGUSR2, "SIGUSR2"},     StopSignal{SIGXCPU, "SIGXCPU"}};
+static_assert(std::ranges::equal(kSignals, kEndingSignals, {}, &StopSignal::number));
 
 std::atomic<int> first_signal{0};
 std::atomic<std::int64_t> first_time{0};  // milliseconds
@@ -48,14 +51,12 @@ std::int64_t now() {
 
 void tell(int number, std::string_view what) {
   if (!telling) return;
+  // In one call, or what another thread writes comes between.
+  std::array<char, 256> text{};
+  std::size_t size = 0;
   for (const std::string_view part : {std::string_view("\nmrmf: "), name_of(number), what, std::string_view("\n")})
-    if (write(STDERR_FILENO, part.data(), part.size()) < 0) return;
-}
-
-void end_by(int number) {
-  remove_unfinished_files();
-  std::signal(number, SIG_DFL);
-  std::raise(number);
+    size += part.copy(text.data() + size, text.size() - size);
+  if (write(STDERR_FILENO, text.data(), size) < 0) return;
 }
 
 extern "C" void remember(int number) {
@@ -66,12 +67,12 @@ extern "C" void remember(int number) {
   if (number == SIGXCPU) return;  // the kernel repeats it every second of CPU time until the hard limit
   if (now() - first_time <= (number == SIGINT && first == SIGINT ? kSameKey : kSameSignal)) return;
   tell(number, " after another signal: ended without a checkpoint of the last steps");
-  end_by(number);
+  end_by_signal(number);
 }
 
 extern "C" void end_at_once(int number) {
   tell(number, " before training began: ended; nothing is lost, run the same command again");
-  end_by(number);
+  end_by_signal(number);
 }
 
 void set(void (*handler)(int)) {

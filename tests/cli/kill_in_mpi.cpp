@@ -3,6 +3,7 @@
 // so. A test thus knows what a process has done when it is killed. With MRMF_TERM_IN_FINALIZE, rank 0 gets SIGTERM when
 // it ends MPI, as from a launcher of which another rank has ended with an error.
 #include <mpi.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -21,7 +22,7 @@ static void count_call(bool floats) {
 extern "C" int MPI_Finalize() {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank == 0 && std::getenv("MRMF_TERM_IN_FINALIZE") != nullptr) std::raise(SIGTERM);
+  if (rank == 0 && std::getenv("MRMF_TERM_IN_FINALIZE") != nullptr) kill(getpid(), SIGTERM);
   return PMPI_Finalize();
 }
 

@@ -396,7 +396,7 @@ threads = 1
         done = subprocess.run([sys.executable, "-S", "-c", measure, *support.command(["train", "many.toml"])], cwd=self.folder,
                               capture_output=True, text=True, timeout=120, env=support.environment())
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertLess(int(done.stdout) / 1e6, 1.15 * float(predicted))  # 1.11 on AVX2
+        self.assertLess(int(done.stdout) / 1e6, 1.2 * float(predicted))  # 1.10 on AVX2, 1.14 on AVX-512
 
 
 class Names(Hostile):

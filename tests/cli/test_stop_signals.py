@@ -90,28 +90,36 @@ class StopSignals(support.MrmfTest):
             os.kill(support.ranks_of(process)[rank], number)
             self.stopped(process, number)
 
-    def test_signals_leave_threads_that_compute_alone(self):
-        process = self.trained(2, ranks=0, words=["--set", "run.threads=2"])
+    def threads_that_take_none(self, process):
+        """How many there are; a single thread takes signals."""
         taking = []
+        others = 0
         for thread in os.listdir(f"/proc/{process.pid}/task"):
-            with open(f"/proc/{process.pid}/task/{thread}/status") as file:
-                status = dict(line.split(":\t", 1) for line in file.read().splitlines())
+            try:
+                with open(f"/proc/{process.pid}/task/{thread}/status") as file:
+                    status = dict(line.split(":\t", 1) for line in file.read().splitlines())
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended
             if any(not int(status["SigBlk"], 16) >> number - 1 & 1 for number in ENDING):
                 taking.append(status["Name"])
+            else:
+                others += 1
         self.assertEqual(taking, ["mrmf signals"])
+        return others
+
+    def test_signals_leave_threads_that_compute_alone(self):
+        process = self.trained(2, words=["--set", "run.threads=2"])
+        self.assertGreaterEqual(self.threads_that_take_none(process), 2)
         process.send_signal(signal.SIGTERM)
         self.stopped(process, signal.SIGTERM)
 
-    def test_a_thousand_signals_within_a_step(self):
+    def test_signals_within_steps_leave_memory_alone(self):
         # Of dense layers alone: in oneDNN's products of matrices the stack pointer is in the heap.
         network = support.layers("flatten", "dense units=512", "relu", "dense units=512", "relu", "dense units=2")
         self.config(replace=[(support.LAYERS, network), ("batch = 16", "batch = 96")])
         process = self.trained(1)
-        sent = 0
         while process.poll() is None:
             process.send_signal(signal.SIGXCPU)  # after the first one, no further one ends the run
-            sent += 1
-        self.assertGreater(sent, 100)
         self.stopped(process, signal.SIGXCPU)
 
     def test_a_command_that_has_nothing_to_save_leaves_nothing(self):
@@ -121,6 +129,7 @@ class StopSignals(support.MrmfTest):
             while not any(re.search(r"partial-", name) for name in os.listdir(self.folder)):
                 self.assertIsNone(process.poll())
                 time.sleep(0.002)
+            self.threads_that_take_none(process)
             process.send_signal(number)
             self.assertEqual(process.wait(60), -number, process.communicate()[0])
             self.assertEqual(sorted(os.listdir(self.folder)), ["config.toml", "data.h5"])
