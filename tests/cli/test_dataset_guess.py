@@ -94,6 +94,8 @@ class Validation(DatasetGuess):
         text, said = self.made("mixed", train_x=x, train_y=y, val_x=x[:20], test_x=x[:30], test_y=y[:30])
         self.assertIn('validation = { samples = "test_x", labels = "test_y" }', text)
         self.assertIn("'test_x' and 'test_y' validate", said)
+        self.assertIn("'val_x' is not used", said)
+        self.trains("mixed")
         text, said = self.made("three", train_x=x, train_y=y, val_x=x[:20], val_y=y[:20], test_x=x[20:30], test_y=y[20:30])
         self.assertIn('validation = { samples = "val_x", labels = "val_y" }', text)
         test = 'test = { samples = "test_x", labels = "test_y" }'
@@ -101,8 +103,6 @@ class Validation(DatasetGuess):
         self.write("three.toml", text.replace("validation =", test + "\nvalidation ="))
         self.trains("three")
         self.assertIn("10 samples of test_x", self.mrmf("evaluate", "run-three", "--split", "test"))
-        self.assertIn("'val_x' is not used", said)
-        self.trains("mixed")
         text, said = self.made("rows", train_x=x, train_y=y, val_x=x[:20], val_y=y[:10])
         self.assertIn('by = "rows"', text)
         text, _ = self.made("twice", train__train_x=x, train__train_y=y, val__val_x=x[:20], val__val_y=y[:20])

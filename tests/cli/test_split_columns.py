@@ -258,8 +258,8 @@ class SplitArrays(SplitTest):
                                 ([1, 100], "if it counts rows from 1 on, store numbers from 0 on"),
                                 ([-1, 5], "'bad' holds -1"), ([1.5, 2], "'bad' holds 1.5"), ([3, 4, 3], "names row 3 twice"),
                                 ([self.rows["val"][0]], f"'val_idx' names row {self.rows['val'][0]} (from 0), which 'bad' names, too"),
-                                (["a", "b"], "has shape 2 of texts, and data.split.by"),
-                                ([[1, 2], [3, 4]], "has shape 2x2"), (np.ones(N, bool), "which 'bad' names, too")):
+                                (["a", "b"], "has shape (2) of texts, and data.split.by"),
+                                ([[1, 2], [3, 4]], "has shape (2, 2)"), (np.ones(N, bool), "which 'bad' names, too")):
             self.data("s.h5", **self.lists, bad=values)
             self.write("s.toml", CONFIG.replace("SPLIT", 'by = "arrays", train = "bad", validation = "val_idx"'))
             self.fails(3, "train", "s.toml", message=message)
