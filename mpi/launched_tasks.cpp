@@ -138,8 +138,7 @@ std::string LaunchedTasks::text(const std::string& mpi) const {
         count, end, apart);
   return fmt::format(
       "{} says that {}{} ranks were started and MPI sees 1 of them, so {}; start them with the mpirun of {}; ranks "
-      "that "
-      "are to work apart get {}",
+      "that are to work apart get {}",
       launcher, lowest > 0 ? "at least " : "", count, end, mpi, apart);
 }
 

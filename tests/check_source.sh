@@ -51,6 +51,10 @@ tall=$(git ls-files src layers kernels io mpi | grep -E '\.(cpp|hpp|inl|cu|cuh)$
   FNR == 1 { start = 0 } /^[A-Za-z_].*\{$/ && !/^(namespace|class|struct|enum|union|extern)/ { start = FNR; name = $0 }
   /^\}/ { if (start && FNR - start + 1 > 60) print FILENAME ":" start ": " FNR - start + 1 " lines: " name; start = 0 }')
 if [ -n "$tall" ]; then echo "RULE: a function has at most 60 lines"; echo "$tall"; failed=1; fi
+torn=$(git ls-files '*.cpp' '*.hpp' '*.inl' | xargs awk '
+  FNR == 1 { before = between = "" } between != "" && /^ *"/ { print between }
+  { between = before ~ /"$/ && /^ *"[^"\\]{1,24}"$/ ? FILENAME ":" FNR ": " $0 : ""; before = $0 }')
+if [ -n "$torn" ]; then echo "RULE: a sentence in the code has no line for a word"; echo "$torn"; failed=1; fi
 broken=$(git ls-files -s | while read -r mode _ _ file; do
   case $file in *.typed) continue ;; esac
   [ -s "$file" ] || echo "$file is empty"

@@ -22,8 +22,7 @@ void require_capability(int device) {
   if (properties.major < least)
     throw ConfigError(
         fmt::format("run.device = \"cuda\": GPU {} ({}) has compute capability {}.{} and this build needs {}.0 or "
-                    "newer (A100, H100, "
-                    "H200); use run.device = \"cpu\", or a node with such a GPU",
+                    "newer (A100, H100, H200); use run.device = \"cpu\", or a node with such a GPU",
                     device, properties.name, properties.major, properties.minor, least));
 }
 

@@ -131,8 +131,7 @@ void bench_gradients(const GradientCheck& check, const BenchSettings& settings, 
     if (!(error.distance <= allowed.distance) || !(off(error) <= allowed.along))
       throw FaultError(
           fmt::format("the gradient of {} on {} is off by {:.2g} of its size (allowed {:.2g}) and {:.4f} of it is "
-                      "there (allowed 1 +- "
-                      "{:.2g})",
+                      "there (allowed 1 +- {:.2g})",
                       error.name, check.device.name(), error.distance, allowed.distance, error.along, allowed.along));
   }
   const auto last = std::ranges::max_element(worst, {}, &GradientError::distance);

@@ -106,8 +106,7 @@ std::string caution(const RunConfig& run, Comm& world) {
                : "";
   return fmt::format(
       "note: {} ranks with {} thread{} each share {} cores here. What more ranks than cores show is that the "
-      "measurement "
-      "works, not how fast the program scales.\n",
+      "measurement works, not how fast the program scales.\n",
       ranks, run.threads, run.threads == 1 ? "" : "s", cores);
 }
 
@@ -133,8 +132,7 @@ ScalingPoint measure(const Config& config, Comm& team) {
                           [](const Phase& p) { return p.sums.communication == Communication::automatic; }))
     throw ConfigError(
         "bench scaling measures one way of adding, and training.communication = \"auto\" may take another for each "
-        "number "
-        "of ranks; set fp32, or the way to be measured");
+        "number of ranks; set fp32, or the way to be measured");
   require_ways(plan, config, team.size(), backend->synchronous());
   Data data(config, team, plan.shares_samples() ? Data::Reading::later : Data::Reading::now);
   std::optional<StageGrids> grids = grids_of_team(*backend, config, plan, data.train().shape.sample, team);

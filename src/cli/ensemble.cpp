@@ -87,8 +87,8 @@ void add_ensemble(Subcommands& commands) {
   CLI::App* ensemble = commands.app.add_subcommand(
       "ensemble",
       "make many members of one design: simulations, trainings or calls of a program of yours, side by side on this "
-      "machine's "
-      "cores or on the ranks of mpirun, and collect them in one data set and one table; the same command continues");
+      "machine's cores or on the ranks of mpirun, and collect them in one data set and one table; the same command "
+      "continues");
   auto options = std::make_shared<EnsembleOptions>();
   ensemble->add_option("spec", options->spec, "file that says what is to be made (TOML; docs/guide/ensembles.md)");
   ensemble->add_option("--set", options->settings, "override a key: --set design.members=100")

@@ -125,21 +125,18 @@ std::string command_text(const CLI::App& app) {
 std::string manual(const CLI::App& app) {
   std::string text = fmt::format(
       ".\\\" Made by mrmf manual.\n.TH MRMF 1 \"\" \"mrmf {}\" \"User Commands\"\n.SH NAME\nmrmf \\- train "
-      "convolutional "
-      "networks by multi\\-resolution model fusion\n.SH SYNOPSIS\n.B mrmf\n.I command\n.RI [ options ]\n.PP\n.B "
-      "mpirun \\-n\n.I ranks\n.B mrmf\n.I command\n.RI [ options ]\n.SH DESCRIPTION\n{}\n.PP\nEvery command has "
-      "\\fB\\-\\-help\\fR.\n",
+      "convolutional networks by multi\\-resolution model fusion\n.SH SYNOPSIS\n.B mrmf\n.I command\n.RI [ options "
+      "]\n.PP\n.B mpirun \\-n\n.I ranks\n.B mrmf\n.I command\n.RI [ options ]\n.SH DESCRIPTION\n{}\n.PP\nEvery command "
+      "has \\fB\\-\\-help\\fR.\n",
       roff(kVersion), roff(app.get_description()));
   text += ".SH COMMANDS\n";
   for (const CLI::App* each : with_subcommands(app))
     if (each != &app) text += command_text(*each);
   return text +
          ".SH CONFIGURATION\nA run is described by one TOML file. \\fBmrmf presets \\-\\-keys\\fR prints every key "
-         "with "
-         "its default and meaning.\n.SH ENVIRONMENT\n.TP\n.B MRMF_CUDA_MODULE\nthe file with the CUDA backend, where "
-         "it "
-         "is not in its usual place.\n.TP\n.B MRMF_MAX_CPU_ISA\nthe largest instruction set to use: generic, avx2 or "
-         "avx512.\n";
+         "with its default and meaning.\n.SH ENVIRONMENT\n.TP\n.B MRMF_CUDA_MODULE\nthe file with the CUDA backend, "
+         "where it is not in its usual place.\n.TP\n.B MRMF_MAX_CPU_ISA\nthe largest instruction set to use: generic, "
+         "avx2 or avx512.\n";
 }
 
 }  // namespace

@@ -146,8 +146,7 @@ std::string time_section(const std::vector<RunSet>& sets) {
   for (const auto& [name, opacity] : kParts) key += key_item("#8a8a8a", opacity, name);
   return "<p>A bar for each method: what each stage took, and in it computing, communication between the ranks, "
          "reading and averaging data (I/O), and the rest, such as building models. Reading the files before training "
-         "is "
-         "not in them.</p>\n" +
+         "is not in them.</p>\n" +
          svg(chart) + "<ul class=\"key\">\n" + key + "</ul>\n" +
          html_table({"method", "stage", "seconds", "computing", "communication", "I/O", "other"}, rows);
 }

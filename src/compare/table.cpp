@@ -299,8 +299,7 @@ std::string notes(const std::vector<RunSet>& sets, const CostRows& costs, bool t
     text +=
         "Saved at equal loss: against the baseline of the length that would end at the same loss, read off the curve "
         "through the baselines\nhere or of --baselines; +- standard error, each seed left out in turn; >= and <=: the "
-        "loss is below or "
-        "above that of every baseline.\n";
+        "loss is below or above that of every baseline.\n";
   if (to_loss) text += "Savings to a loss: - unless all runs of both columns reached it.\n";
   if (paper)
     text += "paper: Neuron Inverter, its own data, 16 A100 GPUs (Tables 5 and 7). Compare ratios, not seconds.\n";

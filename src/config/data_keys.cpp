@@ -294,8 +294,7 @@ void add_augmentation(Keys<DataConfig>& keys) {
           counted);
   add_key(keys, "augment.shift", MRMF_FIELD(augment.shift), at_least(0),
           "training samples are shifted at random by at most so many positions along each axis; what leaves at one end "
-          "comes "
-          "in at the other");
+          "comes in at the other");
   add_key(keys, "augment.noise", MRMF_FIELD(augment.noise), at_least(0),
           "normal noise is added to training samples, of a deviation up to this, in the network's units");
   add_key(
@@ -304,8 +303,7 @@ void add_augmentation(Keys<DataConfig>& keys) {
       "network's units");
   add_key(keys, "augment.zoom", MRMF_FIELD(augment.zoom), within(0, 1),
           "training samples, and labels with positions, are shrunk or stretched by up to 1 + zoom; classes take the "
-          "nearest "
-          "position's");
+          "nearest position's");
   add_key(keys, "augment.rotate", MRMF_FIELD(augment.rotate), within(0, 180),
           "the same turned by up to so many degrees in each plane of axes");
   const std::string vectors =

@@ -158,8 +158,7 @@ void add_method(Keys<Config>& keys) {
       keys, "method.switch", MRMF_FIELD(method.switch_by), one_of({"epochs", "slope"}),
       "mrmf with one fusion and top = interpolated or stem, when the coarse phase ends: after its epochs, or before "
       "that, when a copy of it, transferred and trained for a short while, shows that full resolution now lowers the "
-      "loss "
-      "by more per arithmetic");
+      "loss by more per arithmetic");
   add_key(keys, "method.probe_epochs", MRMF_FIELD(method.probe_epochs), at_least(1),
           "switch = slope: coarse epochs from one such copy to the next");
   add_key(keys, "method.probe", MRMF_FIELD(method.probe), above_to(0, 1),
@@ -298,8 +297,7 @@ Keys<Config> config_keys() {
   keys.push_back(lift("model.", MRMF_FIELD(model), layer_list_key()));
   add_key(keys, "model.start", MRMF_FIELD(model.start), {},
           "a run's folder or a model file: layers of the first model that is trained begin with the parameters of the "
-          "layer "
-          "of the same name and shapes there, the others anew");
+          "layer of the same name and shapes there, the others anew");
   add_key(keys, "model.cut", MRMF_FIELD(model.bottom.cut), {},
           "name of the first top layer: fusion transfers those below it; the first flatten unless set");
   add_key(keys, "model.bottom", MRMF_FIELD(model.bottom.layers), {},

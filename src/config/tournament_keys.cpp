@@ -90,8 +90,7 @@ Keys<TournamentConfig> tournament_keys() {
   add_key(
       keys, "exchange", MRMF_FIELD(exchange), {},
       "names of the layers that travel, \"conv*\" for all that begin with conv; the others stay with their trainer; "
-      "the "
-      "whole model unless set");
+      "the whole model unless set");
   keys.push_back(deciding_metric_key());
   add_key(
       keys, "held_out", MRMF_FIELD(held_out), above_to(0, 0.9),

@@ -74,8 +74,7 @@ ModelChoice choose_of_run(const std::string& run, const WantedModel& wanted) {
   if (wanted.checkpoint && wanted.epoch)
     throw ConfigError(
         "--epoch chooses between the models of a run that is done, and --checkpoint takes one that is not; leave one "
-        "of "
-        "them out");
+        "of them out");
   const Plan plan = make_plan(config);
   const fs::path model = model_path(run, wanted.epoch.value_or(WhichEpoch::best));
   const bool done = is_there((fs::path(run) / "result.json").string());

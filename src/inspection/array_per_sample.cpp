@@ -102,8 +102,7 @@ std::string array_per_sample_text(const FileArray& samples, const std::vector<Fi
   });
   return fmt::format(
       "{} arrays such as '{}' ({}) and '{}' ({}) seem to be one sample each; store them as one array of {} rows, or "
-      "each "
-      "in a group of its own beside its label, or name data sets with --samples and --labels",
+      "each in a group of its own beside its label, or name data sets with --samples and --labels",
       count, samples.name, fmt::join(samples.shape, ", "), other->name, fmt::join(other->shape, ", "), count);
 }
 

@@ -270,8 +270,7 @@ std::string nearly_one_hot(const Found& found) {
     return "";
   return fmt::format(
       "{} of {} rows have a single 1 and else 0, as one-hot classes do, and {} such as row {} not: correct those rows "
-      "if "
-      "these are classes",
+      "if these are classes",
       values.labels - values.not_one_hot, values.labels, values.not_one_hot == 1 ? "one" : "others",
       values.first_not_one_hot);
 }
@@ -284,8 +283,7 @@ std::string hint(const Found& found) {
   if (found.few())
     return fmt::format(
         "these are only {0}; if they are classes, set training.loss = \"cross_entropy\" and training.class_values = "
-        "[{0}], "
-        "and name a value without label in training.ignore",
+        "[{0}], and name a value without label in training.ignore",
         fmt::join(values.listed(), ", "));
   if (values.marked && values.marks && found.layout.width > 1 && !found.layout.single && distinct <= kFewNumbers)
     return fmt::format(

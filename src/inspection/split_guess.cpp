@@ -59,8 +59,7 @@ std::string split_hint(const FileArray& array, const std::vector<std::string>& v
   if (is_like_fold(array.name) && held == values.end())
     return fmt::format(
         "'{0}' holds {1}: if these are folds, set split = {{ by = \"folds\", column = \"{0}\" }}, and train all of "
-        "them "
-        "with mrmf train --folds",
+        "them with mrmf train --folds",
         array.name, fmt::join(values, ", "));
   const auto validates = held != values.end() ? held : values.end() - (roles ? 2 : 1);
   const bool first_trains = validates != values.begin();
@@ -200,8 +199,7 @@ void find_group_column(const std::vector<FileArray>& arrays, const FileArray& sa
     if (!array.words && !std::ranges::all_of(column->values, is_whole)) continue;
     const std::string line = fmt::format(
         "'{}' has {} different values in {} rows: if rows of one belong together, such as those of a subject, keep "
-        "them "
-        "on one side with split = {{ by = \"groups\", column = \"{}\", validation = 0.2 }}",
+        "them on one side with split = {{ by = \"groups\", column = \"{}\", validation = 0.2 }}",
         array.name, column->values.size(), samples.rows(), array.name);
     if (named && column->values.size() >= kMany && look.group_column.empty()) {
       look.group_column = array.name;

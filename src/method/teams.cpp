@@ -63,8 +63,7 @@ TeamSizes measure(const Config& config, const Plan& plan, const Stage& stage, co
   const TeamSizes teams = proportional_teams(dense * dense_epochs, coarse * coarse_epochs, ctx.team.size());
   ctx.log.line(
       fmt::format("stage {}: measured in {:.2f} s: an epoch on all ranks takes {:.3f} s dense (at most {} epochs) and "
-                  "{:.3f} s coarse "
-                  "(at most {})",
+                  "{:.3f} s coarse (at most {})",
                   stage.fuse.stage, timer.seconds(), dense, dense_epochs, coarse, coarse_epochs));
   measured.sizes[stage.fuse.stage] = teams;
   measured.seconds.clear();
@@ -150,8 +149,7 @@ std::optional<TeamSizes> given_teams(const MethodConfig& method, int ranks) {
   if (ranks < 2)
     throw ConfigError(
         "method.teams = \"concurrent\" needs a rank for each of two teams, and this run has 1; start it with mpirun -n "
-        "2 "
-        "or more, or set method.teams = \"sequential\"");
+        "2 or more, or set method.teams = \"sequential\"");
   if (method.team_shares.empty()) return {};
   const int dense = method.team_shares[0], coarse = method.team_shares[1], divisor = std::gcd(dense, coarse);
   const int parts = (dense + coarse) / divisor;

@@ -54,8 +54,7 @@ void jump_behind_stem(const Config& config, std::vector<std::string>& lines) {
   if (config.method.top != TopRule::stem || !config.data.normalise_samples.log1p) return;
   lines.push_back(
       "data.normalise.samples takes logarithms, and method.top = \"stem\" averages them, where the coarse model has "
-      "seen "
-      "logarithms of averages: the loss will jump at the transfer; method.top = \"interpolated\" does not mind");
+      "seen logarithms of averages: the loss will jump at the transfer; method.top = \"interpolated\" does not mind");
 }
 
 // Keys of [training.optimizer] that only another rule or optimizer reads, if they are not at their defaults.

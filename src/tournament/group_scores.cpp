@@ -14,30 +14,30 @@ namespace {
 
 constexpr Index kGroups = 32, kLeastRows = 8;  // a metric of fewer rows, such as R^2, says little
 
-const Split& held_out_of(PhaseContext& run) {
-  Split* const split = run.session.ctx.data.held_out();
+const Split& held_out_of(PhaseContext& context) {
+  Split* const split = context.session.ctx.data.held_out();
   MRMF_CHECK(split != nullptr, "a trainer holds rows out");
   return *split;
 }
 
-std::optional<Metric> scored_metric(const PhaseContext& run) {
-  const std::optional<MetricValue> metric = run.objective.metric();
-  return run.phase.stop.monitor == Monitor::metric && metric ? std::optional(metric->metric) : std::nullopt;
+std::optional<Metric> scored_metric(const PhaseContext& context) {
+  const std::optional<MetricValue> metric = context.objective.metric();
+  return context.phase.stop.monitor == Monitor::metric && metric ? std::optional(metric->metric) : std::nullopt;
 }
 
-std::optional<Batches> make_batches(PhaseContext& run, const Split& split) {
-  if (run.windowed) return {};
-  const RunContext& ctx = run.session.ctx;
-  const Execution& execution = run.model().execution();
-  const SampleBlock block{execution.input_box, execution.output_box, run.model().network().output().spatial};
-  return std::optional<Batches>(std::in_place, ctx.backend, split, run.phase.resolution,
-                                run.session.config.rows_at_once(run.phase.batch),
-                                ctx.grid(run.phase.resolution) != nullptr ? &block : nullptr);
+std::optional<Batches> make_batches(PhaseContext& context, const Split& split) {
+  if (context.windowed) return {};
+  const RunContext& ctx = context.session.ctx;
+  const Execution& execution = context.model().execution();
+  const SampleBlock block{execution.input_box, execution.output_box, context.model().network().output().spatial};
+  return std::optional<Batches>(std::in_place, ctx.backend, split, context.phase.resolution,
+                                context.session.config.rows_at_once(context.phase.batch),
+                                ctx.grid(context.phase.resolution) != nullptr ? &block : nullptr);
 }
 
 // Windows are computed one after the other, so there may be any number of samples in a group.
-Index rows_at_once(const PhaseContext& run, const Split& split) {
-  return run.windowed ? split.order.samples : run.session.config.rows_at_once(run.phase.batch);
+Index rows_at_once(const PhaseContext& context, const Split& split) {
+  return context.windowed ? split.order.samples : context.session.config.rows_at_once(context.phase.batch);
 }
 
 }  // namespace
@@ -54,49 +54,49 @@ EpochOrder score_groups(const Split& held_out, Index rows_at_once, bool by_metri
   return epoch_order(order, 0, 0, 0);
 }
 
-GroupScores::GroupScores(PhaseContext& run)
-    : by_metric_(scored_metric(run)),
-      split_(&held_out_of(run)),
-      order_(score_groups(*split_, rows_at_once(run, *split_), by_metric_.has_value())),
-      batches_(make_batches(run, *split_)) {
-  if (run.windowed) return;
-  if (run.replicas) {
+GroupScores::GroupScores(PhaseContext& context)
+    : by_metric_(scored_metric(context)),
+      split_(&held_out_of(context)),
+      order_(score_groups(*split_, rows_at_once(context, *split_), by_metric_.has_value())),
+      batches_(make_batches(context, *split_)) {
+  if (context.windowed) return;
+  if (context.replicas) {
     std::set<Index> rows(order_.shard_rows.begin(), order_.shard_rows.end());
     rows.erase(0);
-    run.replicas->prepare(rows);
+    context.replicas->prepare(rows);
   } else {
     for (const Range& step : order_.steps)
-      if (step.count > 0) run.model().prepare(step.count);
+      if (step.count > 0) context.model().prepare(step.count);
   }
 }
 
-GroupScores& GroupScores::of(PhaseContext& run) {
-  if (!run.meeting) run.meeting = std::make_unique<GroupScores>(run);
-  return dynamic_cast<GroupScores&>(*run.meeting);
+GroupScores& GroupScores::of(PhaseContext& context) {
+  if (!context.meeting) context.meeting = std::make_unique<GroupScores>(context);
+  return dynamic_cast<GroupScores&>(*context.meeting);
 }
 
-Index GroupScores::rows(const PhaseContext& run) const { return scored_rows(run, *split_); }
+Index GroupScores::rows(const PhaseContext& context) const { return scored_rows(context, *split_); }
 
-void GroupScores::read_ahead(PhaseContext& run) {
+void GroupScores::read_ahead(PhaseContext& context) {
   if (batches_) return batches_->expect(order_);
   EpochOrder singly = order_;
   singly.steps.clear();
   for (Index row = 0; row < std::ssize(singly.ids); ++row) singly.steps.push_back({row, 1});
-  split_->store->expect(run.phase.resolution, singly);
+  split_->store->expect(context.phase.resolution, singly);
 }
 
-Score GroupScores::score(PhaseContext& run) {
+Score GroupScores::score(PhaseContext& context) {
   const double nothing = std::numeric_limits<double>::quiet_NaN();
   const ScoredRows rows{batches_ ? &*batches_ : nullptr, *split_, order_};
-  read_ahead(run);
+  read_ahead(context);
   Score score;
   double sum = 0, weight = 0;
   bool finite = true;
   for (std::size_t k = 0; k < order_.steps.size(); ++k) {
-    const double loss = score_rows(run, rows, {static_cast<Index>(k), 1});
+    const double loss = score_rows(context, rows, {static_cast<Index>(k), 1});
     const auto count = static_cast<double>(order_.global_rows[k]);
     finite = finite && std::isfinite(loss);
-    const std::optional<MetricValue> metric = run.objective.metric();
+    const std::optional<MetricValue> metric = context.objective.metric();
     const double group = by_metric_ ? -rising(*by_metric_, metric ? metric->value : nothing) : loss / count;
     score.groups.push_back(group);
     if (!std::isfinite(group)) continue;

@@ -15,21 +15,21 @@ EpochOrder score_groups(const Split& held_out, Index rows_at_once, bool by_metri
 /// Scores models of one phase. What PhaseContext::meeting holds.
 class GroupScores final : public MeetingState {
  public:
-  /// For the rows that `run`'s data hold out. Collective.
-  explicit GroupScores(PhaseContext& run);
+  /// For the rows that `context`'s data hold out. Collective.
+  explicit GroupScores(PhaseContext& context);
   /// That of the phase, made if it is not there.
-  static GroupScores& of(PhaseContext& run);
+  static GroupScores& of(PhaseContext& context);
 
   /// The model as it is, by what training.monitor watches: the loss, or the metric, with its sign turned where more of
   /// it is better. Not finite where the loss is not, or where no group has a score. Collective; the same on every rank.
-  Score score(PhaseContext& run);
+  Score score(PhaseContext& context);
   /// A score as people know it: the metric has its own sign again.
   double shown(double value) const { return by_metric_ ? rising(*by_metric_, -value) : value; }
   /// Rows, or windows of them, that a score takes, over all ranks.
-  Index rows(const PhaseContext& run) const;
+  Index rows(const PhaseContext& context) const;
 
  private:
-  void read_ahead(PhaseContext& run);
+  void read_ahead(PhaseContext& context);
 
   std::optional<Metric> by_metric_;  // none: by the loss
   const Split* split_;

@@ -40,8 +40,7 @@ TrainerTeams make_trainer_teams(const TournamentConfig& tournament, int ranks) {
   if (ranks % parts != 0)
     throw ConfigError(
         fmt::format("tournament.trainers = {}{} does not fit {} rank{}: each trainer needs ranks of its own; start {} "
-                    "or a multiple "
-                    "of it, such as mpirun -n {} mrmf train ...",
+                    "or a multiple of it, such as mpirun -n {} mrmf train ...",
                     tournament.trainers, tournament.share.empty() ? "" : " with tournament.share", ranks,
                     ranks == 1 ? "" : "s", parts, parts));
   TrainerTeams teams;
@@ -56,15 +55,15 @@ TrainerTeams make_trainer_teams(const TournamentConfig& tournament, int ranks) {
 
 /// A trainer's part in one round.
 struct Tournament::Visit {
-  PhaseContext& run;
+  PhaseContext& context;
   TrainState& state;
   GroupScores& scores;
   ExchangedTensors travelling;
   TournamentRecord record{};
 
-  Backend& backend() { return run.backend(); }
-  double rate() const { return run.phase.optimizer.learning_rate * state.rate.state().scale; }
-  double decay() const { return run.phase.optimizer.weight_decay * state.tournament.weight_decay; }
+  Backend& backend() { return context.backend(); }
+  double rate() const { return context.phase.optimizer.learning_rate * state.rate.state().scale; }
+  double decay() const { return context.phase.optimizer.weight_decay * state.tournament.weight_decay; }
 };
 
 Tournament::Tournament(TournamentSettings settings, Comm& world, Comm& team)
@@ -141,22 +140,23 @@ void Tournament::stop() {
   if (!stop_known_) arrive(Status::stopped);
 }
 
-void Tournament::meet(PhaseContext& run, TrainState& state, const std::function<void()>& save) {
+void Tournament::meet(PhaseContext& context, TrainState& state, const std::function<void()>& save) {
   const Timer timer;
-  const double computed = run.session.clock.time().compute;
+  const double computed = context.session.clock.time().compute;
   const int round = state.tournament.rounds;
   const Attendance here = gather(Status::plays, round, save);
   if (here.stopped) {
-    run.session.ctx.log.line(
+    context.session.ctx.log.line(
         fmt::format("stopped with another trainer before round {}; run the same command again to "
                     "continue",
                     round + 1));
     throw Stopped{};
   }
   saved_ = false;
-  run.complete_moments();
+  context.complete_moments();
   in_round_ = true;
-  Visit visit{run, state, GroupScores::of(run), ExchangedTensors(run.model_state, settings_.config.exchange)};
+  Visit visit{context, state, GroupScores::of(context),
+              ExchangedTensors(context.model_state, settings_.config.exchange)};
   visit.record = {.round = round + 1,
                   .trainer = trainer_,
                   .steps = *next(state),
@@ -169,10 +169,10 @@ void Tournament::meet(PhaseContext& run, TrainState& state, const std::function<
   visit.record.learning_rate = visit.rate();
   visit.record.weight_decay = visit.decay();
   visit.record.dropout = state.tournament.dropout;
-  run.session.ctx.log.line(to_text(visit.record));
+  context.session.ctx.log.line(to_text(visit.record));
   tell(visit.record);
   in_round_ = false;
-  EpochTime& time = run.session.clock.time();
+  EpochTime& time = context.session.clock.time();
   time.communication += std::max(0.0, timer.seconds() - (time.compute - computed));
 }
 
@@ -216,16 +216,16 @@ void Tournament::play_pair(Visit* visit, const Attendance& here) {
   if (meets) {
     Backend& backend = visit->backend();
     const std::vector<Span> model = visit->travelling.model();
-    const Score own = visit->scores.score(visit->run);
+    const Score own = visit->scores.score(visit->context);
     std::vector<float> other(floats_of(model));
     route.send(backend, model, {true, true}, [&](std::size_t first, ConstSpan values) {
       std::ranges::copy(values, other.begin() + static_cast<std::ptrdiff_t>(first));
     });
     swap_with(backend, model, other);
-    const Score visitor = visit->scores.score(visit->run);
+    const Score visitor = visit->scores.score(visit->context);
     const Decision decision = decide(own, visitor);
     if (!decision.replaced) swap_with(backend, model, other);
-    visit->state.tournament.scored += 2 * visit->scores.rows(visit->run);
+    visit->state.tournament.scored += 2 * visit->scores.rows(visit->context);
     TournamentRecord& record = visit->record;
     record.partner = partner[at(trainer_)];
     record.own = visit->scores.shown(own.value), record.other = visit->scores.shown(visitor.value);
@@ -238,8 +238,8 @@ void Tournament::play_pair(Visit* visit, const Attendance& here) {
 void Tournament::play_truncation(Visit* visit, const Attendance& here) {
   Score own{.value = kNothing};
   if (visit != nullptr) {
-    own = visit->scores.score(visit->run);
-    visit->state.tournament.scored += visit->scores.rows(visit->run);
+    own = visit->scores.score(visit->context);
+    visit->state.tournament.scored += visit->scores.rows(visit->context);
   }
   wait_for_scores();
   const std::vector<double> values = world_.all_gather(own.value), errors = world_.all_gather(own.error());
@@ -270,7 +270,7 @@ void Tournament::play_truncation(Visit* visit, const Attendance& here) {
 
 // The rest of what a trainer has that takes another's model: moments, their ages, and what mutations change.
 void Tournament::take_moments(Visit& visit, Route& route, bool takes) {
-  Optimizer& optimizer = visit.run.model_state.optimizer;
+  Optimizer& optimizer = visit.context.model_state.optimizer;
   const MomentAges ages = optimizer.ages();
   const auto told = route.tell({takes ? 1 : 0, static_cast<std::int64_t>(ages.bottom),
                                 static_cast<std::int64_t>(ages.top), bits(visit.rate()), bits(visit.decay()),
@@ -283,13 +283,13 @@ void Tournament::take_moments(Visit& visit, Route& route, bool takes) {
   });
   if (!takes) return;
   visit.record.parent = visit.record.partner;
-  visit.run.model_state.workers.begin(visit.run.backend());
+  visit.context.model_state.workers.begin(visit.context.backend());
   const std::vector<std::int64_t>& theirs = told[route.senders() == 2 ? at(1 - route.mine()) : 0];
   optimizer.set_ages(
       visit.travelling.ages(ages, {static_cast<std::uint64_t>(theirs[1]), static_cast<std::uint64_t>(theirs[2])}));
   const auto& mutated = settings_.config.mutate;
   const auto travels = [&](Mutated what) { return std::ranges::find(mutated, what) != mutated.end(); };
-  const OptimizerSettings& own = visit.run.phase.optimizer;
+  const OptimizerSettings& own = visit.context.phase.optimizer;
   if (travels(Mutated::learning_rate)) visit.state.rate.scale(from_bits(theirs[3]) / own.learning_rate);
   // Without a decay of its own the phase may have parts that have one.
   if (travels(Mutated::weight_decay))
@@ -309,8 +309,8 @@ void Tournament::mutate(Visit& visit) {
       case Mutated::dropout: state.tournament.dropout = changed(state.tournament.dropout); break;
     }
   }
-  visit.run.model_state.optimizer.configure(optimizer_at(visit.run.phase, state));
-  visit.run.dropout_factor = static_cast<float>(state.tournament.dropout);
+  visit.context.model_state.optimizer.configure(optimizer_at(visit.context.phase, state));
+  visit.context.dropout_factor = static_cast<float>(state.tournament.dropout);
   visit.backend().drop_captures();  // a captured step has the rates of dropout
 }
 

@@ -45,7 +45,7 @@ class Tournament final : public Meetings {
   ~Tournament() override;
 
   std::optional<Index> next(const TrainState& state) const override;
-  void meet(PhaseContext& run, TrainState& state, const std::function<void()>& save) override;
+  void meet(PhaseContext& context, TrainState& state, const std::function<void()>& save) override;
   void saved() override { saved_ = true; }
   void end() override { sit_out(Status::ended); }
 

@@ -66,8 +66,7 @@ void require_rounds(const TournamentConfig& tournament, const std::vector<LastPh
       throw ConfigError(fmt::format(
           "tournament.rounds: {} round{} of {} steps (tournament.steps) need {} steps of every trainer, and the last "
           "phase of trainer {} has {} ({} epochs of {} steps); all play equally many rounds: set fewer or shorter "
-          "ones, "
-          "or more epochs",
+          "ones, or more epochs",
           std::max(tournament.rounds, 1), tournament.rounds > 1 ? "s" : "", tournament.steps,
           std::max(needed, Index{tournament.steps}) + (tournament.rounds == 0 ? 1 : 0), t, trainers[t].all(),
           trainers[t].epochs, trainers[t].steps));

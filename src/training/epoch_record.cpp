@@ -72,20 +72,19 @@ std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, c
   if (!(epoch.train_loss > far) || !(epoch.validation_loss > far)) return "";
   return fmt::format(
       "after epoch {} of {} the losses (training {:.3g}, validation {:.3g}) are more than {:g} times the variance of "
-      "the "
-      "training labels ({:.3g}), which a model that always answers their mean would have; set data.normalise.labels = "
-      "\"mean_std\", or lower the learning rate if they are normalised",
+      "the training labels ({:.3g}), which a model that always answers their mean would have; set "
+      "data.normalise.labels = \"mean_std\", or lower the learning rate if they are normalised",
       epoch.epoch, position, epoch.train_loss, epoch.validation_loss, kFar, weight * variance);
 }
 
 namespace {
 
-void warn_of_no_metric(const PhaseContext& run, const EpochRecord& record) {
-  const RunContext& ctx = run.session.ctx;
+void warn_of_no_metric(const PhaseContext& context, const EpochRecord& record) {
+  const RunContext& ctx = context.session.ctx;
   if (!record.metric || std::isfinite(record.metric->value) || ctx.data.validation().labelled == 0) return;
-  ctx.log.line(fmt::format("warning: {} has no validation {}: {}", phase_text(run.phase),
+  ctx.log.line(fmt::format("warning: {} has no validation {}: {}", phase_text(context.phase),
                            to_string(record.metric->metric),
-                           run.session.config.loss.task() == Task::regression
+                           context.session.config.loss.task() == Task::regression
                                ? "the validation labels of every output are all the same, so there is no spread to "
                                  "explain"
                            : record.metric->metric.kind == MetricKind::auc ? "it needs labels of a class and of another"
@@ -94,51 +93,53 @@ void warn_of_no_metric(const PhaseContext& run, const EpochRecord& record) {
 
 // Looks at random samples: the first of the epoch's order, fewer where labels are large. Its time is no part of
 // training.
-void warn_of_spread(PhaseContext& run, const EpochRecord& record) {
-  const RunContext& ctx = run.session.ctx;
-  const TrainingConfig& config = run.session.config;
-  if (!is_mse_alone(config.loss) || run.parts) return;
+void warn_of_spread(PhaseContext& context, const EpochRecord& record) {
+  const RunContext& ctx = context.session.ctx;
+  const TrainingConfig& config = context.session.config;
+  if (!is_mse_alone(config.loss) || context.parts) return;
   const Timer timer;
   const SampleStore& store = *ctx.data.train().store;
-  const EpochOrder order = run.session.sampler.training(run.phase, 0);
-  const auto rows = static_cast<std::size_t>(spread_samples(store.target(run.phase.resolution).per_sample()));
+  const EpochOrder order = context.session.sampler.training(context.phase, 0);
+  const auto rows = static_cast<std::size_t>(spread_samples(store.target(context.phase.resolution).per_sample()));
   const double variance =
-      label_variance(store, run.phase.resolution, std::span(order.ids).first(std::min(order.ids.size(), rows)),
-                     config.rows_at_once(run.phase.batch), ctx.team);
-  run.session.clock.leave_out(timer.seconds());
-  const std::string warning = spread_warning(config.loss, record, phase_text(run.phase), variance);
+      label_variance(store, context.phase.resolution, std::span(order.ids).first(std::min(order.ids.size(), rows)),
+                     config.rows_at_once(context.phase.batch), ctx.team);
+  context.session.clock.leave_out(timer.seconds());
+  const std::string warning = spread_warning(config.loss, record, phase_text(context.phase), variance);
   if (!warning.empty()) ctx.log.line("warning: " + warning);
 }
 
-void add_momenta(const PhaseContext& run, EpochRecord& record) {
-  const WorkerArrays& workers = run.model_state.workers;
+void add_momenta(const PhaseContext& context, EpochRecord& record) {
+  const WorkerArrays& workers = context.model_state.workers;
   if (workers.momenta().empty() || workers.count().all == 1) return;
   const Timer timer;
-  const std::vector<TensorSpan> tensors = parameter_spans(run.model().network(), run.model().layout());
-  record.momenta = momenta_spread(run.backend(), workers.momenta(), workers.count().all, tensors, run.session.ctx.team);
-  run.session.clock.time().communication += timer.seconds();
+  const std::vector<TensorSpan> tensors = parameter_spans(context.model().network(), context.model().layout());
+  record.momenta =
+      momenta_spread(context.backend(), workers.momenta(), workers.count().all, tensors, context.session.ctx.team);
+  context.session.clock.time().communication += timer.seconds();
 }
 
 }  // namespace
 
-void warn_of_no_score(const PhaseContext& run) {
-  const RunContext& ctx = run.session.ctx;
+void warn_of_no_score(const PhaseContext& context) {
+  const RunContext& ctx = context.session.ctx;
   if (ctx.data.validation().labelled > 0) return;
-  ctx.log.line(fmt::format(
-      "warning: {}: {} has no validation loss, and no target, early stopping, best epoch or "
-      "plateau of the learning rate",
-      no_label_text(ctx.data.config().data.validation, run.session.config, "validation"), phase_text(run.phase)));
+  ctx.log.line(
+      fmt::format("warning: {}: {} has no validation loss, and no target, early stopping, best epoch or "
+                  "plateau of the learning rate",
+                  no_label_text(ctx.data.config().data.validation, context.session.config, "validation"),
+                  phase_text(context.phase)));
 }
 
-EpochRecord make_epoch_record(const PhaseContext& run, const TrainState& state, Index recalibrated,
+EpochRecord make_epoch_record(const PhaseContext& context, const TrainState& state, Index recalibrated,
                               const Validation& validation) {
-  const RunContext& ctx = run.session.ctx;
-  const Phase& phase = run.phase;
+  const RunContext& ctx = context.session.ctx;
+  const Phase& phase = context.phase;
   EpochRecord record;
   record.stage = phase.stage;
   record.role = phase.role;
   record.resolution = phase.resolution;
-  if (run.grid != nullptr) record.grid = phase.grid;
+  if (context.grid != nullptr) record.grid = phase.grid;
   record.axes = phase.axes;
   record.epoch = state.stop.epochs() + 1;
   record.samples = state.samples;
@@ -151,17 +152,17 @@ EpochRecord make_epoch_record(const PhaseContext& run, const TrainState& state, 
   record.learning_rate = state.rate.at(state.stop.epochs(), 0, 1);
   record.batch = phase.batch;
   record.ranks = ctx.team.size();
-  const double flop = run.model().network().flop();
-  const auto passes = static_cast<double>(3 * record.samples + recalibrated + scored_rows(run, ctx.data.validation()) +
-                                          state.tournament.scored);
+  const double flop = context.model().network().flop();
+  const auto passes = static_cast<double>(3 * record.samples + recalibrated +
+                                          scored_rows(context, ctx.data.validation()) + state.tournament.scored);
   record.gflop = 1e-9 * passes * flop;
   record.statistics_gflop = 1e-9 * static_cast<double>(recalibrated) * flop;
   if (state.step > 0) record.sent_bytes = state.sent / static_cast<double>(state.step);
-  add_momenta(run, record);
+  add_momenta(context, record);
   for (std::size_t i = 0; i < state.terms.size(); ++i)
-    record.terms.push_back({run.model().network().parts().terms[i].name,
+    record.terms.push_back({context.model().network().parts().terms[i].name,
                             state.term_rows[i] > 0 ? state.terms[i] / state.term_rows[i] : kNoScore});
-  if (validation.loss && !std::isfinite(*validation.loss) && !run.meets_again)
+  if (validation.loss && !std::isfinite(*validation.loss) && !context.meets_again)
     throw DivergedError(
         fmt::format("the validation loss is {} in {}, epoch {}; lower the learning rate or look for "
                     "extreme values in the validation data",
@@ -169,16 +170,16 @@ EpochRecord make_epoch_record(const PhaseContext& run, const TrainState& state, 
   return record;
 }
 
-void end_epoch(PhaseContext& run, TrainState& state, EpochRecord record) {
-  const RunContext& ctx = run.session.ctx;
-  const Phase& phase = run.phase;
+void end_epoch(PhaseContext& context, TrainState& state, EpochRecord record) {
+  const RunContext& ctx = context.session.ctx;
+  const Phase& phase = context.phase;
   const auto metric = rising(record.metric);
   if (phase.keeps_best() &&
       state.best.update(record.epoch, monitored(phase.stop.monitor, record.validation_loss, metric)))
-    run.model_state.keep_best(ctx.backend);
+    context.model_state.keep_best(ctx.backend);
   state.rate.epoch_done(record.validation_loss);
   const StopReason reason = state.stop.update(record.train_loss, record.validation_loss, metric);
-  run.session.clock.end_epoch(record, ctx.team);
+  context.session.clock.end_epoch(record, ctx.team);
   record.time_shares.averaging = ctx.team.sum(ctx.data.take_averaging_seconds()) / ctx.team.size();
   PhaseHistory& history = state.history;
   history.record.add(record);
@@ -194,8 +195,8 @@ void end_epoch(PhaseContext& run, TrainState& state, EpochRecord record) {
   state.tournament.scored = 0;
   ctx.log.epoch(record, state.finished());
   if (record.epoch == 1) {
-    warn_of_spread(run, record);
-    warn_of_no_metric(run, record);
+    warn_of_spread(context, record);
+    warn_of_no_metric(context, record);
   }
   if (state.finished()) ctx.log.phase(history.record);
 }

@@ -35,14 +35,14 @@ std::string spread_warning(const LossSettings& loss, const EpochRecord& epoch, c
 
 /// The record of the epoch that `state` has just trained. The seconds are end_epoch()'s. `recalibrated`: rows of the
 /// team that batch norms' recalibration took. DivergedError (stage, epoch) when the validation loss is not finite.
-EpochRecord make_epoch_record(const PhaseContext& run, const TrainState& state, Index recalibrated,
+EpochRecord make_epoch_record(const PhaseContext& context, const TrainState& state, Index recalibrated,
                               const Validation& validation);
 
 /// Ends the epoch: keeps its model if it is the best one, asks the stop rule, writes the record, and puts the state at
 /// the next epoch's first step. Collective.
-void end_epoch(PhaseContext& run, TrainState& state, EpochRecord record);
+void end_epoch(PhaseContext& context, TrainState& state, EpochRecord record);
 
 /// A line of the log where no validation label counts.
-void warn_of_no_score(const PhaseContext& run);
+void warn_of_no_score(const PhaseContext& context);
 
 }  // namespace mrmf

@@ -24,7 +24,7 @@ class Meetings {
   /// Meets the others, however long that takes, and may change the phase's model, moments, and rates. Collective over
   /// the team. `save` saves the state as it is. Throws Stopped when another trainer was stopped; this one is then
   /// saved.
-  virtual void meet(PhaseContext& run, TrainState& state, const std::function<void()>& save) = 0;
+  virtual void meet(PhaseContext& context, TrainState& state, const std::function<void()>& save) = 0;
   /// The trainer was saved since its last meeting.
   virtual void saved() = 0;
   /// The trainer has trained, and is saved: waits until all others have. Throws Stopped when one of them was stopped.

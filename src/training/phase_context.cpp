@@ -50,17 +50,18 @@ std::unique_ptr<WorkerSums> make_worker_sums(TrainingSession& session, ModelStat
 }
 
 // Where ranks have other numbers of rows than their neighbours.
-void tell_unequal_rows(const PhaseContext& run, const EpochOrder& order) {
-  if (!run.worker_sums || !run.worker_sums->adds_directions()) return;
-  const WorkerCount& count = run.model_state.workers.count();
+void tell_unequal_rows(const PhaseContext& context, const EpochOrder& order) {
+  if (!context.worker_sums || !context.worker_sums->adds_directions()) return;
+  const WorkerCount& count = context.model_state.workers.count();
   bool unequal = false;
   for (std::size_t k = 0; k < order.steps.size(); ++k)
-    for (const Index rows : worker_rows(run, order, k)) unequal = unequal || rows * count.all != order.global_rows[k];
-  if (!run.session.ctx.team.any(unequal)) return;
-  run.session.ctx.log.line(
+    for (const Index rows : worker_rows(context, order, k))
+      unequal = unequal || rows * count.all != order.global_rows[k];
+  if (!context.session.ctx.team.any(unequal)) return;
+  context.session.ctx.log.line(
       fmt::format("{}: some steps have unequal numbers of rows on the {} ranks or shards; what each says is weighed by "
                   "them",
-                  phase_text(run.phase), count.all));
+                  phase_text(context.phase), count.all));
 }
 
 std::unique_ptr<WindowedModel> make_windowed(TrainingSession& session, Model& model, const Phase& phase) {
@@ -112,8 +113,8 @@ PhaseContext::PhaseContext(TrainingSession& session_of, ModelState& trained, con
   }
 }
 
-std::vector<Index> worker_rows(const PhaseContext& run, const EpochOrder& order, std::size_t k) {
-  if (!run.replicas) return {order.steps[k].count};
+std::vector<Index> worker_rows(const PhaseContext& context, const EpochOrder& order, std::size_t k) {
+  if (!context.replicas) return {order.steps[k].count};
   const std::span<const Index> rows = shard_rows(order, k);
   return {rows.begin(), rows.end()};
 }

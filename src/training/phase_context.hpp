@@ -54,7 +54,7 @@ struct PhaseBatches {
 
 struct PhaseContext;
 /// The rows that each of this rank's workers has in step k.
-std::vector<Index> worker_rows(const PhaseContext& run, const EpochOrder& order, std::size_t k);
+std::vector<Index> worker_rows(const PhaseContext& context, const EpochOrder& order, std::size_t k);
 
 /// Only begin_phase() makes one. Keeps references to all that it is made of.
 struct PhaseContext {

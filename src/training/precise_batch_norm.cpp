@@ -9,30 +9,30 @@ namespace mrmf {
 namespace {
 
 // The running averages of one batch alone, by a forward in training.
-void forward_in_training(PhaseContext& run, const EpochSteps& epoch, std::size_t k, const StepContext& step) {
-  run.backend().begin(step);
-  const Feed::Batch batch = run.batches.training.batch(step);
-  if (run.replicas)
-    run.replicas->recalibrate(step, shard_rows(epoch.order, k), batch);
+void forward_in_training(PhaseContext& context, const EpochSteps& epoch, std::size_t k, const StepContext& step) {
+  context.backend().begin(step);
+  const Feed::Batch batch = context.batches.training.batch(step);
+  if (context.replicas)
+    context.replicas->recalibrate(step, shard_rows(epoch.order, k), batch);
   else
-    run.model().forward(step, batch.x);
+    context.model().forward(step, batch.x);
 }
 
-Index take_statistics(PhaseContext& run, const EpochSteps& epoch, int batches) {
-  PreciseBatchNorm precise(run.backend(), run.model(), run.model_state.network_settings.layers);
+Index take_statistics(PhaseContext& context, const EpochSteps& epoch, int batches) {
+  PreciseBatchNorm precise(context.backend(), context.model(), context.model_state.network_settings.layers);
   if (batches == 0 || !precise.any()) return 0;
   EpochOrder order = epoch.order;
   order.steps.resize(std::min(order.steps.size(), static_cast<std::size_t>(batches)));
-  run.batches.training.expect(run.session.sampler.in_micro_batches(order));
+  context.batches.training.expect(context.session.sampler.in_micro_batches(order));
   for (std::size_t k = 0; k < order.steps.size(); ++k)
-    for (int micro_batch = 0; micro_batch < run.session.config.accumulate; ++micro_batch) {
-      const StepContext step = micro_batch_step(run, epoch, k, micro_batch);
-      run.load(run.batches.training, step.ids);
+    for (int micro_batch = 0; micro_batch < context.session.config.accumulate; ++micro_batch) {
+      const StepContext step = micro_batch_step(context, epoch, k, micro_batch);
+      context.load(context.batches.training, step.ids);
       const Timer timer;
       precise.before();
-      forward_in_training(run, epoch, k, step);
+      forward_in_training(context, epoch, k, step);
       precise.after();
-      run.session.clock.time().compute += timer.seconds();
+      context.session.clock.time().compute += timer.seconds();
     }
   precise.finish();
   return epoch.rows(0, order.steps.size());
@@ -40,12 +40,12 @@ Index take_statistics(PhaseContext& run, const EpochSteps& epoch, int batches) {
 
 }  // namespace
 
-Index recalibrate_batch_norms(PhaseContext& run, const EpochSteps& epoch, int batches) {
-  const Index rows = take_statistics(run, epoch, batches);
-  if (!run.local_statistics()) return rows;
+Index recalibrate_batch_norms(PhaseContext& context, const EpochSteps& epoch, int batches) {
+  const Index rows = take_statistics(context, epoch, batches);
+  if (!context.local_statistics()) return rows;
   const Timer timer;
-  average_state(run.backend(), run.model(), run.session.ctx.team);
-  run.session.clock.time().communication += timer.seconds();
+  average_state(context.backend(), context.model(), context.session.ctx.team);
+  context.session.clock.time().communication += timer.seconds();
   return rows;
 }
 

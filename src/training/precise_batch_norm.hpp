@@ -14,7 +14,7 @@ struct PhaseContext;
 /// Makes batch norms ready for a validation: their statistics are taken anew from the epoch's first `batches` batches
 /// (0: they stay), and where each rank has its own, become the mean over the team. Returns the team's rows that this
 /// took. Collective.
-Index recalibrate_batch_norms(PhaseContext& run, const EpochSteps& epoch, int batches);
+Index recalibrate_batch_norms(PhaseContext& context, const EpochSteps& epoch, int batches);
 
 /// The mean of every batch norm's statistics over several batches: before(), a forward in training, after(), batch by
 /// batch; then finish() puts the mean in the place of the running averages. Parameters stay as they are.

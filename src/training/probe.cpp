@@ -15,18 +15,18 @@ namespace mrmf {
 namespace {
 
 // Steps of the epoch from where the probe stands to `last`, then the validation loss.
-double probe_half(PhaseContext& run, const EpochSteps& epoch, std::size_t last, ProbeResult& probe) {
+double probe_half(PhaseContext& context, const EpochSteps& epoch, std::size_t last, ProbeResult& probe) {
   TrainState& state = probe.state;
   const auto first = static_cast<std::size_t>(state.step);
-  run.read_ahead(epoch, first);
-  for (std::size_t k = first; k < last; ++k) training_step(run, epoch, k, state);
-  state.loss += sum_losses(run, epoch, first, last);
+  context.read_ahead(epoch, first);
+  for (std::size_t k = first; k < last; ++k) training_step(context, epoch, k, state);
+  state.loss += sum_losses(context, epoch, first, last);
   state.step = static_cast<Index>(last);
   const Index recalibrated =
-      recalibrate_batch_norms(run, epoch, std::min(run.session.config.precise_batch_norm, kProbeBatches));
-  const auto rows = static_cast<double>(recalibrated + scored_rows(run, run.session.ctx.data.validation()));
-  probe.validation_gflop += 1e-9 * rows * run.model().network().flop();
-  return validate(run).loss.value_or(kNoScore);
+      recalibrate_batch_norms(context, epoch, std::min(context.session.config.precise_batch_norm, kProbeBatches));
+  const auto rows = static_cast<double>(recalibrated + scored_rows(context, context.session.ctx.data.validation()));
+  probe.validation_gflop += 1e-9 * rows * context.model().network().flop();
+  return validate(context).loss.value_or(kNoScore);
 }
 
 }  // namespace
@@ -34,28 +34,29 @@ double probe_half(PhaseContext& run, const EpochSteps& epoch, std::size_t last, 
 ProbeResult probe_phase(TrainingSession& session, ModelState& model_state, const Phase& phase, double share) {
   ProbeResult probe{.state = TrainState(phase)};
   model_state.best = {};
-  PhaseContext run = begin_phase(session, model_state, phase, probe.state);
+  PhaseContext context = begin_phase(session, model_state, phase, probe.state);
   const EpochSteps epoch{0, session.sampler.training(phase, 0), probe.state.rate};
   MRMF_CHECK(epoch.count() >= 2, "a probe has two halves");
   const auto half = static_cast<std::size_t>(probe_half_steps(share, static_cast<int>(epoch.count())));
   const auto gflop = [&](std::size_t first, std::size_t last) {
     return 3e-9 * static_cast<double>(epoch.rows(first, last)) * model_state.model.network().flop();
   };
-  probe.halfway = probe_half(run, epoch, half, probe);
-  probe.end = probe_half(run, epoch, 2 * half, probe);
+  probe.halfway = probe_half(context, epoch, half, probe);
+  probe.end = probe_half(context, epoch, 2 * half, probe);
   probe.second_gflop = gflop(half, 2 * half);
   probe.training_gflop = gflop(0, 2 * half);
-  run.take_counts(probe.state);
-  run.complete_moments();
+  context.take_counts(probe.state);
+  context.complete_moments();
   return probe;
 }
 
 // What a probe that does not end the phase has trained is lost; else it is the next phase's beginning, and counts
 // there.
-void probe_after_epoch(PhaseContext& run, TrainState& state, EpochRecord& record, const ProbeFunction& probe_model) {
-  RunLog& log = run.session.ctx.log;
-  run.complete_moments();
-  const ProbeResult probe = probe_model(run.model_state);
+void probe_after_epoch(PhaseContext& context, TrainState& state, EpochRecord& record,
+                       const ProbeFunction& probe_model) {
+  RunLog& log = context.session.ctx.log;
+  context.complete_moments();
+  const ProbeResult probe = probe_model(context.model_state);
   record.gflop += probe.validation_gflop;
   if (!std::isfinite(probe.halfway) || !std::isfinite(probe.end)) {
     record.gflop += probe.training_gflop;

@@ -25,6 +25,6 @@ ProbeResult probe_phase(TrainingSession& session, ModelState& model_state, const
 
 /// Probes the phase's model after the epoch of this record, which counts what that costs, and tells the stop rule.
 /// Collective.
-void probe_after_epoch(PhaseContext& run, TrainState& state, EpochRecord& record, const ProbeFunction& probe_model);
+void probe_after_epoch(PhaseContext& context, TrainState& state, EpochRecord& record, const ProbeFunction& probe_model);
 
 }  // namespace mrmf

@@ -17,87 +17,88 @@ namespace {
 constexpr std::size_t kReadLossesEvery = 64;  // steps, on a device
 
 // Ranks compare their parameters first, so that no good file is replaced by a bad one.
-void save(PhaseContext& run, TrainState& state) {
-  const RunContext& ctx = run.session.ctx;
-  compare_ranks(run.session, run.model_state, state, position_text(run.phase, state));
-  run.take_counts(state);
-  run.complete_moments();
-  run.session.clock.save(state, ctx.team);
-  ctx.saving->checkpoints.save(ctx.backend, run.model_state.arrays(), run.phase, state, ctx.team);
+void save(PhaseContext& context, TrainState& state) {
+  const RunContext& ctx = context.session.ctx;
+  compare_ranks(context.session, context.model_state, state, position_text(context.phase, state));
+  context.take_counts(state);
+  context.complete_moments();
+  context.session.clock.save(state, ctx.team);
+  ctx.saving->checkpoints.save(ctx.backend, context.model_state.arrays(), context.phase, state, ctx.team);
   ctx.saving->times.saved();
   if (ctx.meetings != nullptr) ctx.meetings->saved();
 }
 
 // Called between two optimizer steps or epochs, when all ranks of the team are at the same position.
-void checkpoint_or_stop(PhaseContext& run, TrainState& state) {
-  const RunContext& ctx = run.session.ctx;
+void checkpoint_or_stop(PhaseContext& context, TrainState& state) {
+  const RunContext& ctx = context.session.ctx;
   if (!ctx.saving) {
     const int signal = ctx.stops != nullptr ? ctx.stops->ask(ctx.team).signal : 0;
     if (signal != 0) throw Stopped{signal};
     return;
   }
   SavePolicy& times = ctx.saving->times;
-  EpochClock& clock = run.session.clock;
+  EpochClock& clock = context.session.clock;
   const Timer asking;
   const auto asked = times.ask(ctx.team);
   clock.time().communication += asking.seconds();
   const bool epoch_due = state.step == 0 && times.after_epoch(state.stop.epochs());
   const bool saving = asked.save || epoch_due || state.finished();
   if (saving)
-    save(run, state);
+    save(context, state);
   else if (asked.compare)
-    compare_ranks(run.session, run.model_state, state, position_text(run.phase, state));
+    compare_ranks(context.session, context.model_state, state, position_text(context.phase, state));
   if (!saving) return;
-  if (asked.signal == 0 || (state.finished() && run.phase.last())) return;  // then there is nothing left to stop
+  if (asked.signal == 0 || (state.finished() && context.phase.last())) return;  // then there is nothing left to stop
   ctx.log.line(fmt::format("stopped on {} {}; run the same command again to continue", signal_name(asked.signal),
-                           position_text(run.phase, state)));
+                           position_text(context.phase, state)));
   throw Stopped{asked.signal};
 }
 
 // Steps of the phase after which the next meeting is; none: there are no more.
-std::optional<Index> next_meeting(const PhaseContext& run, const TrainState& state) {
-  const Meetings* const meetings = run.session.ctx.meetings;
-  return meetings != nullptr && run.phase.last() ? meetings->next(state) : std::nullopt;
+std::optional<Index> next_meeting(const PhaseContext& context, const TrainState& state) {
+  const Meetings* const meetings = context.session.ctx.meetings;
+  return meetings != nullptr && context.phase.last() ? meetings->next(state) : std::nullopt;
 }
 
 // Whether it is after so many steps of the epoch.
-bool meets_after(const PhaseContext& run, const EpochSteps& epoch, const TrainState& state, std::size_t steps) {
-  const std::optional<Index> next = next_meeting(run, state);
+bool meets_after(const PhaseContext& context, const EpochSteps& epoch, const TrainState& state, std::size_t steps) {
+  const std::optional<Index> next = next_meeting(context, state);
   return next &&
          *next <= static_cast<Index>(epoch.number) * static_cast<Index>(epoch.count()) + static_cast<Index>(steps);
 }
 
-void meet_if_due(PhaseContext& run, const EpochSteps& epoch, TrainState& state) {
-  if (meets_after(run, epoch, state, static_cast<std::size_t>(state.step))) {
-    run.session.ctx.meetings->meet(run, state, [&] { save(run, state); });
-    run.model().copy_weights(Copied::shared);
+void meet_if_due(PhaseContext& context, const EpochSteps& epoch, TrainState& state) {
+  if (meets_after(context, epoch, state, static_cast<std::size_t>(state.step))) {
+    context.session.ctx.meetings->meet(context, state, [&] { save(context, state); });
+    context.model().copy_weights(Copied::shared);
   }
-  run.meets_again = next_meeting(run, state).has_value();
+  context.meets_again = next_meeting(context, state).has_value();
 }
 
 // Steps of the epoch from where the state stands. Checks every step's loss if that is free; else only now and then, so
 // that the device is not kept waiting.
-void train_epoch(PhaseContext& run, const EpochSteps& epoch, TrainState& state) {
+void train_epoch(PhaseContext& context, const EpochSteps& epoch, TrainState& state) {
   auto read = static_cast<std::size_t>(state.step);  // steps whose losses the host knows
-  run.read_ahead(epoch, read);
-  const std::size_t steps = epoch.count(), every = run.backend().synchronous() ? 1 : kReadLossesEvery;
+  context.read_ahead(epoch, read);
+  const std::size_t steps = epoch.count(), every = context.backend().synchronous() ? 1 : kReadLossesEvery;
   double shown = std::numeric_limits<double>::quiet_NaN();
-  meet_if_due(run, epoch, state);
+  meet_if_due(context, epoch, state);
   for (std::size_t k = read; k < steps; ++k) {
-    training_step(run, epoch, k, state);
-    const bool reading = k + 1 - read == every || k + 1 == steps || meets_after(run, epoch, state, k + 1);
+    training_step(context, epoch, k, state);
+    const bool reading = k + 1 - read == every || k + 1 == steps || meets_after(context, epoch, state, k + 1);
     if (reading) {
-      const double sum = sum_losses(run, epoch, read, k + 1);
+      const double sum = sum_losses(context, epoch, read, k + 1);
       shown = sum / static_cast<double>(epoch.rows(read, k + 1));
       state.loss += sum;
       read = k + 1;
     }
-    run.session.ctx.log.progress({&run.phase, epoch.number, static_cast<Index>(k) + 1, static_cast<Index>(steps), shown,
-                                  epoch.order.global_rows[k], run.session.ctx.team.size()});
+    context.session.ctx.log.progress({&context.phase, epoch.number, static_cast<Index>(k) + 1,
+                                      static_cast<Index>(steps), shown, epoch.order.global_rows[k],
+                                      context.session.ctx.team.size()});
     if (reading) {
       state.step = static_cast<Index>(read);
-      checkpoint_or_stop(run, state);
-      meet_if_due(run, epoch, state);
+      checkpoint_or_stop(context, state);
+      meet_if_due(context, epoch, state);
     }
   }
 }
@@ -121,26 +122,27 @@ PhaseHistory TrainingLoop::train(ModelState& model_state, const Phase& phase, co
                                  std::optional<TrainState> begun) {
   TrainState state = begun ? std::move(*begun) : restore_or_begin(model_state, phase);
   if (!state.finished()) {
-    PhaseContext run = begin_phase(session_, model_state, phase, state);
-    run.dropout_factor = static_cast<float>(state.tournament.dropout);
-    warn_of_no_score(run);
+    PhaseContext context = begin_phase(session_, model_state, phase, state);
+    context.dropout_factor = static_cast<float>(state.tournament.dropout);
+    warn_of_no_score(context);
     while (!state.finished()) {
       const EpochSteps epoch{state.stop.epochs(), session_.sampler.training(phase, state.stop.epochs()), state.rate};
-      train_epoch(run, epoch, state);
+      train_epoch(context, epoch, state);
 
       const bool may_end = epoch.number + 1 == phase.stop.epochs || phase.stop.ends_by_loss();
-      const Index recalibrated = recalibrate_batch_norms(run, epoch, may_end ? session_.config.precise_batch_norm : 0);
-      run.read_ahead(epoch.number + 1);
-      run.take_counts(state);
-      const Validation validation = validate(run);
+      const Index recalibrated =
+          recalibrate_batch_norms(context, epoch, may_end ? session_.config.precise_batch_norm : 0);
+      context.read_ahead(epoch.number + 1);
+      context.take_counts(state);
+      const Validation validation = validate(context);
 
-      EpochRecord record = make_epoch_record(run, state, recalibrated, validation);
-      if (probe_model && state.stop.probe_due()) probe_after_epoch(run, state, record, probe_model);
-      end_epoch(run, state, record);
-      if (state.finished()) run.end_momenta();
-      checkpoint_or_stop(run, state);
+      EpochRecord record = make_epoch_record(context, state, recalibrated, validation);
+      if (probe_model && state.stop.probe_due()) probe_after_epoch(context, state, record, probe_model);
+      end_epoch(context, state, record);
+      if (state.finished()) context.end_momenta();
+      checkpoint_or_stop(context, state);
     }
-    run.complete_moments();
+    context.complete_moments();
   }
   if (phase.transfers_best) transfer_best(session_.ctx, model_state, phase, state);
   return std::move(state.history);

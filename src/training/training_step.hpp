@@ -17,13 +17,13 @@ struct DivergedError : FaultError {
 /// Trains step k of the epoch: all its micro-batches, their sum over the ranks, the update. The step's loss, summed
 /// over the team's rows, stays on the device in PhaseContext::losses; those of the terms of a network of several parts
 /// go into the state. Collective.
-void training_step(PhaseContext& run, const EpochSteps& epoch, std::size_t k, TrainState& state);
+void training_step(PhaseContext& context, const EpochSteps& epoch, std::size_t k, TrainState& state);
 
 /// One of the `training.accumulate` micro-batches of step k, as training calls the model with it.
-StepContext micro_batch_step(const PhaseContext& run, const EpochSteps& epoch, std::size_t k, int micro_batch);
+StepContext micro_batch_step(const PhaseContext& context, const EpochSteps& epoch, std::size_t k, int micro_batch);
 
 /// The sum over the team's rows of the losses of steps [first, last), once these are done. DivergedError (stage, epoch,
 /// step) when one is not finite.
-double sum_losses(PhaseContext& run, const EpochSteps& epoch, std::size_t first, std::size_t last);
+double sum_losses(PhaseContext& context, const EpochSteps& epoch, std::size_t first, std::size_t last);
 
 }  // namespace mrmf

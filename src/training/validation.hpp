@@ -22,12 +22,12 @@ struct ScoredRows {
 
 /// Scores the rows of these steps of the order with the phase's model: the sum of their losses over all ranks; what the
 /// metric counts is in Objective::sums(). Collective.
-double score_rows(PhaseContext& run, const ScoredRows& rows, const Range& steps);
+double score_rows(PhaseContext& context, const ScoredRows& rows, const Range& steps);
 
 /// How many of what the model takes a score of the split sees: samples, or windows of them.
-Index scored_rows(const PhaseContext& run, const Split& split);
+Index scored_rows(const PhaseContext& context, const Split& split);
 
 /// The phase's model as it is; the same result on every rank. Collective.
-Validation validate(PhaseContext& run);
+Validation validate(PhaseContext& context);
 
 }  // namespace mrmf

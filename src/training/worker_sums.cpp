@@ -96,8 +96,7 @@ void require_communication(const SumSettings& sums, int workers, bool on_cpu) {
   if (!on_cpu && workers > 1 && sums.communication == Communication::fp32 && sums.adds_directions())
     throw ConfigError(
         "training.momenta.rule other than shared with sums in float32 is for the CPU; on a GPU, take shared momenta, "
-        "or "
-        "\"levels8\"");
+        "or \"levels8\"");
 }
 
 WorkerSums::WorkerSums(ModelState& model_state, const SumSettings& settings, Backend& backend, Comm& team,

@@ -42,8 +42,7 @@ TEST_CASE("unknown keys name file, line and the nearest key") {
         "c.toml:8: unknown key 'training.learning_rate'; did you mean 'training.optimizer.learning_rate'?");
   CHECK(error("[run]\nzebra = 1\n") ==
         "c.toml:8: unknown key 'run.zebra'; there are run.{backend, check_ranks, checkpoint, deterministic, device, "
-        "folder, "
-        "graphs, grid, plans, precision, ranks, ranks_share_gpu, resident, tensorboard, threads, timeout}");
+        "folder, graphs, grid, plans, precision, ranks, ranks_share_gpu, resident, tensorboard, threads, timeout}");
   CHECK(error("[zebra]\n") ==
         "c.toml:7: unknown key 'zebra'; the sections are data, method, model, run, tournament, training");
   // The first mistake in the file is the one reported.
@@ -166,11 +165,8 @@ TEST_CASE("overrides speak of themselves") {
 TEST_CASE("mistakes in layers and stages") {
   const std::string kinds =
       "conv, conv_transpose, locally_connected, rica, max_pool, average_pool, l2_pool, local_contrast_norm, "
-      "global_average_pool, upsample, "
-      "batch_norm, group_norm, "
-      "layer_norm, "
-      "flatten, dense, relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid, dropout, add, concat, labels, noise, "
-      "slice, stop_gradient";
+      "global_average_pool, upsample, batch_norm, group_norm, layer_norm, flatten, dense, relu, leaky_relu, tanh, "
+      "gelu, silu, softplus, sigmoid, dropout, add, concat, labels, noise, slice, stop_gradient";
   CHECK(layer_error("type = \"conw\"") ==
         "c.toml:44: model.layers[10].type is \"conw\"; it must be one of " + kinds + "; did you mean \"conv\"?");
   CHECK(layer_error("units = 4") == "c.toml:43: model.layers[10] has no type; it must be one of " + kinds);
@@ -191,8 +187,7 @@ TEST_CASE("mistakes in layers and stages") {
     CHECK(layer_error(std::string("type = \"conv\"\nfilters = 3\nkernel = 3\npadding = ") + padding) ==
           std::string("c.toml:47: model.layers[10].padding is ") + padding +
               "; it must be \"valid\", \"same\", a number, or one to three entries, each a number or a pair [before, "
-              "after] of "
-              "at least 0");
+              "after] of at least 0");
   CHECK(layer_error("type = \"relu\"\nname = \"norm\"") ==
         "c.toml:7: two layers of the model are named 'norm'; names must be unique");
   CHECK(error("[method]\nname = \"mrt\"\nresolutions = [[2], [1]]\n[[method.stages]]\ncoarse = { bacth = 2 }\n") ==
@@ -253,8 +248,7 @@ TEST_CASE("what is missing") {
   const std::string data = "[data]\nfiles = \"a.h5\"\ntrain = { samples = \"x\", labels = \"y\" }\n";
   CHECK(missing(data) ==
         "c.toml: data.validation.samples is missing; name the data set inside the files, or let data.split.by choose "
-        "some of "
-        "the training rows");
+        "some of the training rows");
   CHECK(missing(data + "validation = { samples = \"x\", labels = \"y\" }\n") ==
         "c.toml: model is missing; give model.preset (mrmf presets lists them) or [[model.layers]]");
 }

@@ -66,8 +66,7 @@ TEST_CASE("replica threads: every member does its part, job after job, and not m
 
 TEST_CASE(
     "replica threads: a barrier's action sees what all have brought, and all see what it leaves; who is done is not "
-    "waited "
-    "for") {
+    "waited for") {
   ReplicaThreads workers(5, 2);
   std::vector<int> brought(5);
   int total = 0, barriers = 0;

@@ -13,10 +13,8 @@ constexpr Shape kSeries{.n = 0, .spatial = {1, 1, 64}, .channels = 2, .axes = 1}
 RunCost cost(const std::string& training, const std::optional<RunSize>& size, const std::string& layer = "batch_norm",
              const std::vector<std::string>& more = {}) {
   Config config = parse_config(
-      "[data]\nfiles = [\"a.h5\"]\ntrain = { samples = \"x\", labels = \"y\" }\n"
-      "validation = { samples = \"x\", labels = \"y\" }\n[model]\nlayers = [{ type = \"conv\", filters = 4, kernel = 3 "
-      "}, "
-      "{ type = \"" +
+      "[data]\nfiles = [\"a.h5\"]\ntrain = { samples = \"x\", labels = \"y\" }\nvalidation = { samples = \"x\", labels "
+      "= \"y\" }\n[model]\nlayers = [{ type = \"conv\", filters = 4, kernel = 3 }, { type = \"" +
           layer +
           "\" }, { type = \"flatten\" }, { type = \"dense\", units = 2 }]\n[training]\nepochs = 5\nbatch = 10\n" +
           training + "\n",
