@@ -1,4 +1,4 @@
-// Plain functions of the backend: swapping, filling, activations, dropout, sums, channels, and optimizer steps.
+// Plain functions of the backend: swapping, filling, activations, dropout, sums and channels.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-// Pooling, upsampling and norms as operations, on their kernels and this backend's memory.
+// Pooling, upsampling, norms and local contrast as operations, on their kernels and this backend's memory.
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/kernels.hpp"

@@ -1,4 +1,4 @@
-// Nearest-neighbour upsampling, and its gradient.
+// Upsampling, of the nearest position or linear between positions, and its gradient.
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/storage.cuh"

@@ -24,7 +24,7 @@ struct EnsembleOptions {
   bool keys = false, dry_run = false, retry_failed = false, json = false;
 };
 
-// "3/20": the third of twenty tasks, counted from 0 as Slurm's arrays are.
+// "3/20": task 3 of twenty, counted from 0 as Slurm's arrays are.
 ArrayTask read_part(const std::string& text) {
   ArrayTask part;
   const std::size_t slash = text.find('/');
