@@ -13,6 +13,7 @@
 #include "io/axis_order.hpp"
 #include "io/coarse_parts.hpp"
 #include "io/coarsen.hpp"
+#include "io/float32_digits.hpp"
 #include "io/hdf5_conventions.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
@@ -172,6 +173,8 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, const RowReader& 
   const Index lines = samples.per_row * samples.coarse.spatial[0] * samples.coarse.spatial[1];
   std::vector<std::byte> fine;
   std::vector<float> means;
+  DigitSums digits(copy.type == ElementType::float32 ? samples.type : ElementType::float32, samples.per_row,
+                   samples.fine);
   for (Index done = 0; done < rows.count; done += step) {
     const Range part{rows.first + done, std::min(step, rows.count - done)};
     fine.resize(static_cast<std::size_t>(part.count * reader.row_bytes()));
@@ -190,6 +193,7 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, const RowReader& 
                              "attribute _FillValue = NaN if NaN says that a number is missing, or train on the "
                              "original at this factor with data.not_finite = \"skip\""));
     }
+    digits.add_row(fine.data(), reader.packing().whole());
     means.resize(static_cast<std::size_t>(part.count * width));
 #pragma omp parallel for schedule(static)
     for (Index line = 0; line < part.count * lines; ++line)
@@ -199,6 +203,8 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, const RowReader& 
     else
       target.write_rows(samples.name, part.first, means);
   }
+  if (const std::string lost = digits.lost_text("copies are written"); !lost.empty())
+    throw DataError(copy.source + ": data set '" + samples.name + "' " + lost);
 }
 
 /// What is copied, as every rank sees it.

@@ -15,13 +15,13 @@ constexpr std::int32_t kNone = 0;  // the value of rows that no array names
 
 std::vector<double> numbers_of(const RowSource& array) {
   const std::vector<Index>& shape = array.shape();
-  if (array.holds_words() || array.type() == ElementType::other || shape.size() > 2 ||
-      (shape.size() == 2 && shape[1] != 1))
+  const bool list = shape.size() == 1 || (shape.size() == 2 && (shape[0] == 1 || shape[1] == 1));
+  if (array.holds_words() || array.type() == ElementType::other || !list)
     throw DataError(
         fmt::format("{} has shape {}{}, and data.split.by = \"arrays\" wants a list of row numbers, or a mark of 0 or "
                     "1 for each row",
                     array.where(), shape_text(shape), array.holds_words() ? " of texts" : ""));
-  std::vector<double> numbers(static_cast<std::size_t>(shape.front()));
+  std::vector<double> numbers(static_cast<std::size_t>(shape.front() * array.row_elements()));
   std::vector<std::byte> raw(static_cast<std::size_t>(shape.front() * array.row_bytes()));
   array.read(0, shape.front(), raw.data());
   for (std::size_t i = 0; i < numbers.size(); ++i)

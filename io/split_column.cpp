@@ -19,13 +19,17 @@ namespace {
 
 constexpr std::size_t kMostListed = 12;  // values in a message
 
-std::string number_text(double value) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value + 0.0).ptr};  // the sum is never -0
+// As a double where that is exact, since a float's digits are then few.
+std::string number_text(ExactNumber value) {
+  char text[64];
+  char* const end = text + sizeof text;
+  const auto rounded = static_cast<double>(value);
+  if (rounded == value) return {text, std::to_chars(text, end, rounded + 0.0).ptr};  // the sum is never -0
+  return {text, std::to_chars(text, end, value).ptr};
 }
 
-std::optional<double> number_of(const std::string& text) {
-  double value = 0;
+std::optional<ExactNumber> number_of(const std::string& text) {
+  ExactNumber value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
@@ -74,7 +78,7 @@ struct Distinct {
   }
 };
 
-void add_numbers(const RowSource& column, Distinct<double>& distinct) {
+void add_numbers(const RowSource& column, Distinct<ExactNumber>& distinct) {
   const Index rows = column.shape().front(), step = Index{1} << 20;
   std::vector<std::byte> raw;
   for (Index first = 0; first < rows; first += step) {
@@ -82,12 +86,12 @@ void add_numbers(const RowSource& column, Distinct<double>& distinct) {
     raw.resize(static_cast<std::size_t>(count * column.row_bytes()));
     column.read(first, count, raw.data());
     for (Index row = 0; row < count; ++row) {
-      const double value = number_at(column.type(), raw.data(), row);
+      const ExactNumber value = exact_number_at(column.type(), raw.data(), row);
       if (!std::isfinite(value))
         throw DataError(column.row_text(first + row) + " holds " +
                         (std::isnan(value) && column.packing().declared
                              ? "no number, as its attributes say (" + column.packing().text() + ")"
-                             : not_finite_reason(value)) +
+                             : not_finite_reason(static_cast<double>(value))) +
                         "; data.split.column wants a number or a word for each row");
       distinct.add(value, column.where());
     }
@@ -168,7 +172,7 @@ bool holds(const SplitColumn& column, const std::string& named) {
 bool is_any_of(const std::string& value, const std::vector<std::string>& named, bool words) {
   return std::ranges::any_of(named, [&](const std::string& one) {
     if (words) return one == value;
-    const std::optional<double> a = number_of(one), b = number_of(value);
+    const std::optional<ExactNumber> a = number_of(one), b = number_of(value);
     return a && b && *a == *b;
   });
 }
@@ -180,7 +184,7 @@ std::vector<std::string> names_of_values(const SplitColumn& column, const LabelN
   if (names.of.empty()) return {};
   std::vector<std::string> all;
   for (const std::string& value : column.values) {
-    const double number = number_of(value).value_or(0);
+    const ExactNumber number = number_of(value).value_or(0);
     const auto found = number == std::floor(number) && std::abs(number) < kMostClassValue
                            ? names.of.find(static_cast<Index>(number))
                            : names.of.end();
@@ -205,7 +209,7 @@ void add_names(const RowSource& rows, LabelNames& names) {
 SplitColumn read_split_column(const RowSources& sources, const std::vector<Index>& rows_of_file, std::size_t most) {
   SplitColumn column;
   column.name = sources.names().front();
-  Distinct<double> numbers{most};
+  Distinct<ExactNumber> numbers{most};
   Distinct<std::string> words{most};
   LabelNames names;
   for (std::size_t i = 0; i < rows_of_file.size(); ++i) {
@@ -321,7 +325,11 @@ std::string unused_text(const RowChoice& choice, const SplitColumn& column) {
   const auto rows = std::ranges::count_if(column.of_row,
                                           [&](std::int32_t value) { return neither(static_cast<std::size_t>(value)); });
   if (choice.rule == SplitRule::arrays)
-    return rows == 0 ? "" : std::to_string(rows) + " rows are in none of '" + column.name + "', and not used";
+    return rows == 0 ? ""
+                     : std::to_string(rows) + " rows are in none of '" + column.name + "', and not used" +
+                           (roles[static_cast<std::size_t>(column.of_row.front())]
+                                ? ""
+                                : ": row 0 is one of them (lists count rows from 0 on)");
   return std::to_string(rows) + " rows of '" + column.name + "' = " + list_text(unused) + " neither train nor validate";
 }
 

@@ -10,6 +10,7 @@
 
 #include "io/axis_order.hpp"
 #include "io/dataset.hpp"
+#include "io/float32_digits.hpp"
 #include "io/labels.hpp"
 #include "io/row_choice.hpp"
 #include "io/row_source.hpp"
@@ -23,53 +24,13 @@ namespace {
 
 constexpr Index kFewRows = 256, kFewBytes = Index{1} << 24;  // rows larger than that take memory that nobody foresaw
 constexpr Index kRows = 4096, kElements = Index{1} << 22;    // looked at
-constexpr double kMostError = 0.01;                          // share of the deviation
-
-/// The distance of neighbours in float32.
-double step_at(double value) {
-  const auto size = static_cast<float>(std::abs(value));
-  return double{std::nextafter(size, std::numeric_limits<float>::infinity())} - size;
-}
 
 /// Only where the deviation is few steps can much of it be lost: rounding moves a number by at most half a step. Zeros
 /// may be numbers that float32 does not have.
 bool may_lose(const ChannelFacts& facts, std::size_t c) {
   const double largest = std::max(std::abs(facts.least[c]), std::abs(facts.most[c]));
-  return facts.deviation[c] < step_at(largest) / kMostError;
+  return facts.deviation[c] < step_at(largest) / ChannelSums::kMostError;
 }
-
-/// Nothing is counted, and few things are measured in whole numbers, so far.
-bool is_like_identifier(double value) {
-  constexpr double kFar = 9007199254740992;  // 2^53
-  return std::abs(value) >= kFar;
-}
-
-bool is_wide(ElementType type) { return size_of(type) >= 4 && type != ElementType::float32; }
-
-/// Sums of one channel, around its first number, which keeps the sums exact enough.
-struct ChannelSums {
-  ExactNumber origin = 0;
-  double count = 0;
-  ExactNumber x = 0, xx = 0, errors = 0;
-  bool same = true;   // all numbers are
-  bool whole = true;  // whether the numbers are of an integer type
-  void add(ExactNumber value) {
-    if (std::isnan(value)) return;  // missing
-    if (count == 0) origin = value;
-    same = same && value == origin;
-    const ExactNumber error = value - static_cast<float>(value);
-    const ExactNumber from_origin = value - origin;
-    ++count;
-    x += from_origin;
-    xx += from_origin * from_origin;
-    errors += error * error;
-  }
-  ExactNumber mean() const { return origin + x / count; }
-  double deviation() const {
-    return static_cast<double>(std::sqrt(std::max<ExactNumber>(0, xx / count - x / count * (x / count))));
-  }
-  double error() const { return static_cast<double>(std::sqrt(errors / count)); }
-};
 
 enum class Looked { few, some, all };
 
@@ -105,33 +66,10 @@ Index add_rows(const DatasetSpec& spec, const DatasetShape& shape, const std::st
   return own.channels;
 }
 
-/// A round number near the mean, from which the deviation is seen. Not beyond a whole one: its type may hold no more.
-std::string round_near(ExactNumber mean, double deviation, bool whole) {
-  const ExactNumber unit = std::pow(ExactNumber{10}, std::ceil(std::log10(10 * static_cast<ExactNumber>(deviation))));
-  const ExactNumber round = (whole ? std::trunc(mean / unit) : std::round(mean / unit)) * unit;
-  return unit >= 1 ? fmt::format("{:.0f}", round) : fmt::format("{}", static_cast<double>(round));
-}
-
-/// What is to be done. Large whole numbers are rarely measured ones.
-std::string advice(const ChannelSums& sums, double deviation) {
-  const std::string subtract = "subtract " + round_near(sums.mean(), deviation, sums.whole) + " before storing them";
-  if (!sums.whole || !is_like_identifier(static_cast<double>(sums.mean()))) return subtract;
-  return "if they are identifiers, there is nothing to learn in them; if they are times, " + subtract;
-}
-
-std::string lost_text(const DatasetSpec& spec, const std::string& name, const ChannelSums& sums, double deviation,
-                      const std::string& channel) {
-  const auto mean = static_cast<double>(sums.mean());
-  constexpr double kLeast = std::numeric_limits<float>::min();  // smaller ones have fewer digits, or are 0
-  if (std::abs(mean) < kLeast && deviation < kLeast)
-    return fmt::format(
-        "{}: data set '{}' holds numbers around {:g} with a deviation of {:.3g}{}, and float32, in which training "
-        "computes, has none so small; store them in other units, or their logarithm",
-        spec.files.front(), name, mean, deviation, channel);
-  return fmt::format(
-      "{}: data set '{}' holds numbers around {:g} with a deviation of {:.3g}{}, and float32, in which training "
-      "computes, knows only every {:.3g} there; {}",
-      spec.files.front(), name, mean, deviation, channel, step_at(mean), advice(sums, deviation));
+std::string lost_in(const DatasetSpec& spec, const std::string& name, const ChannelSums& sums, double deviation,
+                    const std::string& channel) {
+  return fmt::format("{}: data set '{}' {}", spec.files.front(), name,
+                     lost_text(sums, deviation, channel, "training computes"));
 }
 
 /// By a few rows alone; "" where nothing is lost.
@@ -142,8 +80,8 @@ std::string lost_in_few_rows(const DatasetSpec& spec, const DatasetShape& shape,
     std::vector<ChannelSums> sums(channels);
     first += static_cast<std::size_t>(add_rows(spec, shape, name, of, Looked::few, sums, first));
     for (const ChannelSums& channel : sums)
-      if (channel.count > 0 && channel.deviation() > 0 && channel.error() > kMostError * channel.deviation())
-        return lost_text(spec, name, channel, channel.deviation(), channels > 1 ? " in a channel" : "");
+      if (channel.loses_digits())
+        return lost_in(spec, name, channel, channel.deviation(), channels > 1 ? " in a channel" : "");
   }
   return "";
 }
@@ -183,8 +121,8 @@ std::optional<std::string> lost_digits(const DatasetSpec& spec, const DatasetSha
       // In float32, numbers that differ may all be the same.
       const double deviation = std::max(sums[c].deviation(), facts.deviation[c]);
       if (!(deviation > 0)) continue;
-      if (!may_lose(facts, c) || !(sums[c].error() > kMostError * deviation)) continue;
-      return lost_text(spec, name, sums[c], deviation, own > 1 ? fmt::format(" in channel {}", c - first) : "");
+      if (!may_lose(facts, c) || !(sums[c].error() > ChannelSums::kMostError * deviation)) continue;
+      return lost_in(spec, name, sums[c], deviation, own > 1 ? fmt::format(" in channel {}", c - first) : "");
     }
     first += static_cast<std::size_t>(own);
   }

@@ -91,10 +91,11 @@ SplitArrays named_like_parts(const std::vector<FileArray>& arrays, const FileArr
     if (name.empty()) name = array.name;
   };
   for (const FileArray& array : arrays) {
-    const bool numbers = array.integer() && array.per_row() == 1 && array.name != samples.name;
-    const bool fits =
-        marks ? array.rows() == samples.rows() && (is_training_mark(array.name) || is_held_out_mark(array.name))
-              : array.rows() <= samples.rows() && is_like_row_list(array.name);
+    const bool numbers =
+        array.type != ElementType::other && (array.per_row() == 1 || array.rows() == 1) && array.name != samples.name;
+    const Index count = array.rows() * array.per_row();
+    const bool fits = marks ? count == samples.rows() && (is_training_mark(array.name) || is_held_out_mark(array.name))
+                            : count <= samples.rows() && is_like_row_list(array.name);
     if (!numbers || !fits) continue;
     first(is_for_training(array.name) ? found.train : is_for_tests(array.name) ? found.test : found.validation, array);
   }
@@ -148,10 +149,11 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
     const bool named = is_like_split(array.name);
     const bool called = array.type_name == "enumeration" && !is_like_labels(array.name);
-    if (!array.words && !named && !called && !(marks && array.integer() && !held_out_samples)) continue;
+    if (!array.words && !named && !called && !(marks && !held_out_samples)) continue;
     std::string why;
     const std::optional<SplitColumn> column = read_column(array, path, look.packing, why);
-    if (!column && named) told.push_back(fmt::format("'{}' does not say what rows are for: {}", array.name, why));
+    if (!column && (named || trains || is_held_out_mark(array.name)))
+      told.push_back(fmt::format("'{}' does not say what rows are for: {}", array.name, why));
     if (!column) continue;
     const bool few = column->values.size() > 1 && column->values.size() <= kFewRoles;
     const auto& values = column->values;
@@ -167,7 +169,7 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
       look.split_column = array.name;
       if (trains && !several_marks) look.split_validation = {"0"};
       if (!trains) taken_for_tests = is_for_tests(array.name);
-    } else if (few && (named || marks)) {
+    } else if (few && (named || (marks && array.integer()))) {
       if (marks && !trains && taken_for_tests && *taken_for_tests != is_for_tests(array.name)) test_trains = true;
       told.push_back(split_hint(array, values));
       others.push_back(array.name);

@@ -44,6 +44,23 @@ class CoarseFiles(support.MrmfTest):
         with self.copy("m.h5") as file:
             np.testing.assert_allclose(file["where"], np.linspace(-1, 1, 16).reshape(8, 2).mean(1))
 
+    def test_numbers_that_float32_does_not_hold(self):
+        rng = np.random.default_rng(0)
+        days = 2459000.5 + np.cumsum(rng.uniform(0, 1e-4, (40, 32, 1)), 1)
+        for name, x, message in (("day", days, "around 2.459e+06 with a deviation of 0.000935, and float32, in which copies are "
+                                                "written, knows only every 0.25 there; subtract 2459000.5"),
+                                 ("tiny", rng.normal(1, 0.1, (40, 32, 1)) * 1e-300, "has none so small; store them in other units"),
+                                 ("count", np.int64(1 << 40) + rng.integers(0, 1000, (40, 32, 1)), "knows only every 1.31e+05"),
+                                 ("two", np.concatenate([days, rng.normal(0, 1, days.shape)], 2), "in a channel, and float32")):
+            with h5py.File(self.path(f"{name}.h5"), "w") as file:
+                file["x"] = x
+            output = self.fails(3, "coarsen", f"{name}.h5", "--factor", "2", "-o", "none", "--overwrite", message="data set 'x' holds numbers")
+            self.assertIn(message, output)
+            self.assertFalse(os.path.exists(self.path(f"none/{name}.h5")))
+        with h5py.File(self.path("fine.h5"), "w") as file:  # a channel of one number loses nothing that matters
+            file["x"] = np.concatenate([np.full_like(days, 0.1), days - 2459000.5], 2)
+        self.coarsen("fine.h5")
+
     def test_patterns_that_no_shell_has_replaced(self):
         for name in ("r0", "r1", "r10"):
             with h5py.File(self.path(f"{name}.h5"), "w") as file:

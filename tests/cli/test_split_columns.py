@@ -154,6 +154,20 @@ class SplitColumns(SplitTest):
         self.fails(3, "train", "s.toml", message="t.h5: data set 'enum' calls 0 'val', and s.h5: data set 'enum' 'train'; "
                    "give each word of data.split.column one number in all files")
 
+    def test_large_integers_are_told_apart(self):
+        # Of the first two, a double is the same.
+        scans = np.array([2**53, 2**53 + 1, 2**53 + 4] * 33 + [2**53 + 4], "i8")
+        subjects = np.int64(6560604777055249536) + np.arange(N) // 5
+        self.data("s.h5", scan=scans, subject=subjects, unsigned=np.uint64(2**64 - 30) + np.arange(N, dtype="u8") // 5)
+        kept = "34 rows of 'scan' = {} neither train nor validate"
+        self.assertEqual(self.counts(f'column = "scan", validation = [{2**53}], train = [{2**53 + 1}]'),
+                         (33, 33, kept.format(2**53 + 4)))
+        self.assertEqual(self.counts(f'column = "scan", validation = [{2**53 + 1}], train = [{2**53}, {2**53 + 4}]'), (67, 33, ""))
+        for column in "subject", "unsigned":
+            found = self.counts(f'by = "groups", column = "{column}", validation = 0.2')
+            self.assertEqual(found[:2], (80, 20))
+            self.assertIn("4 of 20", found[2])
+
     def test_more_rows_validate_than_train(self):
         line = "75 samples validate and 25 train"
         self.write("s.toml", CONFIG.replace("SPLIT", 'column = "most"'))
@@ -241,10 +255,14 @@ class SplitArrays(SplitTest):
     def test_rows_of_none_are_left_out_and_said(self):
         lists = 'by = "arrays", train = "train_idx", validation = "{}"'
         unused = "20 rows are in none of 'train_idx', '{}', and not used"
-        for name in "val_idx", "column", "floats":
+        self.data("s.h5", **self.lists, **self.marks, column=self.rows["val"][:, None], floats=self.rows["val"].astype("f8"),
+                  row=self.rows["val"][None].astype("f8"), one=[1, 5, 10], three=[3, 8])
+        for name in "val_idx", "column", "floats", "row":
             self.assertEqual(self.counts(lists.format(name)), (60, 20, unused.format(name)))
         self.assertEqual(self.counts('by = "arrays", train = ["train_idx", "test_idx"], validation = "val_mask"'), (80, 20, ""))
         self.assertEqual(self.counts(lists.format("val_idx"), ranks=2)[:2], (60, 20))
+        self.assertEqual(self.counts('by = "arrays", train = "one", validation = "three"')[2],
+                         "95 rows are in none of 'one', 'three', and not used: row 0 is one of them (lists count rows from 0 on)")
 
     def test_each_file_has_its_own(self):
         self.data("t.h5", train_idx=[0, 1, 2], val_idx=[99])
@@ -279,6 +297,15 @@ class SplitArrays(SplitTest):
             self.assertIn(f"'{a}' and '{b}' say which rows train and which validate, and '{c}' which ones test", said)
             self.assertIn('labels = "y"', text)
             self.trains(name)
+        for name, arrays in (("floats", {name: rows.astype("f8") for name, rows in self.lists.items()}),
+                             ("rows", {name: rows[None].astype("f8") for name, rows in self.lists.items()}),
+                             ("masks", {name: marks.astype("f4") for name, marks in self.marks.items()})):
+            text, said = self.made(name, x=self.x, y=self.y, **arrays)
+            self.assertIn('split = { by = "arrays", train = "train_', text)
+        text, said = self.made("one", x=self.x, y=self.y, is_train=(np.arange(N) % 4 != 0).astype("f8"))
+        self.assertIn('split = { column = "is_train", validation = [0] }', text)
+        text, said = self.made("gap", x=self.x, y=self.y, is_train=np.where(np.arange(N) == 5, np.nan, 1.0))
+        self.assertIn("'is_train' does not say what rows are for: gap.h5: data set 'is_train', row 5 holds NaN", said)
         # Two alone: what tests, validates.
         text, _ = self.made("two", x=self.x, y=self.y, train_index=np.arange(80), test_index=np.arange(80, 100))
         self.assertIn('split = { by = "arrays", train = "train_index", validation = "test_index" }', text)
