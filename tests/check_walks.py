@@ -19,7 +19,7 @@ TO_ADD = {"a configuration key": (3, "docs/guide/keys.md", "`training.optimizer.
           "a subcommand": (2, "src/cli/commands.hpp", "add_plot,", "add_plot"),
           "a method": (5, "src/config/keys.cpp", '"mrt"', "mrt")}
 PRODUCT = ("src/", "layers/", "kernels/", "io/", "mpi/")
-FILES, LINES = 8, 1200  # of a walk
+FILES, LINES = 8, 1250  # of a walk
 
 
 def tables(page, head):

@@ -166,7 +166,7 @@ class SplitColumns(SplitTest):
         for column in "subject", "unsigned":
             found = self.counts(f'by = "groups", column = "{column}", validation = 0.2')
             self.assertEqual(found[:2], (80, 20))
-            self.assertIn("4 of 20", found[2])
+            self.assertEqual(found[2], f"16 groups of '{column}' train, 4 validate")
 
     def test_more_rows_validate_than_train(self):
         line = "75 samples validate and 25 train"
