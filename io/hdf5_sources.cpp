@@ -154,6 +154,14 @@ std::optional<Gap> chunk_gap(const Dataset& dataset, const Properties& creation,
   }
 }
 
+/// The library looks for a file of raw bytes from the current folder on, and many lie beside the HDF5 file.
+std::string missing_raw(const std::string& path, const std::string& raw) {
+  const bool beside = is_regular((std::filesystem::path(path).parent_path() / raw).string());
+  return "come from " + raw +
+         (beside ? ", which is beside the file and not in the current folder (set HDF5_EXTFILE_PREFIX='${ORIGIN}')"
+                 : ", which is not there");
+}
+
 /// Checks the files of raw bytes beside the HDF5 file, in which the rows lie one after the other, and adds them to
 /// `files`. The library reads zeros behind their end.
 std::optional<Gap> external_gap(const std::string& path, const Dataset& dataset, const Properties& creation,
@@ -167,7 +175,7 @@ std::optional<Gap> external_gap(const std::string& path, const Dataset& dataset,
     if (there == all) break;  // for later growth
     files.insert(bytes.file);
     if (!is_regular(bytes.file))
-      return Gap{static_cast<Index>(there / of_row), "come from " + bytes.file + ", which is not there"};
+      return Gap{static_cast<Index>(there / of_row), missing_raw(path, bytes.file)};
     std::error_code unknown;
     const auto size = static_cast<hsize_t>(std::filesystem::file_size(bytes.file, unknown));
     const auto begin = static_cast<hsize_t>(bytes.offset);

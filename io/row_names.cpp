@@ -217,6 +217,10 @@ class ArrayWords final : public WordRows {
     if (!whole()) return h5::words_of_rows(dataset_, first, count, where());
     return count == 0 ? std::vector<std::string>{} : h5::words_of(dataset_, where())->words;
   }
+  void require_written() const override {
+    const h5::Lock lock;
+    h5::require_written(dataset_, where());
+  }
 
  private:
   std::shared_ptr<const DataFile> file_;

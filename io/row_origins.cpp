@@ -161,18 +161,27 @@ class Follower {
   }
 
  private:
-  /// Rows that lie one after the other in a file of raw bytes, to which several data sets may lead.
+  /// Rows that lie one after the other in files of raw bytes, to which several data sets may lead. Nothing where a row
+  /// lies in two of them.
   static std::optional<std::vector<RowOrigin>> external_origins(const Dataset& dataset, const Properties& creation,
                                                                 const std::vector<Index>& shape) {
-    const std::vector<ExternalBytes> bytes = external_bytes(file_of(dataset.get()), creation);
-    if (bytes.size() != 1) return {};
+    const std::vector<ExternalBytes> pieces = external_bytes(file_of(dataset.get()), creation);
     const Type type(H5Dget_type(dataset.get()));
     const Index of_row = product(shape, 1) * static_cast<Index>(H5Tget_size(type.get()));
-    const auto file = file_identity(bytes.front().file);
-    if (!file || of_row < 1) return {};
-    const ObjectIdentity raw{*file, std::numeric_limits<std::uint64_t>::max()};  // no address of an object
-    return std::vector<RowOrigin>{
-        {0, shape.front(), raw, bytes.front().offset / of_row, {of_row, bytes.front().offset % of_row}}};
+    if (pieces.empty() || of_row < 1) return {};
+    std::vector<RowOrigin> all;
+    Index first = 0;
+    for (const ExternalBytes& piece : pieces) {
+      const Index left = shape.front() - first;
+      const auto bytes = piece.count == H5F_UNLIMITED ? left * of_row : static_cast<Index>(piece.count);
+      const Index rows = std::min(left, bytes / of_row);
+      const auto file = file_identity(piece.file);
+      if (!file || (rows < left && bytes % of_row != 0)) return {};
+      const ObjectIdentity raw{*file, std::numeric_limits<std::uint64_t>::max()};  // no address of an object
+      if (rows > 0) all.push_back({first, rows, raw, piece.offset / of_row, {of_row, piece.offset % of_row}});
+      first += rows;
+    }
+    return all;
   }
 
   /// Nothing where it puts rows together in a way that is not followed.

@@ -220,6 +220,15 @@ class Duplicates(MrmfTest):
         self.allowed(samples=(30, 10))
         self.config("one.h5", "over.h5")
         self.refused("rows 0 to 9 of 'x' in over.h5 are the same as rows 10 to 19 of 'x' in one.h5")
+        # Rows of two raw files, one after the other.
+        for name, pieces in (("both", [("raw.bin", size, size), ("raw.bin", 0, size)]), ("again", [("raw.bin", 0, size), ("raw.bin", 2 * size, size)])):
+            with h5py.File(self.path(name + ".h5"), "w") as file:
+                file.create_dataset("x", (40, WIDTH, CHANNELS), "f4", external=pieces)
+                file["y"] = np.arange(40.0)
+        self.config("one.h5", "both.h5")
+        self.refused("rows 20 to 39 of 'x' in both.h5 are the same as rows 0 to 19 of 'x' in one.h5")
+        self.config("both.h5", "again.h5")
+        self.refused("rows 0 to 19 of 'x' in again.h5 are the same as rows 20 to 39 of 'x' in both.h5")
 
     def test_samples_that_are_files_or_groups(self):
         """One sample per file or group: each is known by where its array lies."""

@@ -65,6 +65,22 @@ class MissingRows(Hostile):
         self.replace("val_unitStar_par", lambda file, name, values: file.create_dataset(name, values.shape, "float32"))
         self.refused(3, message="data set 'val_unitStar_par': row 0 and maybe others were never written")
 
+    def test_words_that_were_never_written_are_no_class(self):
+        with h5py.File(self.path("w.h5"), "w") as file:
+            file["x"] = np.random.default_rng(0).normal(0, 1, (40, 32, 2)).astype("f4")
+            file.create_dataset("y", (40,), h5py.string_dtype(), chunks=(10,))[:30] = [("ash", "oak")[i % 2] for i in range(30)]
+        self.write("w.toml", support.rows_config("flatten", "dense units=2", files=("w.h5",), batch=4, data='train = { samples = "x", labels = "y" }\n'
+                   "duplicates = \"allow\"").replace("[training]", '[training]\nloss = "cross_entropy"\nclass_values = ["ash", "oak"]'))
+        self.fails(3, "train", "w.toml", message="data set 'y': row 30 and maybe others were never written")
+
+    def test_raw_bytes_beside_the_file_that_are_looked_for_elsewhere(self):
+        os.mkdir(self.path("d"))
+        np.zeros(40 * 32 * 2, "f4").tofile(self.path("d/raw.bin"))
+        with h5py.File(self.path("d/r.h5"), "w") as file:
+            file.create_dataset("x", (40, 32, 2), "f4", external=[("raw.bin", 0, 40 * 32 * 2 * 4)])
+        self.fails(3, "coarsen", "d/r.h5", "--factor", "2", "-o", "c",
+                   message="come from raw.bin, which is beside the file and not in the current folder (set HDF5_EXTFILE_PREFIX='${ORIGIN}')")
+
     def test_compressed_chunks_that_were_never_written(self):
         def make(file, name, values):
             file.create_dataset(name, values.shape, values.dtype, chunks=(1, 32, 3), compression="gzip")[:95] = values[:95]
