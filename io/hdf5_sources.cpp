@@ -174,8 +174,7 @@ std::optional<Gap> external_gap(const std::string& path, const Dataset& dataset,
   for (const ExternalBytes& bytes : external_bytes(path, creation)) {
     if (there == all) break;  // for later growth
     files.insert(bytes.file);
-    if (!is_regular(bytes.file))
-      return Gap{static_cast<Index>(there / of_row), missing_raw(path, bytes.file)};
+    if (!is_regular(bytes.file)) return Gap{static_cast<Index>(there / of_row), missing_raw(path, bytes.file)};
     std::error_code unknown;
     const auto size = static_cast<hsize_t>(std::filesystem::file_size(bytes.file, unknown));
     const auto begin = static_cast<hsize_t>(bytes.offset);
