@@ -17,19 +17,22 @@ class Error : public std::runtime_error {
   int exit_code_;
 };
 
-/// The command line or the configuration asks for something impossible (exit code 2).
+/// The command line or the configuration asks for something impossible.
 struct ConfigError : Error {
-  explicit ConfigError(const std::string& what) : Error(what, 2) {}
+  static constexpr int kExitCode = 2;
+  explicit ConfigError(const std::string& what) : Error(what, kExitCode) {}
 };
 
-/// A data file is missing, broken or not what the configuration says (exit code 3).
+/// A data file is missing, broken or not what the configuration says.
 struct DataError : Error {
-  explicit DataError(const std::string& what) : Error(what, 3) {}
+  static constexpr int kExitCode = 3;
+  explicit DataError(const std::string& what) : Error(what, kExitCode) {}
 };
 
-/// Something went wrong while running: a rank, a device, a NaN (exit code 4).
+/// Something went wrong while running: a rank, a device, a NaN.
 struct FaultError : Error {
-  explicit FaultError(const std::string& what) : Error(what, 4) {}
+  static constexpr int kExitCode = 4;
+  explicit FaultError(const std::string& what) : Error(what, kExitCode) {}
 };
 
 /// Throws FaultError("<file>:<line>: <expression> is false: <message>").

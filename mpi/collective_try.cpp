@@ -21,16 +21,16 @@ Failure attempt(const std::function<void()>& action) {
   } catch (const Error& error) {
     return {error.exit_code(), error.what()};
   } catch (const std::bad_alloc&) {
-    return {4, "out of memory; use more ranks, more nodes or a coarser resolution"};
+    return {FaultError::kExitCode, "out of memory; use more ranks, more nodes or a coarser resolution"};
   } catch (const std::exception& error) {
-    return {4, error.what()};
+    return {FaultError::kExitCode, error.what()};
   }
 }
 
 [[noreturn]] void raise(const Failure& failure) {
   switch (failure.exit_code) {
-    case 2: throw ConfigError(failure.what);
-    case 3: throw DataError(failure.what);
+    case ConfigError::kExitCode: throw ConfigError(failure.what);
+    case DataError::kExitCode: throw DataError(failure.what);
     default: throw FaultError(failure.what);
   }
 }

@@ -22,6 +22,7 @@
 
 #include "io/output_file.hpp"
 #include "io/readable_text.hpp"
+#include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/common_end.hpp"
 #include "mpi/launched_tasks.hpp"
@@ -48,7 +49,7 @@ void spin_briefly(char** argv) {
   execv(program.c_str(), argv);
 }
 
-constexpr int kUsage = 2, kData = 3, kFault = 4;
+constexpr int kFault = mrmf::FaultError::kExitCode;
 
 /// How the command has ended on this rank.
 struct Ending {
@@ -134,7 +135,7 @@ void prepare_process() {
   // With fewer, MPI cannot start and gives another reason.
   std::fprintf(stderr, "mrmf: error: only %llu files may be open at once; raise `ulimit -n` to 256 or more\n",
                static_cast<unsigned long long>(files.rlim_cur));
-  std::_Exit(kData);
+  std::_Exit(mrmf::DataError::kExitCode);
 }
 
 // Whether standard output is a pipe without a reader, as in `mrmf plan ... | head -1`, which is no error.
@@ -188,9 +189,10 @@ int main(int argc, char** argv) {
   try {
     mrmf::forget_unknown_pmi();
     const bool told = mrmf::mpi_is_told(variable);
-    if (!told && refuse_unseen_tasks(argc, argv)) return kUsage;
+    if (!told && refuse_unseen_tasks(argc, argv)) return mrmf::ConfigError::kExitCode;
     const mrmf::MpiEnvironment session(argc, argv);
-    if (told && mrmf::MpiEnvironment::ranks() == 1 && refuse_unseen_tasks(argc, argv)) return kUsage;
+    if (told && mrmf::MpiEnvironment::ranks() == 1 && refuse_unseen_tasks(argc, argv))
+      return mrmf::ConfigError::kExitCode;
     std::set_terminate(end_uncaught);
     const mrmf::CommonEnd ranks;
     mrmf::Comm world = mrmf::Comm::world();
