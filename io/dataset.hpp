@@ -24,8 +24,8 @@ namespace mrmf {
 enum class Averaging { load, epoch };
 
 /// How a file's (T, C) sample is seen (the layout trap).
-/// as_stored: positions by channels (the key's word is "transpose"). reinterpret: the flat buffer read as (C, T), as
-/// the reference Neuron Inverter code feeds it to its convolutions. Averaging happens before either.
+/// as_stored: positions by channels. reinterpret: the flat buffer read as (C, T), as the reference Neuron Inverter code
+/// feeds it to its convolutions. Averaging happens before either.
 enum class SampleLayout { as_stored, reinterpret };
 
 /// What to do about rows that were never written, or whose virtual source is missing.

@@ -255,7 +255,7 @@ void add_meaning(Keys<DataConfig>& keys) {
       "such as \"n c y x\"; without c there is one channel; samples first and channels last unless set");
   add_key(keys, "channels", MRMF_FIELD(channels), at_least(1),
           "channels of a sample: other data is refused, and a shape that looks unusual is taken as meant");
-  add_key(keys, "layout", MRMF_FIELD(train.layout), one_of({"transpose", "reinterpret"}),
+  add_key(keys, "layout", MRMF_FIELD(train.layout), one_of({"as_stored", "reinterpret"}),
           "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
   add_key(
       keys, "missing", MRMF_FIELD(train.missing), one_of(words_of<MissingRule>()),

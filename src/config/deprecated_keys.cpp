@@ -21,7 +21,8 @@ struct FormerValue {
   const char *section, *name, *was, *is;  ///< `name`: today's
 };
 constexpr std::array kValues{FormerValue{"method", "top", "front", "stem"},
-                             FormerValue{"method", "detail", "look", "measure"}};
+                             FormerValue{"method", "detail", "look", "measure"},
+                             FormerValue{"data", "layout", "transpose", "as_stored"}};
 
 constexpr const char* kLowersNoLoss =
     "it lowered no loss; remove it, or use the version that docs/results/lab.md names";

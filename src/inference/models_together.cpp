@@ -29,7 +29,7 @@ std::vector<Trait> traits(const ModelChoice& choice, const std::string& sample) 
           {"data.rows", rows[static_cast<std::size_t>(data.train.rows)]},
           {"data.axes", text(data.train.axes)},
           {"data.mask", data.train.mask ? "true" : "false"},
-          {"data.layout", data.train.layout == SampleLayout::as_stored ? "transpose" : "reinterpret"}};
+          {"data.layout", data.train.layout == SampleLayout::as_stored ? "as_stored" : "reinterpret"}};
 }
 
 // The folds of one split train on each other's validation rows.

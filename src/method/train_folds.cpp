@@ -101,10 +101,8 @@ void share_node(Config& config, Teams& teams, Comm& world) {
   const auto least = [&](double value) { return -teams.team.max(-value); };
   if (config.run.threads == 0)
     config.run.threads = static_cast<int>(least(std::max(1, cores_together(on_host) / on_host.size())));
-  if (!config.data.memory) {
-    const double teams_here = std::max(1.0, static_cast<double>(on_host.size()) / teams.team.size());
-    config.data.memory = least(kShareOfMemory * host_memory() / 1e9 / teams_here);
-  }
+  const double teams_here = std::max(1.0, static_cast<double>(on_host.size()) / teams.team.size());
+  config.data.memory = least(config.data.memory.value_or(kShareOfMemory * host_memory() / 1e9) / teams_here);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ write_config() {
 files      = ["/tmp/tiny.h5"]
 train      = { samples = "train_frames", labels = "train_unitStar_par" }
 validation = { samples = "val_frames",   labels = "val_unitStar_par" }
-layout     = "transpose"
+layout     = "as_stored"
 [model]
 preset = "neuron_inverter"
 [training]

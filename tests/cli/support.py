@@ -37,7 +37,7 @@ CONFIG = """
 files = ["data.h5"]
 train = { samples = "train_frames", labels = "train_unitStar_par" }
 validation = { samples = "val_frames", labels = "val_unitStar_par" }
-layout = "transpose"
+layout = "as_stored"
 [training]
 optimizer = { name = "adam", learning_rate = 3e-3 }
 batch = 16

@@ -17,12 +17,13 @@ class FormerWords(support.MrmfTest):
         support.make_data(self.path("data.h5"))
 
     def train(self, method, folder):
-        self.config(replace=[('name = "baseline"', method)])
+        layout = "transpose" if method == FORMER else "as_stored"
+        self.config(replace=[('name = "baseline"', method), ('layout = "as_stored"', f'layout = "{layout}"')])
         return self.mrmf("train", "config.toml", "--set", f"run.folder={folder}")
 
     def test_a_configuration_of_an_earlier_version_trains_the_same_with_a_warning_for_each_word(self):
         said = self.train(FORMER, "former") + self.read("former/log.txt")
-        for line in ('method.top = "front" is called "stem" now', "method.handover is called method.transfer now"):
+        for line in ('method.top = "front" is called "stem" now', 'data.layout = "transpose" is called "as_stored" now', "method.handover is called method.transfer now"):
             self.assertIn(line, said)
         self.assertNotIn("is called", self.train(TODAY, "today"))
         self.same_models("former", "today")
@@ -32,7 +33,7 @@ class FormerWords(support.MrmfTest):
         self.train(TODAY, "run")
         self.train(TODAY, "other")
         self.write("run/config.toml", self.read("run/config.toml").replace('top = "stem"', 'top = "front"')
-                   .replace("transfer = ", "handover = "))
+                   .replace("transfer = ", "handover = ").replace('layout = "as_stored"', 'layout = "transpose"'))
         self.assertIn("handover", self.read("run/config.toml"))
         result = json.loads(self.read("run/result.json"))
         result["top"] = "front"

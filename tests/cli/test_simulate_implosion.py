@@ -69,7 +69,7 @@ class SimulateImplosion(support.MrmfTest):
     def test_it_trains(self):
         self.make("one.h5", samples=200)
         dense = support.layers("dense units=16", "tanh", "dense units=15")
-        text = support.CONFIG.replace("data.h5", "one.h5").replace('layout = "transpose"', 'normalise = { labels = "mean_std" }')
+        text = support.CONFIG.replace("data.h5", "one.h5").replace('layout = "as_stored"', 'normalise = { labels = "mean_std" }')
         text = text.replace("frames", "inputs").replace("unitStar_par", "scalars").replace(support.LAYERS, "\n" + dense)
         self.write("forward.toml", text)
         self.mrmf("train", "forward.toml", "--set", "training.epochs=20", "--set", "run.folder=forward")

@@ -120,23 +120,23 @@ LOGARITHMS = 'normalise = { samples = "log1p_mean_std", labels = "log1p_mean_std
 
 # name: a row of samples, a row of labels, how many values labels have (0: numbers), loss, layout, model, normalisation
 NETWORKS = {
-    "series": ((37, 3), (4,), 0, "mse", "transpose", SERIES),
+    "series": ((37, 3), (4,), 0, "mse", "as_stored", SERIES),
     "series read the other way": ((37, 3), (4,), 0, "mse", "reinterpret", SERIES),
-    "planes": ((11, 9, 2), (3,), 0, "mae", "transpose", PLANES),
+    "planes": ((11, 9, 2), (3,), 0, "mae", "as_stored", PLANES),
     "planes read the other way": ((11, 9, 2), (3,), 0, "mse", "reinterpret", PLANES),
-    "a class per pixel": ((9, 8, 2), (9, 8), 3, "cross_entropy", "transpose", PIXELS),
-    "cubes": ((7, 6, 8, 2), (2,), 0, "mse", "transpose", CUBES),
-    "masks of cubes": ((4, 3, 5, 1), (4, 3, 5, 2), 2, "binary_cross_entropy", "transpose", MASKS),
-    "untied": ((11, 9, 2), (3,), 0, "mse", "transpose", UNTIED),
-    "put together": ((9, 8, 2), (9, 8, 2), 0, "mse", "transpose", PUT_TOGETHER),
-    "contrasts": ((9, 8, 2), (7, 6, 6), 0, "mse", "transpose", CONTRASTS),
-    "flat features": ((6,), (), 5, "cross_entropy", "transpose", FLAT),
-    "resnet": ((15, 14, 3), (3,), 0, "mse", "transpose", RESNET),
-    "unet": ((8, 12, 1), (8, 12), 2, "cross_entropy", "transpose", UNET),
-    "statistics": ((37, 3), (4,), 0, "mse", "transpose", SERIES, STATISTICS),
+    "a class per pixel": ((9, 8, 2), (9, 8), 3, "cross_entropy", "as_stored", PIXELS),
+    "cubes": ((7, 6, 8, 2), (2,), 0, "mse", "as_stored", CUBES),
+    "masks of cubes": ((4, 3, 5, 1), (4, 3, 5, 2), 2, "binary_cross_entropy", "as_stored", MASKS),
+    "untied": ((11, 9, 2), (3,), 0, "mse", "as_stored", UNTIED),
+    "put together": ((9, 8, 2), (9, 8, 2), 0, "mse", "as_stored", PUT_TOGETHER),
+    "contrasts": ((9, 8, 2), (7, 6, 6), 0, "mse", "as_stored", CONTRASTS),
+    "flat features": ((6,), (), 5, "cross_entropy", "as_stored", FLAT),
+    "resnet": ((15, 14, 3), (3,), 0, "mse", "as_stored", RESNET),
+    "unet": ((8, 12, 1), (8, 12), 2, "cross_entropy", "as_stored", UNET),
+    "statistics": ((37, 3), (4,), 0, "mse", "as_stored", SERIES, STATISTICS),
     "statistics, read the other way": ((37, 3), (4,), 0, "mse", "reinterpret", SERIES, STATISTICS),
-    "logarithms": ((11, 9, 2), (3,), 0, "mae", "transpose", PLANES, LOGARITHMS),
-    "fields in units": ((4, 3, 5, 1), (4, 3, 5, 2), 0, "mse", "transpose", MASKS, LOGARITHMS),
+    "logarithms": ((11, 9, 2), (3,), 0, "mae", "as_stored", PLANES, LOGARITHMS),
+    "fields in units": ((4, 3, 5, 1), (4, 3, 5, 2), 0, "mse", "as_stored", MASKS, LOGARITHMS),
 }
 
 # Of layers that ONNX does not have; safetensors files hold them.

@@ -355,7 +355,7 @@ TEST_CASE("store: averaging in time, then either layout, against indices written
   TwoFiles files;
   files.write_samples();
   files.write_labels();
-  SUBCASE("transpose") {
+  SUBCASE("as stored") {
     SampleStore store = files.store({0, 7});
     store.make_ready({1, 1, 4});
     CHECK(store.sample({1, 1, 4}) == Shape{0, {1, 1, 2}, 2, 1});
