@@ -19,6 +19,7 @@
 #include "src/data/row_facts.hpp"
 #include "src/data/units.hpp"
 #include "src/inspection/dataset_guess.hpp"
+#include "src/inspection/far_values.hpp"
 #include "src/inspection/guess_parts.hpp"
 #include "src/inspection/packing_counts.hpp"
 #include "src/plan/plan.hpp"
@@ -171,6 +172,8 @@ void advise_on_numbers(const Config& config, const SplitFound& split, std::vecto
       samples_lost = samples_lost || which == NumbersOf::samples;
       return;
     }
+    if (std::string far = far_value_text(numbers_of(split.spec, split.shape, which), numbers.name); !far.empty())
+      advice.push_back(std::move(far));
     if (const auto numbered = like_identifiers(split.spec, split.shape, which, *numbers.facts))
       advice.push_back(*numbered);
     if (units.mean_std || units.log1p) return;
