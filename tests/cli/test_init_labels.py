@@ -228,10 +228,11 @@ class Marks(InitLabels):
     def test_validation_comes_before_tests(self):
         part = np.array(["train", "val", "train", "test", "train"] * 12)
         marks = {f"is_{name}": part == name for name in ("train", "val", "test")}
-        for names in (("is_train", "is_val", "is_test"), ("is_val", "is_test")):
-            text, said = self.made("marks", "--overwrite", x=self.images, y=self.kind, **{name: marks[name] for name in names})
-            self.assertIn('split = { column = "is_val" }', text)
-            self.assertIn("'is_val' is taken for the split; 'is_test' may say what rows are for, too", said)
+        text, said = self.made("all", x=self.images, y=self.kind, **marks)
+        self.assertIn('split = { by = "arrays", train = "is_train", validation = "is_val", test = "is_test" }', text)
+        text, said = self.made("marks", x=self.images, y=self.kind, is_val=marks["is_val"], is_test=marks["is_test"])
+        self.assertIn('split = { column = "is_val" }', text)
+        self.assertIn("'is_val' is taken for the split; 'is_test' may say what rows are for, too", said)
         text, _ = self.made("plain", x=self.images, y=self.kind, val=marks["is_val"].astype("u1"), test=marks["is_test"].astype("u1"))
         self.assertIn('split = { column = "val" }', text)
         text, _ = self.made("tests", x=self.images, y=self.kind, is_test=marks["is_test"])

@@ -134,6 +134,23 @@ class WhatFilesSay(InitTest):
                 file["x"], file["y"] = self.x, self.rng.normal(size=ROWS) * factor
             self.fails(3, "init", "small.h5", "-o", "small.toml", message=advice)
 
+    def test_one_number_far_from_all_others(self):
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(0, 1, (60, 32, 2)).astype("f4"), rng.normal(0, 1, 60)
+        holes = x.copy()
+        holes[rng.random(x.shape) < 0.03] = -9999
+        far = "-9999 stands "
+        for name, arrays, told in (("holes", {"x": holes, "y": y}, far), ("none", {"x": x, "y": y}, ""),
+                                   ("labels", {"x": x, "y": np.where(np.arange(60) % 10 == 3, 1e20, y)}, "1e+20 stands 6 times among 60 numbers of 'y'"),
+                                   ("once", {"x": x, "y": np.where(np.arange(60) == 3, 1e6, y)}, ""),
+                                   ("zeros", {"x": x, "y": np.maximum(y, 0)}, "")):
+            self.made(name, **arrays)
+            said = self.mrmf("data", f"{name}.toml")
+            self.assertIn(told, said)
+            self.assertEqual(" stands " in said, told != "", said)
+            self.assertEqual("_FillValue = " in said, told != "")
+        self.assertEqual(self.mrmf("data", "holes.toml", ranks=2), self.mrmf("data", "holes.toml"))
+
     def test_raw_bytes_without_a_length_that_are_too_few(self):
         with h5py.File(self.path("raw.h5"), "w") as file:
             file.create_dataset("x", shape=self.x.shape, dtype="f4", external="bytes.raw")
