@@ -12,8 +12,8 @@ namespace mrmf {
 namespace {
 
 constexpr Index kRows = 64, kElements = Index{1} << 22;  // looked at
-constexpr Index kOften = 3;                              // times
-constexpr double kFar = 5;                               // ranges of all others
+constexpr Index kFewestTimes = 3;                        // times
+constexpr double kRangesApart = 5;                       // ranges of all others
 
 /// The smallest number of a channel, how often it occurs, and the one after it.
 struct End {
@@ -45,10 +45,10 @@ struct Channel {
     Index times;
   };
   std::optional<Far> far() const {
-    const auto is_far = [](double gap, double range) { return range > 0 && gap > kFar * range; };
-    if (low.count >= kOften && is_far(low.next - low.value, -high.value - low.next))
+    const auto is_far = [](double gap, double range) { return range > 0 && gap > kRangesApart * range; };
+    if (low.count >= kFewestTimes && is_far(low.next - low.value, -high.value - low.next))
       return Far{low.value, low.next, -high.value, low.count};
-    if (high.count >= kOften && is_far(high.next - high.value, -high.next - low.value))
+    if (high.count >= kFewestTimes && is_far(high.next - high.value, -high.next - low.value))
       return Far{-high.value, low.value, -high.next, high.count};
     return {};
   }
