@@ -111,6 +111,26 @@ class NothingToLearn(InitLabels):
         text, _ = self.made("scan", x=self.images, zzz=20 * steps)  # may be what was varied
         self.assertIn('labels = "zzz"', text)
 
+    def test_coordinates(self):
+        value = self.rng.normal(0, 1, ROWS)
+        even = {"dim1": 0.05 * np.arange(ROWS), "x-coordinate": np.linspace(0.5 / ROWS, 1 - 0.5 / ROWS, ROWS).astype("f4"),
+                "y-coordinate": np.linspace(1, -1, ROWS).astype("f4").astype("f8"), "lat": np.arange(90, 90 - ROWS, -1) * 1.5}
+        for name, numbers in even.items():
+            with self.subTest(name):
+                text, said = self.made("even", "--overwrite", x=self.images, zzz=value, **{name: numbers})
+                self.assertIn('labels = "zzz"', text)
+                self.assertNotIn("would do", said)
+                self.file("alone", x=self.images, **{name: numbers})
+                self.refused("alone", f"'{name}' has its numbers at one distance, as coordinates have; add labels")
+        text, _ = self.made("uneven", x=self.images, dim1=np.sort(value))  # which nobody knows to be a coordinate
+        self.assertIn('labels = "dim1"', text)
+        text, said = self.made("scan2", x=self.images, omega=0.3 + 0.05 * np.arange(ROWS))
+        self.assertIn('labels = "omega"', text)
+        self.assertIn("'omega' has its numbers at one distance, as coordinates and times have; if it is no label, name others", said)
+        text, said = self.made("both", x=self.images, omega=0.3 + 0.05 * np.arange(ROWS), zzz=value)
+        self.assertIn('labels = "zzz"', text)
+        self.assertNotIn("distance", said)
+
     def test_in_several_files(self):
         for i, part in enumerate((slice(0, 30), slice(30, 60))):
             self.file(f"part{i}", x=self.images[part], aaa=np.arange(30), class_of=np.full(30, i), zzz=self.rng.normal(0, 1, 30))

@@ -82,6 +82,43 @@ class WhatFilesSay(InitTest):
         self.assertIn('labels = "target"', text)
         self.assertNotIn("time_bnds", said)
 
+    def test_coordinates_and_times_of_cf_are_no_labels(self):
+        times = np.sort(self.rng.integers(0, 10**6, ROWS))
+        since = {"units": "seconds since 2000-01-01 00:00:00"}
+        bounds = np.sort(self.rng.uniform(0, 365, (ROWS, 2)))
+        place, height = self.rng.uniform(0, 1, ROWS), self.rng.normal(size=ROWS)
+        nothing = "there is nothing to learn from what has the rows of 'tas': "
+        for name, said_of_tas, arrays, message in (
+                ("aux", {"coordinates": "place height none"}, {"place": (place, {}), "height": (height, {})},
+                 f"{nothing}'height' is a coordinate, as the attribute coordinates of 'tas' says, 'place' is a coordinate"),
+                ("since", {}, {"taken_at": (times, since)}, f"{nothing}'taken_at' holds times, by its units \"seconds since 2000-01-01 00:00:00\""),
+                ("climate", {}, {"when": (times, since | {"climatology": "limits"}), "limits": (bounds, {})}, f"{nothing}'when' holds times"),
+                ("groups", {}, {"g/when": (times, since | {"bounds": "/limits"}), "limits": (bounds, {})}, f"{nothing}'g/when' holds times")):
+            with self.subTest(name):
+                with h5py.File(self.path(f"{name}.h5"), "w") as file:
+                    for array, (values, attributes) in {"tas": (self.x, said_of_tas), **arrays}.items():
+                        file[array] = values
+                        file[array].attrs.update(attributes)
+                said = self.fails(3, "init", f"{name}.h5", "-o", f"{name}.toml", message=message)
+                self.assertNotIn("limits", said)
+                for array in arrays:
+                    if array != "limits":
+                        self.mrmf("init", f"{name}.h5", "-o", f"{name}.toml", "--overwrite", "--labels", array)
+
+    def test_what_tells_of_other_numbers_comes_last(self):
+        def make(name, **more):
+            self.file(name, tas=self.x, error=self.rng.uniform(0, 1, ROWS), **more)
+            with h5py.File(self.path(f"{name}.h5"), "a") as file:
+                file["tas"].attrs["ancillary_variables"] = "error"
+            return self.init(name)
+
+        said, text = make("both", yield_of=self.rng.normal(size=ROWS))
+        self.assertIn('labels = "yield_of"', text)
+        self.assertNotIn("error", said)
+        said, text = make("alone")
+        self.assertIn('labels = "error"', text)
+        self.assertIn("'error' tells of the numbers of another array, which has it in its attribute ancillary_variables", said)
+
     def test_validation_labels_that_are_words(self):
         words = np.array(["a", "b"] * 10, "S2")
         self.file("words", x_train=self.x[:20], y_train=words, x_val=self.x[20:30], y_val=words[:10])
