@@ -84,6 +84,9 @@ struct LabelValues {
   std::string odd_words() const;
 };
 
+/// What programs write where there is nothing: "nan", "NA", "None", "null", in small letters or capitals.
+bool may_say_no_label(const std::string& word);
+
 // Which array is the labels.
 
 /// The best of some arrays, and others that a user may have meant.

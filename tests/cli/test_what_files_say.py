@@ -67,6 +67,34 @@ class WhatFilesSay(InitTest):
         said, _ = self.init("from1")
         self.assertIn("these are whole numbers of 1 to 3 in float64", said)
         self.assertIn("name all of them in training.class_values, and 3 outputs", said)
+        self.labels("two", np.arange(ROWS) % 2 + 1.0)
+        self.assertIn("these are whole numbers of 1 to 2 in float64", self.init("two")[0])
+        mask = (self.rng.random((ROWS, 16, 16)) > 0.5).astype("f4")
+        for name, x, values in (("bytes", self.x, (np.arange(ROWS) % 2 * 255).astype("f4")), ("mask", mask + self.x[:, :, :1], mask * 255)):
+            self.file(name, x=x, y=values)
+            self.assertIn("these are 0 and 255 in float32, which are learned as numbers; if they are classes, set training.loss = "
+                          '"cross_entropy", training.class_values = [0, 255] and 2 outputs, and leave out normalise.labels', self.init(name)[0])
+        self.labels("measured", np.where(np.arange(ROWS) % 2, 1.5, 2.5))
+        self.assertNotIn("classes", self.init("measured")[0])
+
+    def test_classes_that_may_say_that_there_is_no_label(self):
+        for i, none in enumerate((b"nan", b"NA", b"None", b"null")):
+            self.labels(f"word{i}", np.array([b"ash", none, b"oak"])[np.arange(ROWS) % 3])
+            self.assertIn(f'"{none.decode()}" is one of these classes; if it says that there is no label, leave out such rows',
+                          self.init(f"word{i}")[0])
+        kinds = (np.arange(ROWS) % 3).astype("i4")
+        with h5py.File(self.path("logical.h5"), "w") as file:  # as R writes its own
+            file["x"] = self.x
+            file.create_dataset("y", data=kinds, dtype=h5py.enum_dtype({"FALSE": 0, "TRUE": 1, "NA": 2}, "i4"))
+        said, text = self.init("logical")
+        self.assertIn("'NA' is one of these classes, the number 2; if it says that there is no label, set training.ignore = 2, "
+                      "training.class_values = [0, 1] and 2 outputs", said)
+        self.write("logical.toml", text.replace("outputs = 3", "outputs = 2"))
+        said = self.mrmf("data", "logical.toml", "--set", "training.ignore=2", "--set", "training.class_values=[0, 1]")
+        self.assertRegex(said, r"(?s)FALSE.*TRUE")
+        with h5py.File(self.path("logical.h5"), "a") as file:
+            file["y"][...] = kinds % 2
+        self.assertNotIn("'NA'", self.init("logical", "--overwrite")[0])
 
     def test_bounds_of_a_coordinate_are_no_labels(self):
         with h5py.File(self.path("bounds.h5"), "w") as file:
