@@ -291,7 +291,7 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   std::vector<std::string> of_axes;
   guess.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
   if (guess.rows == RowsBy::axis) find_split_column(arrays, samples, path, guess);
-  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.why_not, guess)
+  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.hint(), guess)
                                                  : named(arrays, given.labels, path);
   if (given.labels.empty() && layout.constants.contains(labels.name))
     throw DataError(

@@ -87,6 +87,9 @@ struct LabelValues {
 /// What programs write where there is nothing: "nan", "NA", "None", "null", in small letters or capitals.
 bool may_say_no_label(const std::string& word);
 
+/// "0.43": a number that a file has as a text.
+bool is_number_text(const std::string& word);
+
 // Which array is the labels.
 
 /// The best of some arrays, and others that a user may have meant.
@@ -168,8 +171,10 @@ struct RowLayout {
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
   std::string why_not{};              ///< groups or files that look like samples are none; "": nothing is to be said
+  std::string text_labels{};          ///< what might be their labels is a text, and a number as it reads; or ""
   std::set<std::string> constants{};  ///< arrays in those that hold the same few numbers in all of them
   std::vector<std::string> reasons;   ///< a line for each guess, for people
+  const std::string& hint() const { return why_not.empty() ? text_labels : why_not; }  ///< where no labels are found
 };
 
 /// `first` are the arrays of the first file, which an axis of samples is assumed for. Where samples are one per file or

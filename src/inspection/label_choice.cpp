@@ -149,7 +149,7 @@ std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray&
           shown_array(samples), array.rows(), shown_array(array));
   for (const FileArray& array : arrays)
     if (array.rows() == samples.rows() && array.type == ElementType::other && !array.words && !array.scale)
-      return array.type_name == "reference"
+      return array.type_name == "reference" || array.type_name == "compound"
                  ? why_no_numbers(array)
                  : fmt::format(
                        "{} has as many rows as {}, but holds {} elements; store classes as whole numbers 0, 1, 2 and "

@@ -378,6 +378,9 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
         fmt::format("{}: '{}' holds one text alone, which is {}, and there is nothing to learn from it; name "
                     "other labels with --labels",
                     path, labels.name, values.words.begin()->empty() ? "empty" : "\"" + *values.words.begin() + "\""));
+  if (!values.words.empty() && std::ranges::all_of(values.words, is_number_text))
+    throw DataError(fmt::format("{}: '{}' holds texts such as \"{}\" and no numbers; store them as numbers", path,
+                                labels.name, *values.words.begin()));
   if (labels.words)
     throw DataError(fmt::format(
         "{}: '{}' holds more different words than classes would have for so many samples; name other labels with "
@@ -430,6 +433,7 @@ class NamesOfFiles {
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
                   DatasetGuess& guesses) {
   const std::string& path = paths.front();
+  if (labels.type_name == "compound") throw DataError(path + ": " + why_no_numbers(labels));
   if (labels.type == ElementType::other && !labels.words)
     throw DataError(
         fmt::format("{}: '{}' holds {} elements, and labels are numbers; store classes as whole numbers 0, "
@@ -453,7 +457,11 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
     const RowSources sources(spec, nullptr, names, {.words = true});
     for (std::size_t file = 0; file < paths.size(); ++file) {
       const auto open = sources.at(file);
-      for (const auto& rows : *open) add_values(*rows, found.layout, found.values);
+      for (const auto& rows : *open) {
+        if (file == 0 && !found.layout.single)
+          if (const std::string characters = characters_text(*rows); !characters.empty()) throw DataError(characters);
+        add_values(*rows, found.layout, found.values);
+      }
       if (guesses.more_labels.empty())
         for (const auto& rows : *open) label_names.add(*rows);
       if (more == 0)

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -252,6 +253,13 @@ bool may_say_no_label(const std::string& word) {
   const std::string small = in_small_letters(word);
   return std::ranges::any_of(std::array{"nan", "na", "n/a", "none", "null"},
                              [&](const char* none) { return small == none; });
+}
+
+bool is_number_text(const std::string& word) {
+  double number = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, number);
+  return error == std::errc() && stop == end && std::isfinite(number);
 }
 
 std::string LabelValues::odd_words() const {
