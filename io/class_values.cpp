@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "io/packing.hpp"
+#include "io/row_source.hpp"
 
 namespace mrmf {
 
@@ -22,6 +23,17 @@ std::optional<std::size_t> one_hot_index(ConstSpan row) {
   if (one == row.end() || !is(*one, 1) || std::any_of(one + 1, row.end(), [&](float v) { return !is(v, 0); }))
     return {};
   return static_cast<std::size_t>(one - row.begin());
+}
+
+std::string characters_text(const RowSource& labels) {
+  constexpr Index some = 64;
+  const std::vector<Index>& shape = labels.shape();
+  if (!labels.holds_words() || shape.size() != 2 || shape[0] < 1 || shape[1] < 2) return "";
+  const std::vector<std::string> words = labels.words(0, std::min(some, shape[0]));
+  if (std::ranges::any_of(words, [](const std::string& word) { return word.size() > 1; })) return "";
+  return labels.where() + " has " + std::to_string(shape[1]) +
+         " texts of one character in each row, as netCDF may keep a word; store each word as one text, such as "
+         "netCDF4.chartostring makes of them";
 }
 
 ClassValues::ClassValues(const LabelForm& form) : form_(form) {

@@ -17,8 +17,14 @@
 
 namespace mrmf {
 
+class RowSource;
+
 /// The index of the 1 in a row of numbers whose others are 0, but for what rounding leaves; none in any other row.
 std::optional<std::size_t> one_hot_index(ConstSpan row);
+
+/// What to do about texts of one character each, several per row, as netCDF keeps words in arrays of characters:
+/// "<where> has ..."; "" where they are none. Reads a few rows.
+std::string characters_text(const RowSource& labels);
 
 /// What a label that is ignored becomes, in place of a class.
 constexpr float kIgnoredLabel = -1;

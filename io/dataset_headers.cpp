@@ -100,6 +100,9 @@ void inspect_labels(const RowSource& labels, const DatasetSpec& spec, DatasetSha
     throw DataError(labels.where() +
                     " holds words; as classes they are learned with training.loss = \"cross_entropy\" and "
                     "training.class_values, which names them in the order of the classes");
+  // Single characters may be classes of a series' positions.
+  if (shape.sample.axes != 1 || labels.shape().back() != shape.sample.spatial.back())
+    if (const std::string characters = characters_text(labels); !characters.empty()) throw DataError(characters);
   shape.one_hot = one_hot_width(labels, shape, spec);
   shape.label = label_shape(labels, shape.sample, spec, shape.one_hot > 0);
   if (labels.shape().front() != shape.samples)

@@ -1,5 +1,7 @@
 #include "io/hdf5_conventions.hpp"
 
+#include <sstream>
+
 #include "io/hdf5_rows.hpp"
 #include "io/hdf5_types.hpp"
 
@@ -18,6 +20,33 @@ std::vector<int> integers_of(const Dataset& dataset, const char* name) {
   return numbers;
 }
 
+// An attribute that is a single text; "" where it is none.
+std::string one_text(const Dataset& dataset, const char* name) try {
+  if (H5Aexists(dataset.get(), name) <= 0) return {};
+  const Attribute attribute(H5Aopen(dataset.get(), name, H5P_DEFAULT));
+  if (!attribute) return {};
+  const Space space(H5Aget_space(attribute.get()));
+  if (H5Tget_class(Type(H5Aget_type(attribute.get())).get()) != H5T_STRING ||
+      H5Sget_simple_extent_npoints(space.get()) != 1)
+    return {};
+  return text_of(attribute);
+} catch (const DataError&) {  // of a damaged attribute
+  return {};
+}
+
+// The names that a text holds, with blanks between them.
+void add_names(const Dataset& dataset, const char* attribute, std::vector<std::string>& names) {
+  std::istringstream text(one_text(dataset, attribute));
+  for (std::string name; text >> name;) names.push_back(name);
+}
+
+// "seconds since 1970-01-01", as CF and netCDF's tools have it.
+bool are_of_times(const std::string& units) {
+  static const std::string since = " since ";
+  const std::size_t at = units.find(since), date = at + since.size();
+  return at != std::string::npos && at > 0 && date < units.size() && units[date] >= '0' && units[date] <= '9';
+}
+
 }  // namespace
 
 NetcdfDimensions netcdf_dimensions(const DataFile& file, const std::string& name) {
@@ -31,18 +60,13 @@ NetcdfDimensions netcdf_dimensions(const DataFile& file, const std::string& name
   return found;
 }
 
-std::string bounds_of(const Dataset& dataset, const std::string& name) try {
-  if (H5Aexists(dataset.get(), "bounds") <= 0) return {};
-  const Attribute attribute(H5Aopen(dataset.get(), "bounds", H5P_DEFAULT));
-  if (!attribute) return {};
-  const Space space(H5Aget_space(attribute.get()));
-  if (H5Tget_class(Type(H5Aget_type(attribute.get())).get()) != H5T_STRING ||
-      H5Sget_simple_extent_npoints(space.get()) != 1)
-    return {};
-  const std::string text = text_of(attribute);
-  return text.empty() ? text : name.substr(0, name.rfind('/') + 1) + text;
-} catch (const DataError&) {  // of a damaged attribute
-  return {};
+ArrayRoles roles_of(const Dataset& dataset) {
+  ArrayRoles roles;
+  for (const char* const name : {"bounds", "climatology"}) add_names(dataset, name, roles.bounds);
+  add_names(dataset, "coordinates", roles.coordinates);
+  add_names(dataset, "ancillary_variables", roles.ancillary);
+  if (const std::string units = one_text(dataset, "units"); are_of_times(units)) roles.times = units;
+  return roles;
 }
 
 const std::vector<std::string>& flag_attributes() {

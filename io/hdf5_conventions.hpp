@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "io/hdf5_file.hpp"
 #include "io/hdf5_library.hpp"
 
 namespace mrmf::h5 {
@@ -20,9 +21,8 @@ struct NetcdfDimensions {
 /// Nothing where netCDF did not write the data set. DataError when it cannot be opened.
 NetcdfDimensions netcdf_dimensions(const DataFile& file, const std::string& dataset);
 
-/// The array that holds the bounds of a coordinate's cells (CF's attribute `bounds`), beside the coordinate, which has
-/// this name; "" where it names none.
-std::string bounds_of(const Dataset& dataset, const std::string& name);
+/// What CF's attributes of an array say of other arrays, and whether it holds times. Nothing of damaged attributes.
+ArrayRoles roles_of(const Dataset& dataset);
 
 /// The attributes of CF by which an array says that its numbers are classes, or bits of several.
 const std::vector<std::string>& flag_attributes();

@@ -214,7 +214,7 @@ DatasetInfo Hdf5File::info(const std::string& name) const {
   require_countable(info.shape, state_->at(name));
   info.file = h5::file_of(dataset.get());
   info.scale = h5::is_dimension_scale(dataset, state_->at(name));
-  info.bounds = h5::bounds_of(dataset, name);
+  info.roles = h5::roles_of(dataset);
   if (info.type == ElementType::other) return info;
   Packing packing{.stored = info.type};
   try {

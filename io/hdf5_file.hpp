@@ -13,6 +13,16 @@
 
 namespace mrmf {
 
+/// What the attributes of an array say, as CF has them, of itself and of others. Those are named as the attributes name
+/// them: they lie in the array's own group or one around it, or, with a "/" in front, where a path from the root leads.
+struct ArrayRoles {
+  std::vector<std::string> bounds{};       ///< of its cells, where it is a coordinate: `bounds` and `climatology`
+  std::vector<std::string> coordinates{};  ///< of its numbers: `coordinates`
+  std::vector<std::string> ancillary{};    ///< what is said of its numbers, as marks of their quality are:
+                                           ///< `ancillary_variables`
+  std::string times{};                     ///< `units`, where they are of times: "days since 2000-01-01"
+};
+
 struct DatasetInfo {
   std::vector<Index> shape;
   ElementType type = ElementType::other;    ///< type of the numbers that are read (io/packing.hpp)
@@ -26,8 +36,7 @@ struct DatasetInfo {
                          ///< them gets the DataError
   std::string file{};    ///< the path of the file in which it lies: another one behind a link
   bool scale = false;    ///< a dimension scale, or netCDF dimension: it numbers the positions of other arrays
-  std::string
-      bounds{};  ///< name of the array with the bounds of its cells, where it is a coordinate that has some (CF)
+  ArrayRoles roles{};
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
 };
 

@@ -133,6 +133,11 @@ bool is_like_row_numbers(const std::string& name) {
                                                "subjectid", "patientid", "runid",     "number"});
 }
 
+bool is_like_coordinate(const std::string& name) {
+  return has_any(name.substr(name.rfind('/') + 1), {"coordinate", "coord", "dim", "dimension", "axis", "lat",
+                                                    "latitude", "lon", "longitude", "time", "timestamp"});
+}
+
 bool is_like_group(const std::string& name) {
   return has_any(name, {"subject",   "patient",    "participant", "person",   "individual", "animal",      "donor",
                         "speaker",   "simulation", "sim",         "session",  "recording",  "specimen",    "case",

@@ -68,6 +68,11 @@ Index count_alike(const FileArray& samples, const std::vector<FileArray>& arrays
   return std::max(together >= kFewest ? together : 0, of_form >= kMany ? of_form : 0);
 }
 
+// Whether many arrays may have rows each, as the files of a detector have, rather than be one picture or series each.
+bool may_be_parts(const FileArray& one, Index count) {
+  return one.shape.size() > 2 && one.rows() > count && one.rows() != one.shape[1];
+}
+
 }  // namespace
 
 bool is_another_sample(const FileArray& labels, const FileArray& samples, const std::vector<FileArray>& arrays) {
@@ -100,10 +105,31 @@ std::string array_per_sample_text(const FileArray& samples, const std::vector<Fi
   const auto other = std::ranges::find_if(arrays, [&](const FileArray& array) {
     return array.name != samples.name && (counted ? are_counted_together(array, samples) : is_alike(array, samples));
   });
-  return fmt::format(
-      "{} arrays such as '{}' ({}) and '{}' ({}) seem to be one sample each; store them as one array of {} rows, or "
-      "each in a group of its own beside its label, or name data sets with --samples and --labels",
-      count, samples.name, fmt::join(samples.shape, ", "), other->name, fmt::join(other->shape, ", "), count);
+  const std::string such = fmt::format("{} arrays such as '{}' ({}) and '{}' ({})", count, samples.name,
+                                       fmt::join(samples.shape, ", "), other->name, fmt::join(other->shape, ", "));
+  const std::string one_each = fmt::format(
+      "store them as one array of {} rows, or each in a group of its own beside its label, or name data sets with "
+      "--samples and --labels",
+      count);
+  Index rows = 0;
+  bool one_shape = true;
+  for (const FileArray& array : arrays) {
+    if (counted ? !are_counted_together(array, samples) : !is_alike(array, samples)) continue;
+    rows += array.rows();
+    one_shape = one_shape &&
+                std::equal(array.shape.begin() + 1, array.shape.end(), samples.shape.begin() + 1, samples.shape.end());
+  }
+  const std::string join = fmt::format("{} along the first axis into one array of {} rows{}",
+                                       one_shape ? "join them" : "bring their rows to one shape and join them", rows,
+                                       one_shape ? ", as a virtual data set does without a copy" : "");
+  const auto labels = std::ranges::find_if(arrays, [&](const FileArray& array) {
+    return array.rows() == rows && !array.scale && !array.name.starts_with('@');
+  });
+  if (labels != arrays.end())
+    return fmt::format("{} have {} rows together, as '{}' has: {}", such, rows, labels->name, join);
+  if (count >= kMany && !may_be_parts(samples, count)) return such + " seem to be one sample each; " + one_each;
+  return fmt::format("{} seem to be parts of one array, or one sample each; if they are parts, {}; else {}", such, join,
+                     one_each);
 }
 
 FileNames users_names(const std::string& path) {

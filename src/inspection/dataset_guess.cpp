@@ -7,7 +7,6 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <tuple>
 
 #include "io/axis_order.hpp"
@@ -141,18 +140,60 @@ void find_validation(const std::vector<FileArray>& arrays, const FileArray& samp
                                         labels.name, samples.name));
 }
 
+/// Arrays by the names by which attributes of others call them.
+class NamedArrays {
+ public:
+  explicit NamedArrays(std::vector<FileArray>& arrays) {
+    for (FileArray& array : arrays) by_name_.emplace(array.name, &array);
+  }
+
+  /// The nearest of this name: in the group of the array that names it, or in one around that. Null where there is
+  /// none.
+  FileArray* find(const std::string& name, const std::string& by) const {
+    if (name.starts_with('/')) return at(name.substr(1));
+    std::string group = by.substr(0, by.rfind('/') + 1);
+    for (;;) {
+      if (FileArray* const found = at(group + name); found != nullptr || group.empty()) return found;
+      group.pop_back();
+      group.erase(group.rfind('/') + 1);
+    }
+  }
+
+ private:
+  FileArray* at(const std::string& path) const {
+    const auto found = by_name_.find(path);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+  std::map<std::string, FileArray*> by_name_;
+};
+
+void mark_others(const std::string& name, const ArrayRoles& roles, const NamedArrays& arrays) {
+  for (const std::string& bounds : roles.bounds)
+    if (FileArray* const array = arrays.find(bounds, name)) array->scale = true;
+  for (const std::string& ancillary : roles.ancillary)
+    if (FileArray* const array = arrays.find(ancillary, name)) array->ancillary = true;
+  for (const std::string& coordinate : roles.coordinates)
+    if (FileArray* const array = arrays.find(coordinate, name);
+        array != nullptr && array->no_label.empty() && !is_like_labels(array->name))
+      array->no_label = fmt::format("is a coordinate, as the attribute coordinates of '{}' says", name);
+}
+
 }  // namespace
 
 std::vector<FileArray> facts_of(const Hdf5File& file, const std::vector<std::string>& paths) {
   std::vector<FileArray> arrays;
-  std::set<std::string> bounds;
+  std::vector<ArrayRoles> roles;
   for (const std::string& path : paths) {
-    const DatasetInfo info = file.info(path);
+    DatasetInfo info = file.info(path);
     arrays.push_back({path, info.shape, info.type, info.type_name, info.words, info.whole, info.packing, info.may_miss,
                       info.scale, info.unclear, info.file});
-    bounds.insert(info.bounds);
+    const std::string& times = info.roles.times;
+    if (!times.empty()) arrays.back().no_label = fmt::format("holds times, by its units \"{}\"", times);
+    roles.push_back(std::move(info.roles));
   }
-  for (FileArray& array : arrays) array.scale |= bounds.contains(array.name);
+  const NamedArrays named_arrays(arrays);
+  for (std::size_t i = 0; i < arrays.size(); ++i) mark_others(arrays[i].name, roles[i], named_arrays);
   return arrays;
 }
 
@@ -250,7 +291,7 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   std::vector<std::string> of_axes;
   guess.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
   if (guess.rows == RowsBy::axis) find_split_column(arrays, samples, path, guess);
-  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.why_not, guess)
+  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.hint(), guess)
                                                  : named(arrays, given.labels, path);
   if (given.labels.empty() && layout.constants.contains(labels.name))
     throw DataError(

@@ -15,13 +15,15 @@ struct FileArray {
   std::vector<Index> shape;
   ElementType type = ElementType::other;
   std::string type_name;
-  bool words = false;     ///< texts
-  bool whole = false;     ///< whole numbers: integers that are not scaled
-  std::string packing{};  ///< what is applied to its numbers as they are read; "": nothing
-  bool may_miss = false;  ///< attributes tell what is missing
-  bool scale = false;     ///< a dimension scale: neither samples nor labels
-  bool unclear = false;   ///< as DatasetInfo's: only its stored numbers can be compared
-  std::string file{};     ///< in which it lies
+  bool words = false;      ///< texts
+  bool whole = false;      ///< whole numbers: integers that are not scaled
+  std::string packing{};   ///< what is applied to its numbers as they are read; "": nothing
+  bool may_miss = false;   ///< attributes tell what is missing
+  bool scale = false;      ///< a dimension scale: neither samples nor labels
+  bool unclear = false;    ///< as DatasetInfo's: only its stored numbers can be compared
+  std::string file{};      ///< in which it lies
+  bool ancillary = false;  ///< tells of another array's numbers, as marks of quality do (CF's ancillary_variables)
+  std::string no_label{};  ///< why attributes say that it is none, to follow its name: "is a coordinate of 'x'"; or ""
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
   bool complex() const { return type_name.starts_with("complex "); }    ///< the last axis: real and imaginary part

@@ -22,7 +22,8 @@ namespace mrmf {
 class Hdf5File;
 
 /// What a file says of its data sets, in the order of `paths`, which are their names. What numbers the positions of
-/// others is marked as a scale: dimension scales, and the bounds of coordinates (CF).
+/// others is marked as a scale: dimension scales, and the bounds of coordinates (CF). What attributes say is a time or
+/// another array's coordinate is told as no label, and what tells of another array's numbers is marked, too.
 std::vector<FileArray> facts_of(const Hdf5File& file, const std::vector<std::string>& paths);
 
 // What labels are, guessed from their values, type and shape: numbers, yes or no, or classes.
@@ -83,12 +84,19 @@ struct LabelValues {
   std::string odd_words() const;
 };
 
+/// What programs write where there is nothing: "nan", "NA", "None", "null", in small letters or capitals.
+bool may_say_no_label(const std::string& word);
+
+/// "0.43": a number that a file has as a text.
+bool is_number_text(const std::string& word);
+
 // Which array is the labels.
 
 /// The best of some arrays, and others that a user may have meant.
 struct Choice {
   const FileArray* best = nullptr;
   std::vector<std::string> others;  ///< their names
+  bool spaced = false;              ///< the best is so, as Learnable has it, and nothing better was found
 
   template <class Likely>
   void add_others(const std::vector<const FileArray*>& candidates, const Likely& likely) {
@@ -122,7 +130,8 @@ bool holds_rows_of_numbers(const FileArray& array);
 struct Learnable {
   /// Why nothing may, to follow the array's name: "counts the rows from 0 on"; "": something may.
   std::string nothing;
-  bool unlikely = false;  ///< whole numbers at one distance, as times have, or words of which nearly all differ
+  bool unlikely = false;  ///< as below, or words of which nearly all differ
+  bool spaced = false;    ///< numbers at one distance from row to row, as coordinates and times have
 };
 /// Reads the array in all files until that is known; how samples lie in them is known. What cannot be read is found out
 /// later, and may be learnt from.
@@ -162,8 +171,10 @@ struct RowLayout {
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
   std::string why_not{};              ///< groups or files that look like samples are none; "": nothing is to be said
+  std::string text_labels{};          ///< what might be their labels is a text, and a number as it reads; or ""
   std::set<std::string> constants{};  ///< arrays in those that hold the same few numbers in all of them
   std::vector<std::string> reasons;   ///< a line for each guess, for people
+  const std::string& hint() const { return why_not.empty() ? text_labels : why_not; }  ///< where no labels are found
 };
 
 /// `first` are the arrays of the first file, which an axis of samples is assumed for. Where samples are one per file or
@@ -224,6 +235,9 @@ bool is_like_row_list(const std::string& name);
 bool is_like_mark(const std::string& name);
 /// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.
 bool is_like_row_numbers(const std::string& name);
+
+/// By the name of the array itself, whatever its groups are called: "x-coordinate", "dim1", "lat", "time".
+bool is_like_coordinate(const std::string& name);
 
 /// What rows belong to, of which several come from one: a subject, a patient, a simulation.
 bool is_like_group(const std::string& name);

@@ -62,7 +62,7 @@ std::vector<const FileArray*> label_candidates(const std::vector<FileArray>& arr
         !is_another_sample(array, samples, arrays))
       candidates.push_back(&array);
   std::ranges::stable_sort(candidates, {}, [&](const FileArray* array) {
-    return std::tuple(role_of(*array, samples), !is_named_beside(array->name, samples.name),
+    return std::tuple(role_of(*array, samples), array->ancillary, !is_named_beside(array->name, samples.name),
                       !is_like_labels(array->name), array->unclear, array->words, array->file != samples.file,
                       array->per_row(), group_of(*array) != group_of(samples));
   });
@@ -89,24 +89,28 @@ Choice choose_labels(const std::vector<const FileArray*>& candidates, const File
                      const std::vector<std::string>& paths, const DatasetGuess& guess, std::vector<Useless>& useless) {
   Choice choice;
   const FileArray* unlikely = nullptr;
+  bool spaced = false;  // that one's numbers
   std::vector<const FileArray*> useful;
   for (const FileArray* const array : candidates) {
     const FileArray* const first = choice.best != nullptr ? choice.best : unlikely;
     if (first != nullptr && role_of(*array, samples) != role_of(*first, samples)) break;
-    const Learnable use = learnable_from(*array, paths, guess);
-    if (!use.nothing.empty()) {
-      useless.emplace_back(array, use.nothing);
+    const Learnable use = array->no_label.empty() ? learnable_from(*array, paths, guess) : Learnable{array->no_label};
+    const bool coordinate = use.spaced && is_like_coordinate(array->name);
+    if (!use.nothing.empty() || coordinate) {
+      useless.emplace_back(array, coordinate ? "has its numbers at one distance, as coordinates have" : use.nothing);
       continue;
     }
     const bool rather_not = use.unlikely && (array->words || !is_like_labels(array->name));
     if (!rather_not) useful.push_back(array);
     const FileArray*& place = rather_not ? unlikely : choice.best;
-    if (place == nullptr) place = array;
+    if (place != nullptr) continue;
+    place = array;
+    if (rather_not) spaced = use.spaced;
   }
-  if (choice.best == nullptr) choice.best = unlikely;
+  if (choice.best == nullptr) choice.best = unlikely, choice.spaced = spaced;
   choice.add_others(useful, [&](const FileArray& array) {
     return !array.words && !array.unclear && is_only_held_out(array.name) == is_only_held_out(choice.best->name) &&
-           labels_fit(array, samples, guess.axes);
+           (!array.ancillary || choice.best->ancillary) && labels_fit(array, samples, guess.axes);
   });
   return choice;
 }
@@ -145,7 +149,7 @@ std::string why_no_labels(const std::vector<FileArray>& arrays, const FileArray&
           shown_array(samples), array.rows(), shown_array(array));
   for (const FileArray& array : arrays)
     if (array.rows() == samples.rows() && array.type == ElementType::other && !array.words && !array.scale)
-      return array.type_name == "reference"
+      return array.type_name == "reference" || array.type_name == "compound"
                  ? why_no_numbers(array)
                  : fmt::format(
                        "{} has as many rows as {}, but holds {} elements; store classes as whole numbers 0, 1, 2 and "
@@ -195,6 +199,16 @@ const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArr
   const Choice choice = choose_labels(candidates, samples, paths, guess, useless);
   if (choice.best != nullptr) {
     choice.tell("labels", guess.reasons);
+    if (choice.spaced)
+      guess.reasons.push_back(
+          fmt::format("'{}' has its numbers at one distance, as coordinates and times have; if it is no label, name "
+                      "others with --labels",
+                      choice.best->name));
+    if (choice.best->ancillary)
+      guess.reasons.push_back(fmt::format(
+          "'{}' tells of the numbers of another array, which has it in its attribute ancillary_variables; if that is "
+          "not to be learnt, name others with --labels",
+          choice.best->name));
     if (!useless.empty()) guess.reasons.push_back("passed over as labels: " + text_of_useless(useless));
     for (const FileArray& array : arrays)
       if (array.unclear && &array != choice.best && array.name != samples.name && array.rows() == samples.rows())

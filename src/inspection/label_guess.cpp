@@ -57,10 +57,12 @@ void add_values(const RowSource& labels, const LabelLayout& layout, LabelValues&
   }
 }
 
-/// Whether whole numbers are classes: nearly all from 0 to the largest occur. Numbers far apart are marks or counts.
+/// Whether whole numbers are classes: nearly all from 0, or 1, to the largest occur. Numbers far apart are marks or
+/// counts.
 bool dense(const LabelValues& values) {
+  const double first = values.least == 1 ? 1 : 0;
   return values.least >= 0 && values.most >= 1 && values.others.empty() &&
-         static_cast<double>(values.distinct()) >= kLeastShare * (values.most + 1);
+         static_cast<double>(values.distinct()) >= kLeastShare * (values.most + 1 - first);
 }
 
 /// What is known of labels beside their name.
@@ -262,6 +264,25 @@ std::string unnamed_values(const Found& found) {
       found.labels.name, fmt::join(unnamed, ", "), fmt::join(named, ", "));
 }
 
+// A class whose name in the file may say that there is no label, as R's NA does beside FALSE and TRUE; "" where there
+// is none.
+std::string named_like_none(const Found& found, const Classes& classes) {
+  if (found.labels.words || !found.few() || classes.ignore) return "";
+  std::vector<float> others = found.values.listed();
+  const auto named_so = [&](float value) {
+    const auto name = found.names.of.find(static_cast<Index>(value));
+    return name != found.names.of.end() && may_say_no_label(name->second.text);
+  };
+  const auto none = std::ranges::find_if(others, named_so);
+  if (none == others.end() || others.size() < 3 || std::abs(*none) > kMostIgnored) return "";
+  const float value = *none;
+  others.erase(none);
+  return fmt::format(
+      "'{}' is one of these classes, the number {:.0f}; if it says that there is no label, set training.ignore = "
+      "{:.0f}, training.class_values = [{}] and {} outputs",
+      found.names.of.at(static_cast<Index>(value)).text, value, value, fmt::join(others, ", "), others.size());
+}
+
 // Rows that are one-hot but for a few: whether these are a slip, only the user knows. "" where they are not.
 std::string nearly_one_hot(const Found& found) {
   const LabelValues& values = found.values;
@@ -299,11 +320,12 @@ std::string hint(const Found& found) {
         values.least);
   if (const std::string nearly = nearly_one_hot(found); !nearly.empty()) return nearly;
   const bool repeated = 2 * static_cast<Index>(distinct) <= values.count;
-  if (repeated && found.one() && values.listed() == std::vector<float>{-1, 1})
+  if (distinct == 2 && repeated && found.one() && !found.integer() && values.whole && !dense(values) &&
+      std::max(-values.least, values.most) < kExact)
     return fmt::format(
-        "these are -1 and 1 in {}, which are learned as numbers; if they are classes, set training.loss = "
-        "\"cross_entropy\", training.class_values = [-1, 1] and 2 outputs, and leave out normalise.labels",
-        found.labels.type_name);
+        "these are {0:.0f} and {1:.0f} in {2}, which are learned as numbers; if they are classes, set training.loss = "
+        "\"cross_entropy\", training.class_values = [{0:.0f}, {1:.0f}] and 2 outputs, and leave out normalise.labels",
+        values.least, values.most, found.labels.type_name);
   if (!values.whole || !(values.least >= 0) || !values.others.empty() || !repeated) return "";
   const std::string in = found.integer() ? "" : " in " + found.labels.type_name;
   if (values.from_0_to_1 && found.layout.width > 1)
@@ -339,6 +361,7 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
     say(fmt::format("'{}' holds {}: {} classes, one {}", labels.name, classes->how, guesses.outputs,
                     found.positions() ? "per position" : "per sample"));
     if (const std::string odd = values.odd_words(); !odd.empty()) say(odd);
+    if (const std::string none = named_like_none(found, *classes); !none.empty()) say(none);
     if (const std::string unnamed = unnamed_values(found); !unnamed.empty() && !found.names.complete) say(unnamed);
     if (classes->absent > 0)
       say(fmt::format("{} of these classes never occur{}", classes->absent, classes->absent == 1 ? "s" : ""));
@@ -355,6 +378,9 @@ void guess(const Found& found, const std::string& path, DatasetGuess& guesses) {
         fmt::format("{}: '{}' holds one text alone, which is {}, and there is nothing to learn from it; name "
                     "other labels with --labels",
                     path, labels.name, values.words.begin()->empty() ? "empty" : "\"" + *values.words.begin() + "\""));
+  if (!values.words.empty() && std::ranges::all_of(values.words, is_number_text))
+    throw DataError(fmt::format("{}: '{}' holds texts such as \"{}\" and no numbers; store them as numbers", path,
+                                labels.name, *values.words.begin()));
   if (labels.words)
     throw DataError(fmt::format(
         "{}: '{}' holds more different words than classes would have for so many samples; name other labels with "
@@ -407,6 +433,7 @@ class NamesOfFiles {
 void guess_labels(const std::vector<std::string>& paths, const FileArray& labels, const FileArray& samples,
                   DatasetGuess& guesses) {
   const std::string& path = paths.front();
+  if (labels.type_name == "compound") throw DataError(path + ": " + why_no_numbers(labels));
   if (labels.type == ElementType::other && !labels.words)
     throw DataError(
         fmt::format("{}: '{}' holds {} elements, and labels are numbers; store classes as whole numbers 0, "
@@ -430,7 +457,11 @@ void guess_labels(const std::vector<std::string>& paths, const FileArray& labels
     const RowSources sources(spec, nullptr, names, {.words = true});
     for (std::size_t file = 0; file < paths.size(); ++file) {
       const auto open = sources.at(file);
-      for (const auto& rows : *open) add_values(*rows, found.layout, found.values);
+      for (const auto& rows : *open) {
+        if (file == 0 && !found.layout.single)
+          if (const std::string characters = characters_text(*rows); !characters.empty()) throw DataError(characters);
+        add_values(*rows, found.layout, found.values);
+      }
       if (guesses.more_labels.empty())
         for (const auto& rows : *open) label_names.add(*rows);
       if (more == 0)

@@ -33,6 +33,19 @@ bool have_positions(const FileArray& labels, const Shape& sample, const AxisOrde
          std::equal(sample.spatial.end() - sample.axes, sample.spatial.end(), all.begin() + 1);
 }
 
+// What to do about labels that have the samples' positions but for an axis of length 1; "" where they have not.
+std::string drop_text(const FileArray& labels, const FileArray& samples, const std::string& axes) {
+  for (std::size_t axis = 1; axis < labels.shape.size() && labels.shape.size() > 3; ++axis) {
+    if (labels.shape[axis] != 1) continue;
+    FileArray less = labels;
+    less.shape.erase(less.shape.begin() + std::ptrdiff_t(axis));
+    if (labels_fit(less, samples, axes))
+      return fmt::format("without its axis of length 1 it has the samples' positions: drop it, such as y.squeeze({})",
+                         axis);
+  }
+  return "";
+}
+
 }  // namespace
 
 LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const std::string& path,
@@ -40,12 +53,16 @@ LabelLayout layout_of(const FileArray& labels, const FileArray& samples, const s
   const AxisOrder order = parse_axes(axes);
   const Shape sample = shape_of(samples, order);
   const std::size_t count = labels.shape.size(), spatial = static_cast<std::size_t>(sample.axes);
-  if (!labels_fit(labels, samples, axes))
+  if (!labels_fit(labels, samples, axes)) {
+    if (const std::string drop = drop_text(labels, samples, axes); !drop.empty())
+      throw DataError(fmt::format("{}: '{}' ({}) does not fit '{}' ({}); {}", path, labels.name,
+                                  fmt::join(labels.shape, ", "), samples.name, fmt::join(samples.shape, ", "), drop));
     throw DataError(
         fmt::format("{}: '{}' ({}) does not fit '{}' ({}): labels per position have the samples' positions, and labels "
                     "per sample are stored as ({}, {}); store them so, or name others with --labels",
                     path, labels.name, fmt::join(labels.shape, ", "), samples.name, fmt::join(samples.shape, ", "),
                     labels.rows(), labels.per_row()));
+  }
   LabelLayout layout;
   layout.positions = count > 2;
   const bool last_axis = layout.positions ? count == spatial + 2 : count == 2;

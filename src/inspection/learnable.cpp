@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,14 +24,43 @@ constexpr Index kFewestCounted = 3;          // fewer numbers count nothing
 constexpr Index kMostSeen = Index{1} << 20;  // numbers in any order that are told from each other
 constexpr Index kMostWords = 256;            // as many classes as words are taken for
 
+/// Whether numbers lie at one distance but for the rounding of float32, in which some may have been before.
+class EvenSteps {
+ public:
+  void add(ExactNumber value) {
+    even_ = even_ && std::isfinite(value);
+    if (count_ == 0) first_ = value;
+    if (even_ && count_ > 0) {
+      const auto steps = static_cast<ExactNumber>(count_);
+      const ExactNumber rise = value - first_, slack = kRounding * std::max(std::abs(first_), std::abs(value));
+      least_ = std::max(least_, (rise - slack) / steps);
+      most_ = std::min(most_, (rise + slack) / steps);
+      even_ = least_ <= most_;
+    }
+    ++count_;
+  }
+  bool may_be() const { return even_; }
+  /// Whether they do, and are not all the same.
+  bool are() const { return even_ && count_ >= kFewestCounted && (least_ > 0 || most_ < 0); }
+
+ private:
+  static constexpr ExactNumber kRounding = 2.4e-7L;  // two numbers' in float32, twice
+  bool even_ = true;
+  Index count_ = 0;
+  ExactNumber first_ = 0;
+  ExactNumber most_ = std::numeric_limits<ExactNumber>::infinity(), least_ = -most_;  // what the distance may be
+};
+
 /// A column of one number per row, as it comes: whether it counts the rows, in their order or another.
 class RowCount {
  public:
-  explicit RowCount(Index rows) : rows_(rows) {}
+  /// `ordered`: whether the rows have an order that means something, as those of an array have.
+  RowCount(Index rows, bool ordered) : rows_(rows), ordered_(ordered) {}
 
   void add(ExactNumber value) {
+    if (ordered_ && even_.may_be()) even_.add(value);
     whole_ = whole_ && std::isfinite(value) && value == std::floor(value);
-    if (!may_count()) return;
+    if (!may_count_whole()) return;
     if (count_ == 0) first_ = least_ = most_ = value;
     if (count_ == 1) step_ = value - last_;
     steady_ = steady_ && (count_ < 2 || value - last_ == step_) && (count_ < 1 || step_ != 0);
@@ -40,8 +70,9 @@ class RowCount {
     distinct_ = distinct_ && rows_ <= kMostSeen && most_ - least_ < static_cast<ExactNumber>(rows_) &&
                 seen_.insert(static_cast<long long>(value)).second;
   }
-  bool may_count() const { return whole_ && (steady_ || distinct_); }
-  bool steady() const { return whole_ && steady_ && count_ >= kFewestCounted; }
+  bool may_count() const { return may_count_whole() || (ordered_ && even_.may_be()); }
+  /// Whether the numbers lie at one distance: whole ones exactly.
+  bool steady() const { return whole_ ? steady_ && count_ >= kFewestCounted : ordered_ && even_.are(); }
   bool counts() const {
     const bool all = distinct_ && most_ - least_ + 1 == static_cast<ExactNumber>(count_);
     return whole_ && count_ >= kFewestCounted && ((steady_ && std::abs(step_) == 1) || all);
@@ -49,8 +80,11 @@ class RowCount {
   ExactNumber least() const { return least_; }
 
  private:
+  bool may_count_whole() const { return whole_ && (steady_ || distinct_); }
+
   Index rows_, count_ = 0;
-  bool whole_ = true, steady_ = true, distinct_ = true;
+  bool ordered_, whole_ = true, steady_ = true, distinct_ = true;
+  EvenSteps even_;
   ExactNumber first_ = 0, last_ = 0, step_ = 0, least_ = 0, most_ = 0;
   std::unordered_set<long long> seen_;
 };
@@ -61,7 +95,7 @@ class NumberUse {
   /// `each`: whether every number is a label, as in masks; else all of a row are one.
   NumberUse(Index width, bool each) : width_(each ? 1 : width), columns_(width == 1) {}
 
-  void begin_column(Index rows) { column_.emplace(rows); }
+  void begin_column(Index rows, bool ordered) { column_.emplace(rows, ordered); }
   void end_column() {
     if (!columns_ || !column_) return;
     counted_ = counted_ && column_->counts();
@@ -85,7 +119,8 @@ class NumberUse {
     if (same_) return {"is the same in all rows"};
     if (columns_ && counted_)
       return {fmt::format("counts the rows from {:.0f} on", static_cast<double>(from_.value_or(0)))};
-    return {"", columns_ && steady_};
+    const bool spaced = columns_ && steady_;
+    return {"", spaced, spaced};
   }
 
  private:
@@ -152,10 +187,10 @@ Learnable learnable_from(const FileArray& array, const std::vector<std::string>&
     const RowSources sources(spec, nullptr, {array.name}, {.words = true});
     if (array.words) return use_of_words(sources, paths.size());
     NumberUse use(array.per_row(), each);
-    if (!by_file) use.begin_column(array.rows());
+    if (!by_file) use.begin_column(array.rows(), false);
     for (std::size_t file = 0; file < paths.size() && (file == 0 || use.open()); ++file) {
       const auto open = sources.at(file);
-      if (by_file) use.begin_column(open->front()->shape().front());
+      if (by_file) use.begin_column(open->front()->shape().front(), true);
       add_numbers(*open->front(), use);
       if (by_file) use.end_column();
     }

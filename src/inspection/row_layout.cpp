@@ -120,12 +120,28 @@ class Compared {
   /// Whether its word is not the same at all of the locations, and that of some others at one: names of things and
   /// dates do not repeat.
   bool names_classes(const FileArray& array) const {
-    std::set<std::string> words;
-    for (const Location& location : locations_) words.insert(rows_of(array, location)->front()->words(0, 1).front());
+    const std::set<std::string> words = words_of(array);
     return words.size() > 1 && words.size() < locations_.size();
+  }
+  /// Of a text that differs and is a number in all of the locations, what is to be done about it; "": there is none.
+  std::string text_of_number() const {
+    for (const FileArray& array : arrays_) {
+      if (!is_word(array)) continue;
+      const std::set<std::string> words = words_of(array);
+      if (words.size() > 1 && std::ranges::all_of(words, is_number_text))
+        return fmt::format("'{}' is a text, such as \"{}\", and no number: store it as a number", array.name,
+                           *words.begin());
+    }
+    return "";
   }
 
  private:
+  std::set<std::string> words_of(const FileArray& array) const {
+    std::set<std::string> words;
+    for (const Location& location : locations_) words.insert(rows_of(array, location)->front()->words(0, 1).front());
+    return words;
+  }
+
   // An attribute may be for people; a data set that one location lacks says that the locations are not alike.
   void compare(const Location& location, const std::vector<FileArray>& here) {
     const auto differs = [&](const FileArray& array, const std::string& how) {
@@ -332,6 +348,7 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
   std::vector<FileArray> arrays =
       of_all(compared, std::ssize(family.groups), given,
              are_counted(family.groups) ? LocationKind::counted_groups : LocationKind::groups);
+  if (arrays.empty() && compared.alike() && layout.text_labels.empty()) layout.text_labels = compared.text_of_number();
   if (arrays.empty() || is_outweighed(family, arrays.front(), all)) return false;
   const GroupParts parts = split_groups(family.groups);
   const std::string groups = pattern_of(parts.train), validation = pattern_of(parts.validation);
@@ -374,6 +391,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
     for (const std::string& name : compared.constants()) layout.constants.insert(name);
   }
   std::vector<FileArray> arrays = of_all(compared, std::ssize(paths), given, LocationKind::files);
+  if (arrays.empty() && compared.alike() && layout.text_labels.empty()) layout.text_labels = compared.text_of_number();
   if (arrays.empty()) return false;
   layout.rows = RowsBy::files;
   layout.arrays = std::move(arrays);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -249,9 +251,24 @@ std::vector<float> LabelValues::listed() const {
   return all;
 }
 
+bool may_say_no_label(const std::string& word) {
+  const std::string small = in_small_letters(word);
+  return std::ranges::any_of(std::array{"nan", "na", "n/a", "none", "null"},
+                             [&](const char* none) { return small == none; });
+}
+
+bool is_number_text(const std::string& word) {
+  double number = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, number);
+  return error == std::errc() && stop == end && std::isfinite(number);
+}
+
 std::string LabelValues::odd_words() const {
   if (words.contains(""))
     return "the empty text is one of these classes; if it says that there is no label, leave out such rows";
+  if (const auto none = std::ranges::find_if(words, may_say_no_label); none != words.end())
+    return fmt::format("\"{}\" is one of these classes; if it says that there is no label, leave out such rows", *none);
   std::map<std::string, std::string> seen;
   for (const std::string& word : words)
     if (const auto [other, fresh] = seen.try_emplace(in_small_letters(word), word); !fresh)

@@ -78,6 +78,19 @@ class ArrayPerSample(InitLabels):
             file["y"] = self.rng.normal(0, 1, (ROWS, 1))
         self.refused("cells", "'X' (60, 1) holds references to other arrays")
 
+    def test_arrays_of_many_rows(self):
+        """As detectors and archives of traces keep them."""
+        parts = {f"entry__data_{i:06}": self.images[20 * i:20 * i + 20, ..., 0] for i in range(3)}
+        such = "3 arrays such as 'entry/data_000000' (20, 16, 16) and 'entry/data_000001' (20, 16, 16)"
+        joined = "join them along the first axis into one array of 60 rows, as a virtual data set does without a copy"
+        self.file("labelled", angle=self.rng.normal(0, 1, ROWS), **parts)
+        self.refused("labelled", f"{such} have 60 rows together, as 'angle' has: {joined}")
+        self.file("alone", **parts)
+        self.refused("alone", f"{such} seem to be parts of one array, or one sample each; if they are parts, {joined}; else store them as one "
+                     "array of 3 rows, or each in a group of its own beside its label")
+        self.file("buckets", **{f"bucket{i}": self.rng.normal(0, 1, (20, 3, length)) for i, length in enumerate((40, 40, 41))})
+        self.refused("buckets", "if they are parts, bring their rows to one shape and join them along the first axis into one array of 60 rows; else")
+
     def test_quantities_are_no_samples(self):
         x = self.images[..., 0]
         text, said = self.made("channels", y=self.kind, **{f"channel_{i:02}": x for i in range(16)})
@@ -110,6 +123,26 @@ class NothingToLearn(InitLabels):
         self.assertIn('labels = "zzz"', text)
         text, _ = self.made("scan", x=self.images, zzz=20 * steps)  # may be what was varied
         self.assertIn('labels = "zzz"', text)
+
+    def test_coordinates(self):
+        value = self.rng.normal(0, 1, ROWS)
+        even = {"dim1": 0.05 * np.arange(ROWS), "x-coordinate": np.linspace(0.5 / ROWS, 1 - 0.5 / ROWS, ROWS).astype("f4"),
+                "y-coordinate": np.linspace(1, -1, ROWS).astype("f4").astype("f8"), "lat": np.arange(90, 90 - ROWS, -1) * 1.5}
+        for name, numbers in even.items():
+            with self.subTest(name):
+                text, said = self.made("even", "--overwrite", x=self.images, zzz=value, **{name: numbers})
+                self.assertIn('labels = "zzz"', text)
+                self.assertNotIn("would do", said)
+                self.file("alone", x=self.images, **{name: numbers})
+                self.refused("alone", f"'{name}' has its numbers at one distance, as coordinates have; add labels")
+        text, _ = self.made("uneven", x=self.images, dim1=np.sort(value))  # which nobody knows to be a coordinate
+        self.assertIn('labels = "dim1"', text)
+        text, said = self.made("scan2", x=self.images, omega=0.3 + 0.05 * np.arange(ROWS))
+        self.assertIn('labels = "omega"', text)
+        self.assertIn("'omega' has its numbers at one distance, as coordinates and times have; if it is no label, name others", said)
+        text, said = self.made("both", x=self.images, omega=0.3 + 0.05 * np.arange(ROWS), zzz=value)
+        self.assertIn('labels = "zzz"', text)
+        self.assertNotIn("distance", said)
 
     def test_in_several_files(self):
         for i, part in enumerate((slice(0, 30), slice(30, 60))):
@@ -259,6 +292,40 @@ class LibrariesFiles(InitLabels):
         found = self.mrmf("data", "bits.toml")
         self.assertIn("advice: 'x' is contiguous, converted by HDF5, so it is read by one thread: written as plain numbers, such as int8", found)
         self.assertNotIn("h5repack", found)
+
+    def test_characters_of_words(self):
+        words = np.array([b"ash", b"oak", b"birch"])[self.kind]
+        self.file("characters", x=self.images, species=words.astype("S8").view("S1").reshape(ROWS, 8))
+        told = ("data set 'species' has 8 texts of one character in each row, as netCDF may keep a word; store each word as one text, such as "
+                "netCDF4.chartostring makes of them")
+        self.refused("characters", told)
+        self.refused("characters", told, options=("--labels", "species"))
+        self.made("characters", "--overwrite", x=self.images, species=words)
+        self.file("characters", x=self.images, species=words.astype("S8").view("S1").reshape(ROWS, 8))
+        self.fails(3, "data", "characters.toml", message=told)
+        text, _ = self.made("letters", x=self.images[:, :, 0], base=np.array([b"A", b"C", b"G"])[(self.images[:, :, 0, 0] > 1).astype(int)])
+        self.assertIn('class_values = ["A", "C"]', text)  # a class for each position
+
+    def test_an_axis_of_one(self):
+        self.file("one", nu=self.images[..., 0], u=self.images[:, None, :, :, 1])
+        self.refused("one", "'u' (60, 1, 16, 16) does not fit 'nu' (60, 16, 16); without its axis of length 1 it has the samples' positions: drop it, "
+                     "such as y.squeeze(1)")
+
+    def test_tables_as_labels(self):
+        for name, columns in (("single", [("y", "f8")]), ("table", [("y", "f8"), ("z", "f8")])):
+            self.file(name, x=self.images, y=np.zeros(ROWS, columns))
+            told = "'y' (60) is a table of compound elements; store its columns as arrays of numbers"
+            self.refused(name, told)
+            self.refused(name, told, options=("--labels", "y"))
+
+    def test_numbers_as_texts(self):
+        with h5py.File(self.path("texts.h5"), "w") as file:
+            for i, image in enumerate(self.images):
+                file[f"sim_{i}/rho"] = image
+                file[f"sim_{i}"].attrs["omega"] = f"{0.3 + i / 1000:.3f}"
+        self.refused("texts", "'@omega' is a text, such as \"0.3")
+        self.refused("texts", '", and no number: store it as a number')
+        self.refused("texts", "'@omega' holds texts such as \"0.300\" and no numbers; store them as numbers", options=("--labels", "@omega"))
 
     def test_sparse_matrices(self):
         self.file("sparse", X__data=np.ones(90), X__indices=np.arange(90) % 20, X__indptr=np.arange(31) * 3, obs__kind=np.arange(30) % 2)

@@ -67,6 +67,34 @@ class WhatFilesSay(InitTest):
         said, _ = self.init("from1")
         self.assertIn("these are whole numbers of 1 to 3 in float64", said)
         self.assertIn("name all of them in training.class_values, and 3 outputs", said)
+        self.labels("two", np.arange(ROWS) % 2 + 1.0)
+        self.assertIn("these are whole numbers of 1 to 2 in float64", self.init("two")[0])
+        mask = (self.rng.random((ROWS, 16, 16)) > 0.5).astype("f4")
+        for name, x, values in (("bytes", self.x, (np.arange(ROWS) % 2 * 255).astype("f4")), ("mask", mask + self.x[:, :, :1], mask * 255)):
+            self.file(name, x=x, y=values)
+            self.assertIn("these are 0 and 255 in float32, which are learned as numbers; if they are classes, set training.loss = "
+                          '"cross_entropy", training.class_values = [0, 255] and 2 outputs, and leave out normalise.labels', self.init(name)[0])
+        self.labels("measured", np.where(np.arange(ROWS) % 2, 1.5, 2.5))
+        self.assertNotIn("classes", self.init("measured")[0])
+
+    def test_classes_that_may_say_that_there_is_no_label(self):
+        for i, none in enumerate((b"nan", b"NA", b"None", b"null")):
+            self.labels(f"word{i}", np.array([b"ash", none, b"oak"])[np.arange(ROWS) % 3])
+            self.assertIn(f'"{none.decode()}" is one of these classes; if it says that there is no label, leave out such rows',
+                          self.init(f"word{i}")[0])
+        kinds = (np.arange(ROWS) % 3).astype("i4")
+        with h5py.File(self.path("logical.h5"), "w") as file:  # as R writes its own
+            file["x"] = self.x
+            file.create_dataset("y", data=kinds, dtype=h5py.enum_dtype({"FALSE": 0, "TRUE": 1, "NA": 2}, "i4"))
+        said, text = self.init("logical")
+        self.assertIn("'NA' is one of these classes, the number 2; if it says that there is no label, set training.ignore = 2, "
+                      "training.class_values = [0, 1] and 2 outputs", said)
+        self.write("logical.toml", text.replace("outputs = 3", "outputs = 2"))
+        said = self.mrmf("data", "logical.toml", "--set", "training.ignore=2", "--set", "training.class_values=[0, 1]")
+        self.assertRegex(said, r"(?s)FALSE.*TRUE")
+        with h5py.File(self.path("logical.h5"), "a") as file:
+            file["y"][...] = kinds % 2
+        self.assertNotIn("'NA'", self.init("logical", "--overwrite")[0])
 
     def test_bounds_of_a_coordinate_are_no_labels(self):
         with h5py.File(self.path("bounds.h5"), "w") as file:
@@ -81,6 +109,43 @@ class WhatFilesSay(InitTest):
         said, text = self.init("bounds")
         self.assertIn('labels = "target"', text)
         self.assertNotIn("time_bnds", said)
+
+    def test_coordinates_and_times_of_cf_are_no_labels(self):
+        times = np.sort(self.rng.integers(0, 10**6, ROWS))
+        since = {"units": "seconds since 2000-01-01 00:00:00"}
+        bounds = np.sort(self.rng.uniform(0, 365, (ROWS, 2)))
+        place, height = self.rng.uniform(0, 1, ROWS), self.rng.normal(size=ROWS)
+        nothing = "there is nothing to learn from what has the rows of 'tas': "
+        for name, said_of_tas, arrays, message in (
+                ("aux", {"coordinates": "place height none"}, {"place": (place, {}), "height": (height, {})},
+                 f"{nothing}'height' is a coordinate, as the attribute coordinates of 'tas' says, 'place' is a coordinate"),
+                ("since", {}, {"taken_at": (times, since)}, f"{nothing}'taken_at' holds times, by its units \"seconds since 2000-01-01 00:00:00\""),
+                ("climate", {}, {"when": (times, since | {"climatology": "limits"}), "limits": (bounds, {})}, f"{nothing}'when' holds times"),
+                ("groups", {}, {"g/when": (times, since | {"bounds": "/limits"}), "limits": (bounds, {})}, f"{nothing}'g/when' holds times")):
+            with self.subTest(name):
+                with h5py.File(self.path(f"{name}.h5"), "w") as file:
+                    for array, (values, attributes) in {"tas": (self.x, said_of_tas), **arrays}.items():
+                        file[array] = values
+                        file[array].attrs.update(attributes)
+                said = self.fails(3, "init", f"{name}.h5", "-o", f"{name}.toml", message=message)
+                self.assertNotIn("limits", said)
+                for array in arrays:
+                    if array != "limits":
+                        self.mrmf("init", f"{name}.h5", "-o", f"{name}.toml", "--overwrite", "--labels", array)
+
+    def test_what_tells_of_other_numbers_comes_last(self):
+        def make(name, **more):
+            self.file(name, tas=self.x, error=self.rng.uniform(0, 1, ROWS), **more)
+            with h5py.File(self.path(f"{name}.h5"), "a") as file:
+                file["tas"].attrs["ancillary_variables"] = "error"
+            return self.init(name)
+
+        said, text = make("both", yield_of=self.rng.normal(size=ROWS))
+        self.assertIn('labels = "yield_of"', text)
+        self.assertNotIn("error", said)
+        said, text = make("alone")
+        self.assertIn('labels = "error"', text)
+        self.assertIn("'error' tells of the numbers of another array, which has it in its attribute ancillary_variables", said)
 
     def test_validation_labels_that_are_words(self):
         words = np.array(["a", "b"] * 10, "S2")
