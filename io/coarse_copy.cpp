@@ -301,14 +301,17 @@ class Siblings {
     const auto [known, fresh] = first_.try_emplace(copy.rows == RowsBy::groups ? key_of(samples.name) : samples.name,
                                                    First{where, sample, units, where});
     First& first = known->second;
-    const auto refuse = [&](const std::string& here, const std::string& there, const std::string& other) {
+    const auto refuse = [&](const std::string& here, const std::string& there, const std::string& other,
+                            const std::string& remedy = "") {
       throw DataError(copy.source + ": data set '" + samples.name + "' has " + here + ", but " + other + " has " +
-                      there + "; leave one of them out");
+                      there + "; " + (remedy.empty() ? "" : remedy + ", or ") + "leave one of them out");
     };
     if (sample != first.sample) refuse("samples of " + to_string(sample), to_string(first.sample), first.where);
     if (units.empty()) return;
     if (first.units.empty()) first.units = units, first.with_units = where;
-    if (!same_units(units, first.units)) refuse("units of " + units, first.units, first.with_units);
+    if (same_units(units, first.units)) return;
+    const auto [here, there, remedy] = units_difference(units, first.units);
+    refuse(here, there, first.with_units, remedy);
   }
 
  private:
