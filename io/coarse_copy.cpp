@@ -228,12 +228,17 @@ Contents contents_of(const CoarseCopy& copy, const AxisOrder& order, const Hdf5F
   found.names = names_of(copy.source);
   made.samples = samples_to_average(copy, order, source, found.names, found.others);
   find_classes(copy, order, source, made.samples, found.others).tell(made.notes);
+  std::map<std::string, std::vector<std::string>> not_applied;  // which samples have the same to say
   for (const std::string& name : made.samples) {
     const RowReader reader = open_samples(copy, file, name);
+    if (const std::string& text = reader.packing().not_applied; !text.empty()) not_applied[text].push_back(name);
     if (copy.missing == MissingRule::refuse) reader.require_written();
     found.samples.push_back(inspect_samples(copy, order, reader, name));
     made.count += reader.shape().front();
   }
+  for (const auto& [text, names] : not_applied)
+    made.notes.push_back("'" + names.front() + "'" +
+                         (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") + ": " + text);
   found.scales = averaged_scales(copy, order, source, found.names, made, found.others);
   found.left_out = untied(copy, order, source, found.names, found.scales, made, found.others);
   leave_out_of_averages(found);
