@@ -234,12 +234,17 @@ Contents contents_of(const CoarseCopy& copy, const AxisOrder& order, const Hdf5F
   found.names = names_of(copy.source);
   made.samples = samples_to_average(copy, order, source, found.names, found.others);
   find_classes(copy, order, source, made.samples, found.others).tell(made.notes);
+  std::map<std::string, std::vector<std::string>> not_applied;  // which samples have the same to say
   for (const std::string& name : made.samples) {
     const RowReader reader = open_samples(copy, file, name);
+    if (const std::string& text = reader.packing().not_applied; !text.empty()) not_applied[text].push_back(name);
     if (copy.missing == MissingRule::refuse) reader.require_written();
     found.samples.push_back(inspect_samples(copy, order, reader, name));
     made.count += reader.shape().front();
   }
+  for (const auto& [text, names] : not_applied)
+    made.notes.push_back("'" + names.front() + "'" +
+                         (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") + ": " + text);
   found.scales = averaged_scales(copy, order, source, found.names, made, found.others);
   found.left_out = untied(copy, order, source, found.names, found.scales, made, found.others);
   leave_out_of_averages(found);
@@ -307,14 +312,17 @@ class Siblings {
     const auto [known, fresh] = first_.try_emplace(copy.rows == RowsBy::groups ? key_of(samples.name) : samples.name,
                                                    First{where, sample, units, where});
     First& first = known->second;
-    const auto refuse = [&](const std::string& here, const std::string& there, const std::string& other) {
+    const auto refuse = [&](const std::string& here, const std::string& there, const std::string& other,
+                            const std::string& remedy = "") {
       throw DataError(copy.source + ": data set '" + samples.name + "' has " + here + ", but " + other + " has " +
-                      there + "; leave one of them out");
+                      there + "; " + (remedy.empty() ? "" : remedy + ", or ") + "leave one of them out");
     };
     if (sample != first.sample) refuse("samples of " + to_string(sample), to_string(first.sample), first.where);
     if (units.empty()) return;
     if (first.units.empty()) first.units = units, first.with_units = where;
-    if (!same_units(units, first.units)) refuse("units of " + units, first.units, first.with_units);
+    if (same_units(units, first.units)) return;
+    const auto [here, there, remedy] = units_difference(units, first.units);
+    refuse(here, there, first.with_units, remedy);
   }
 
  private:

@@ -206,9 +206,10 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
 }
 
 [[noreturn]] void refuse_file(const RowSources& sources, std::size_t file, std::size_t name, const std::string& here,
-                              std::size_t other, const std::string& there) {
+                              std::size_t other, const std::string& there, const std::string& remedy = "") {
   throw DataError(sources.path(file) + ": data set '" + sources.names()[name] + "' has " + here + ", but " +
-                  sources.path(other) + " has " + there + "; leave one of them out");
+                  sources.path(other) + " has " + there + "; " + (remedy.empty() ? "" : remedy + ", or ") +
+                  "leave one of them out");
 }
 
 /// DataError where a file is unlike the first, but for units.
@@ -262,8 +263,9 @@ std::vector<std::string> require_units(const RowSources& sources, const std::vec
     std::ranges::sort(mine);
     const Index bad = mine.empty() ? 0 : static_cast<Index>(mine.front().first);
     collective_try_each(comm, bad, mine.empty() ? 0 : 1, [&](Index file) {
-      refuse_file(sources, static_cast<std::size_t>(file), name, "units of " + mine.front().second,
-                  static_cast<std::size_t>(first), units);
+      const auto [here_text, there_text, remedy] = units_difference(mine.front().second, units);
+      refuse_file(sources, static_cast<std::size_t>(file), name, here_text, static_cast<std::size_t>(first), there_text,
+                  remedy);
     });
     all[name] = std::move(units);
   }

@@ -251,6 +251,9 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, const R
     throw DataError(what_ + " holds " + describe(file_type.get()) + " elements; " + readable_types());
   packing_ = opening.packing == PackingRule::ignore ? Packing{.stored = element_.type}
                                                     : packing_of(dataset_, element_.type, what_);
+  NumbersSaid said = numbers_said(dataset_, opening.packing);
+  units_ = std::move(said.units);
+  packing_.not_applied = std::move(said.not_applied);
   memory_ = memory_type(file_type.get());
   std::vector<Index> stored = shape_of(space_.get(), {});
   if (whole_) stored.insert(stored.begin(), 1);
@@ -271,15 +274,6 @@ Rows::Rows(const std::string& path, hid_t file, const std::string& name, const R
 }
 
 void Rows::require_written() const { h5::require_written(dataset_, what_); }
-
-std::string Rows::units() const {
-  if (H5Aexists(dataset_.get(), "units") <= 0) return "";
-  const Attribute attribute(H5Aopen(dataset_.get(), "units", H5P_DEFAULT));
-  std::string text = attribute ? text_of(attribute) : "";
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text;
-}
 
 NumberNames Rows::number_names() const {
   return h5::number_names(dataset_.get(), Type(H5Dget_type(dataset_.get())).get());

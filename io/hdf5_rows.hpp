@@ -74,8 +74,8 @@ class Rows {
   void require_written() const;
   /// DataError when rows [first, first + count) do not all exist.
   void require(Index first, Index count) const;
-  /// The text of its attribute "units", in one line; "" where it has none.
-  std::string units() const;
+  /// What it says of its units, and of scales that are not applied (io/unit_text.hpp); "" where it says nothing.
+  const std::string& units() const { return units_; }
   /// What it says of its own numbers.
   NumberNames number_names() const;
   ObjectIdentity object() const;
@@ -101,6 +101,7 @@ class Rows {
   bool whole_;
   Type memory_;
   Packing packing_;
+  std::string units_;
   Element element_;
   std::vector<Index> shape_;
   std::string what_;

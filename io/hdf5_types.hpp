@@ -60,6 +60,15 @@ Packing packing_of(const Dataset& dataset, ElementType stored, const std::string
 /// The names of these attributes.
 const std::vector<std::string>& packing_attributes();
 
+/// What attributes say of the size of a data set's numbers, beside netCDF's.
+struct NumbersSaid {
+  std::string units;        ///< units_text() (io/unit_text.hpp), in one line: units, and scales that are not applied
+  std::string not_applied;  ///< Packing::not_applied
+};
+/// With PackingRule::ignore, units alone. Opens the sources of a virtual data set, whose attributes are not applied
+/// either.
+NumbersSaid numbers_said(const Dataset& dataset, PackingRule rule);
+
 /// What a data set or attribute of this type calls its numbers: an enumeration type does, and attributes of a data set.
 /// Of those that cannot be read there are none.
 NumberNames number_names(hid_t object, hid_t type);

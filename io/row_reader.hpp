@@ -76,7 +76,7 @@ class RowReader {
   ElementType type() const;                 ///< type of the numbers that are read
   const Packing& packing() const;           ///< how they come from those in the file
   const std::vector<Index>& shape() const;  ///< rows first
-  const std::string& units() const;         ///< the text of its attribute of that name; "" where it has none
+  const std::string& units() const;         ///< of the array, as Rows have it; "" where it says nothing
   const NumberNames& names() const;         ///< what its numbers are called
   const std::string& where() const;         ///< "<path>: data set '<name>'", for messages
   Index row_bytes() const;

@@ -199,10 +199,11 @@ class GroupRows final : public RowSource {
       const auto rows = open_shaped(row);
       const Common one = rows->require_alike(written && !opening_.written);
       if (all.units.empty() && !one.units.empty()) all.units = one.units, having = group(row);
-      if (!one.units.empty() && !same_units(one.units, all.units))
-        refuse(*rows, "units of " + one.units, "that of '" + having + "' " + all.units);
-      const auto array = rows->object();
-      all.elsewhere = all.elsewhere || one.elsewhere || (array && !arrays.insert(*array).second);
+      if (!one.units.empty() && !same_units(one.units, all.units)) {
+        const auto [here, there, remedy] = units_difference(one.units, all.units);
+        refuse(*rows, here, "that of '" + having + "' " + there, remedy);
+      }
+      all.elsewhere = all.elsewhere || one.elsewhere || (rows->object() && !arrays.insert(*rows->object()).second);
       for (const auto& said : one.names)
         if (std::ranges::find(all.names, said.second, &Common::Said::second) == all.names.end())
           all.names.push_back(said);
@@ -268,9 +269,10 @@ class GroupRows final : public RowSource {
     return rows;
   }
   std::string first_text() const { return "that of '" + group(0) + "' "; }
-  [[noreturn]] static void refuse(const RowSource& rows, const std::string& here, const std::string& there) {
-    throw DataError(rows.where() + " has " + here + ", and " + there +
-                    "; all samples are alike: correct the group, or leave it out by data.groups");
+  [[noreturn]] static void refuse(const RowSource& rows, const std::string& here, const std::string& there,
+                                  const std::string& remedy = "") {
+    throw DataError(rows.where() + " has " + here + ", and " + there + "; all samples are alike: " +
+                    (remedy.empty() ? "correct the group" : remedy) + ", or leave it out by data.groups");
   }
 
   File file_;
@@ -285,11 +287,9 @@ class GroupRows final : public RowSource {
 RowSource::Common RowSource::require_alike(bool written) const {
   if (written) require_written();
   Index converted = 0;
-  if (holds_words())
-    converted = 0;
-  else if (type() != kept_as(type()))
+  if (!holds_words() && type() != kept_as(type()))
     converted = size_of(type());
-  else if (!packing().in_place())
+  else if (!holds_words() && !packing().in_place())
     converted = size_of(packing().stored);
   return {units(), facts_.elsewhere, converted, chunk_memory(), {{where(), names()}}, type()};
 }

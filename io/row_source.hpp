@@ -54,7 +54,7 @@ class RowSource {
   virtual void for_each_packing(const std::function<void(const Packing&)>& visit) const {
     if (!holds_words()) visit(packing());
   }
-  const std::string& units() const { return facts_.units; }  ///< the array's attribute of that name; "": it has none
+  const std::string& units() const { return facts_.units; }  ///< as units_text() has it; "": the array says nothing
   const NumberNames& names() const { return facts_.names; }  ///< what numbers are called; of groups, in the first
   const std::string& where() const { return facts_.where; }  ///< "<path>: data set '<name>'", for messages
   /// The same with the row: "<path>: data set '<name>', row 3", or, of a group, "<path>: data set 'sim_3/<name>'".

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -27,6 +28,7 @@
 #include "src/data/normalise.hpp"
 #include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"
+#include "src/inspection/packing_counts.hpp"
 #include "src/plan/plan.hpp"
 #include "src/plan/resolve_labels.hpp"
 #include "src/system/backend_choice.hpp"
@@ -286,12 +288,25 @@ std::string split_lines(const DatasetGuess& guess, const std::vector<DraftSplit>
              kValidation);
 }
 
+// What attributes say that nothing applies, of all parts once. Adds reasons.
+void tell_not_applied(DatasetGuess& guess, const std::vector<DraftSplit>& parts, Comm& world) {
+  for (const DraftSplit& part : parts) {
+    std::vector<std::string> names = part.spec.sample_names();
+    std::ranges::copy(part.spec.label_names(), std::back_inserter(names));
+    const std::vector<PackingCount> counts = count_packings(part.spec, names, world);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      for (const std::string& text : not_applied_texts(names[i], counts[i]))
+        if (std::ranges::find(guess.reasons, text) == guess.reasons.end()) guess.reasons.push_back(text);
+  }
+}
+
 void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const DatasetGuess& guess = draft.guess;
   std::vector<DraftSplit> parts{part_of(options, guess, Subset::train, world)};
   const bool given = !guess.validation_samples.empty();
   if (given) parts.push_back(part_of(options, guess, Subset::validation, world));
   require_once(parts, world);
+  tell_not_applied(draft.guess, parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;
   for (const DraftSplit& part : parts) {

@@ -35,12 +35,13 @@ UnitsOf of_labels(const FoundDataset& data) {
 
 bool is_known(const std::string& units) { return !units.empty() && units != kUnknown; }
 
-// The first array of which both lists know other units; the number of arrays where there is none. Lists of other
-// lengths are of other arrays.
-std::size_t first_other(const std::vector<std::string>& here, const std::vector<std::string>& there) {
+// The first array of which both lists know other units, as `same` says; the number of arrays where there is none. Lists
+// of other lengths are of other arrays.
+template <typename Same>
+std::size_t first_other(const std::vector<std::string>& here, const std::vector<std::string>& there, Same same) {
   if (here.size() != there.size()) return here.size();
   for (std::size_t i = 0; i < here.size(); ++i)
-    if (is_known(here[i]) && is_known(there[i]) && !same_units(here[i], there[i])) return i;
+    if (is_known(here[i]) && is_known(there[i]) && !same(there[i], here[i])) return i;
   return here.size();
 }
 
@@ -48,10 +49,11 @@ std::string files_text(const DatasetSpec& spec) { return spec.files.front() + (s
 
 void require_known_units(const FoundDataset& data, const UnitsOf& of, const std::vector<std::string>& known,
                          const std::string& whose) {
-  const std::size_t other = first_other(of.units, known);
+  const std::size_t other = first_other(of.units, known, fit_units);
   if (other == of.units.size()) return;
-  throw DataError(fmt::format("{}: data set '{}' has units of {}, but {} {}; {}", files_text(data.spec),
-                              of.names[other], of.units[other], whose, known[other], kRemedy));
+  const auto [here, there, remedy] = units_difference(of.units[other], known[other]);
+  throw DataError(fmt::format("{}: data set '{}' has {}, but {} {}; {}", files_text(data.spec), of.names[other], here,
+                              whose, there, remedy.empty() ? kRemedy : remedy));
 }
 
 void require_one_each(const std::vector<std::string>& given, const UnitsOf& of, const std::string& key) {
@@ -85,13 +87,12 @@ void resolve_units(DataConfig& data, const DatasetShape& train) {
 void require_same_units(const FoundDataset& train, const FoundDataset& other, const std::string& part) {
   for (const auto& [here, there] :
        {std::pair(of_samples(other), of_samples(train)), std::pair(of_labels(other), of_labels(train))}) {
-    const std::size_t first = first_other(here.units, there.units);
+    const std::size_t first = first_other(here.units, there.units, same_units);
     if (first == here.units.size()) continue;
-    throw DataError(
-        fmt::format("{}: data set '{}' of the {} data has units of {}, but '{}' of the training data ({}) {}; "
-                    "{}",
-                    files_text(other.spec), here.names[first], part, here.units[first], there.names[first],
-                    files_text(train.spec), there.units[first], kRemedy));
+    const auto [own, trained, remedy] = units_difference(here.units[first], there.units[first]);
+    throw DataError(fmt::format("{}: data set '{}' of the {} data has {}, but '{}' of the training data ({}) {}; {}",
+                                files_text(other.spec), here.names[first], part, own, there.names[first],
+                                files_text(train.spec), trained, remedy.empty() ? kRemedy : remedy));
   }
 }
 

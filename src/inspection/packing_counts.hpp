@@ -16,6 +16,7 @@ struct PackingCount {
   Index all = 0;                       ///< files or, where these are samples, groups
   Index scaled = 0, whole = 0;         ///< those with a scale or offset, and those whose integers are taken as stored
   std::string what;                    ///< "files" or "groups"
+  std::map<std::string, Index> not_applied{};  ///< the same of Packing::not_applied
 
   /// Whether integers are scaled in some of them, and taken as they are stored in others.
   bool scaled_in_part() const { return scaled > 0 && whole > 0; }
@@ -28,5 +29,9 @@ std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vec
 /// For people: "packed int16: value * 0.01; -1 is missing" where that holds for all, else "3 of 5 files: packed ...",
 /// the most frequent first. Of many, some are told.
 std::vector<std::string> packing_texts(const PackingCount& count);
+
+/// What attributes say that nothing applies: "'x': ScaleFactor = 0.01 are not applied; ...", "'x' in 3 of 5 files:
+/// ...".
+std::vector<std::string> not_applied_texts(const std::string& name, const PackingCount& count);
 
 }  // namespace mrmf

@@ -128,11 +128,14 @@ SplitFound inspect(const std::string& part, const DatasetSpec& spec, const Split
 // What the headers do not tell.
 void inspect_split(SplitFound& split, const Config& config, bool headers_only, Comm& comm) {
   for (const auto& [found, names] :
-       {std::pair(&split.samples, split.spec.sample_names()), std::pair(&split.labels, split.spec.label_names())})
-    for (const PackingCount& count : count_packings(split.spec, names, comm)) {
-      for (const std::string& text : packing_texts(count)) add_once(found->packing, text);
-      found->scaled_in_part = found->scaled_in_part || count.scaled_in_part();
+       {std::pair(&split.samples, split.spec.sample_names()), std::pair(&split.labels, split.spec.label_names())}) {
+    const std::vector<PackingCount> counts = count_packings(split.spec, names, comm);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      for (const std::string& text : packing_texts(counts[i])) add_once(found->packing, text);
+      for (const std::string& text : not_applied_texts(names[i], counts[i])) add_once(found->not_applied, text);
+      found->scaled_in_part = found->scaled_in_part || counts[i].scaled_in_part();
     }
+  }
   if (!headers_only) leave_out(split, comm);
   split.bytes = bytes_of(split);
   if (headers_only) return;
@@ -337,8 +340,10 @@ void advise_on_storage(const SplitFound& split, std::vector<std::string>& advice
                     name, way, path, more));
 }
 
-// Attributes that say what packed numbers mean are easily lost in some files.
+// Attributes that say what packed numbers mean are easily lost in some files, and some are not applied.
 void advise_on_packing(const SplitFound& split, std::vector<std::string>& advice) {
+  for (const NumbersFound* found : {&split.samples, &split.labels})
+    for (const std::string& text : found->not_applied) add_once(advice, text);
   for (const NumbersFound* found : {&split.samples, &split.labels})
     if (found->scaled_in_part)
       advice.push_back(

@@ -16,16 +16,17 @@ namespace mrmf {
 
 /// Samples or labels of one split.
 struct NumbersFound {
-  std::string name;                       ///< name of the data set
-  std::vector<std::string> types;         ///< in the files, such as "float64"; those that occur
-  std::vector<std::string> storage;       ///< "contiguous", "compressed (1 row a chunk)", ...
-  std::string shape;                      ///< shape of one sample, channels last
-  std::vector<std::string> packing{};     ///< what is applied to the numbers in the files (packing_texts())
-  std::vector<Index> row_bytes{};         ///< in each file, unpacked
-  std::optional<std::size_t> unpacked{};  ///< the first file with numbers that HDF5 must read; none: no file has such
-  std::optional<ChannelFacts> facts;      ///< missing where labels are classes, or nothing was read
-  bool scaled_in_part = false;            ///< PackingCount::scaled_in_part()
-  bool limited = false;                   ///< attributes say that numbers beyond a limit are missing
+  std::string name;                        ///< name of the data set
+  std::vector<std::string> types;          ///< in the files, such as "float64"; those that occur
+  std::vector<std::string> storage;        ///< "contiguous", "compressed (1 row a chunk)", ...
+  std::string shape;                       ///< shape of one sample, channels last
+  std::vector<std::string> packing{};      ///< what is applied to the numbers in the files (packing_texts())
+  std::vector<std::string> not_applied{};  ///< what is not (not_applied_texts())
+  std::vector<Index> row_bytes{};          ///< in each file, unpacked
+  std::optional<std::size_t> unpacked{};   ///< the first file with numbers that HDF5 must read; none: no file has such
+  std::optional<ChannelFacts> facts;       ///< missing where labels are classes, or nothing was read
+  bool scaled_in_part = false;             ///< PackingCount::scaled_in_part()
+  bool limited = false;                    ///< attributes say that numbers beyond a limit are missing
 };
 
 struct SplitFound {

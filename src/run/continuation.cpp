@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -198,10 +199,22 @@ bool may_be_measured(const KeyDifference& difference) {
   return keys.contains(difference.key) && !difference.was.empty() && !difference.is.empty();
 }
 
-// Units that a start does not know, as one of an earlier version, or spells otherwise.
+// The texts of a list, as configurations write it.
+std::vector<std::string> texts_in(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, '"');) parts.push_back(part);
+  std::vector<std::string> texts;
+  for (std::size_t i = 1; i < parts.size(); i += 2) texts.push_back(parts[i]);
+  return texts;
+}
+
+// Units that a start does not know, or knows no scales of, as one of an earlier version, or spells otherwise.
 bool are_same_units(const KeyDifference& difference) {
-  return difference.key.starts_with("data.units.") &&
-         (difference.was.empty() || difference.is.empty() || same_units(difference.was, difference.is));
+  if (!difference.key.starts_with("data.units.")) return false;
+  if (difference.was.empty() || difference.is.empty() || same_units(difference.was, difference.is)) return true;
+  const auto fits = [](const std::string& was, const std::string& is) { return was == "?" || fit_units(was, is); };
+  return std::ranges::equal(texts_in(difference.was), texts_in(difference.is), fits);
 }
 
 [[noreturn]] void refuse_changed_data(const RunStart& was, const Advice& advice, const KeyDifference& measured) {
