@@ -185,8 +185,9 @@ NumbersSaid numbers_said(const Dataset& dataset, PackingRule rule) {
   std::string own = scales.changes() ? scales.all() : "";
   if (const std::string marks = marks_of(from); !marks.empty()) own += (own.empty() ? "" : ", ") + marks;
   if (!own.empty())
-    found.not_applied = own + " are not applied; store what these numbers mean, or name the attributes " +
-                        "scale_factor, add_offset and _FillValue, which are";
+    found.not_applied = own + (own.find(", ") == std::string::npos ? " is" : " are") +
+                        " not applied; store what these numbers mean, or name the attributes scale_factor, "
+                        "add_offset and _FillValue, which are";
   if (const std::string sources = not_applied_of_sources(dataset, from); !sources.empty())
     found.not_applied += (found.not_applied.empty() ? "" : "; ") + sources;
   return found;
