@@ -18,18 +18,18 @@ namespace {
 constexpr hssize_t kMostNumbers = 16;     // of one attribute: a scale for each of a few bands
 constexpr std::size_t kMostSources = 64;  // of a virtual data set, whose attributes are looked at
 
-herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* names) {
+herr_t add_said_name(hid_t, const char* name, const H5A_info_t*, void* names) {
   static_cast<std::vector<std::string>*>(names)->emplace_back(name);
   return 0;
 }
 
 /// An open data set, and what its attributes are called: many are asked for, and most are not there.
-struct Attributes {
+struct SaidAttributes {
   hid_t object;
   std::vector<std::string> names{};
 
-  explicit Attributes(const Dataset& dataset) : object(dataset.get()) {
-    H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_name, &names);
+  explicit SaidAttributes(const Dataset& dataset) : object(dataset.get()) {
+    H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_said_name, &names);
   }
   bool has(const std::string& name) const { return std::ranges::find(names, name) != names.end(); }
   bool has_any(const std::vector<std::string>& some) const {
@@ -38,7 +38,7 @@ struct Attributes {
 };
 
 template <typename Number>
-std::string shortest(Number number) {
+std::string shortest_number(Number number) {
   if (number != number) return "nan";
   std::array<char, 64> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
@@ -49,9 +49,9 @@ template <typename Number>
 std::string numbers_text(const Attribute& attribute, hid_t memory, hssize_t count) {
   std::vector<Number> numbers(static_cast<std::size_t>(count));
   if (H5Aread(attribute.get(), memory, numbers.data()) < 0) return "";
-  std::string text = shortest(numbers.front());
+  std::string text = shortest_number(numbers.front());
   if (std::ranges::all_of(numbers, [&](Number one) { return one == numbers.front(); })) return text;
-  for (auto one = numbers.begin() + 1; one != numbers.end(); ++one) text += " " + shortest(*one);
+  for (auto one = numbers.begin() + 1; one != numbers.end(); ++one) text += " " + shortest_number(*one);
   return text;
 }
 
@@ -61,11 +61,11 @@ std::string number_in(std::string text) {
   while (!text.empty() && blank(text.back())) text.pop_back();
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? shortest(number) : "";
+  return error == std::errc() && end == text.data() + text.size() ? shortest_number(number) : "";
 }
 
 /// The number that an attribute holds, or some; "" where it holds none, or is not there.
-std::string number_text(const Attributes& from, const std::string& name) {
+std::string number_text(const SaidAttributes& from, const std::string& name) {
   if (!from.has(name)) return "";
   const Attribute attribute(H5Aopen(from.object, name.c_str(), H5P_DEFAULT));
   if (!attribute) return "";
@@ -82,7 +82,7 @@ std::string number_text(const Attributes& from, const std::string& name) {
 }
 
 /// The first of these attributes that says something.
-std::string units_of(const Attributes& from) {
+std::string units_of(const SaidAttributes& from) {
   for (const char* const name : {"units", "unit", "Units"}) {  // netCDF and most; NWB and others; HDF-EOS5
     if (!from.has(name)) continue;
     const Attribute attribute(H5Aopen(from.object, name, H5P_DEFAULT));
@@ -94,10 +94,10 @@ std::string units_of(const Attributes& from) {
   return "";
 }
 
-/// Attributes as "NAME = number, ...", each once.
+/// SaidAttributes as "NAME = number, ...", each once.
 class Said {
  public:
-  explicit Said(const Attributes& from) : from_(from) {}
+  explicit Said(const SaidAttributes& from) : from_(from) {}
   /// `plain`: the number that changes nothing.
   void add(const std::string& name, const std::string& plain) {
     const std::string number = name.empty() ? "" : number_text(from_, name), one = name + " = " + number;
@@ -109,12 +109,12 @@ class Said {
   bool changes() const { return changes_; }
 
  private:
-  const Attributes& from_;
+  const SaidAttributes& from_;
   std::string all_;
   bool changes_ = false;
 };
 
-Said scales_of(const Attributes& from) {
+Said scales_of(const SaidAttributes& from) {
   const bool netcdf = from.has_any({"scale_factor", "add_offset"});
   Said said(from);
   for (const OtherScale& one : other_scales()) {
@@ -129,7 +129,7 @@ Said scales_of(const Attributes& from) {
 }
 
 /// Marks of missing numbers that nothing applies; not read beside netCDF's own.
-std::string marks_of(const Attributes& from) {
+std::string marks_of(const SaidAttributes& from) {
   Said said(from);
   if (!from.has_any({"_FillValue", "missing_value"}))
     for (const char* const name : {"MissingValue", "FillValue"}) said.add(name, "nan");
@@ -137,7 +137,7 @@ std::string marks_of(const Attributes& from) {
 }
 
 /// The attributes of netCDF of a source, but for those that change nothing; "none".
-std::string netcdf_of(const Attributes& from) {
+std::string netcdf_of(const SaidAttributes& from) {
   std::string all;
   for (const std::string& name : packing_attributes()) {
     Said said(from);
@@ -148,7 +148,7 @@ std::string netcdf_of(const Attributes& from) {
 }
 
 /// What is not applied of the attributes of a virtual data set's sources, where it has none of its own.
-std::string not_applied_of_sources(const Dataset& dataset, const Attributes& from) {
+std::string not_applied_of_sources(const Dataset& dataset, const SaidAttributes& from) {
   const Properties creation(H5Dget_create_plist(dataset.get()));
   if (H5Pget_layout(creation.get()) != H5D_VIRTUAL || from.has_any(packing_attributes())) return "";
   std::size_t count = 0;
@@ -161,7 +161,7 @@ std::string not_applied_of_sources(const Dataset& dataset, const Attributes& fro
     if (!is_dataset(target)) continue;
     const Dataset source(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));
     if (!source) continue;
-    const std::string said = netcdf_of(Attributes(source));
+    const std::string said = netcdf_of(SaidAttributes(source));
     if (std::ranges::find(found, said, &std::pair<std::string, std::string>::second) == found.end())
       found.emplace_back(open.path, said);
   }
@@ -177,7 +177,7 @@ std::string not_applied_of_sources(const Dataset& dataset, const Attributes& fro
 }  // namespace
 
 NumbersSaid numbers_said(const Dataset& dataset, PackingRule rule) {
-  const Attributes from(dataset);
+  const SaidAttributes from(dataset);
   NumbersSaid found{units_of(from), ""};
   if (rule == PackingRule::ignore) return found;
   const Said scales = scales_of(from);
@@ -185,8 +185,9 @@ NumbersSaid numbers_said(const Dataset& dataset, PackingRule rule) {
   std::string own = scales.changes() ? scales.all() : "";
   if (const std::string marks = marks_of(from); !marks.empty()) own += (own.empty() ? "" : ", ") + marks;
   if (!own.empty())
-    found.not_applied = own + " are not applied; store what these numbers mean, or name the attributes " +
-                        "scale_factor, add_offset and _FillValue, which are";
+    found.not_applied = own + (own.find(", ") == std::string::npos ? " is" : " are") +
+                        " not applied; store what these numbers mean, or name the attributes scale_factor, "
+                        "add_offset and _FillValue, which are";
   if (const std::string sources = not_applied_of_sources(dataset, from); !sources.empty())
     found.not_applied += (found.not_applied.empty() ? "" : "; ") + sources;
   return found;

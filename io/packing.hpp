@@ -23,7 +23,7 @@ struct Packing {
   std::optional<long double> least{}, most{};  ///< stored numbers below or above are missing, too
 
   bool declared = false;  ///< the attributes tell what is missing, if only NaN
-  /// What other attributes say that nothing applies, and what to do, for people: "ScaleFactor = 0.01 are not applied;
+  /// What other attributes say that nothing applies, and what to do, for people: "ScaleFactor = 0.01 is not applied;
   /// ..."; "" where there is nothing to say.
   std::string not_applied{};
 

@@ -30,7 +30,7 @@ std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vec
 /// the most frequent first. Of many, some are told.
 std::vector<std::string> packing_texts(const PackingCount& count);
 
-/// What attributes say that nothing applies: "'x': ScaleFactor = 0.01 are not applied; ...", "'x' in 3 of 5 files:
+/// What attributes say that nothing applies: "'x': ScaleFactor = 0.01 is not applied; ...", "'x' in 3 of 5 files:
 /// ...".
 std::vector<std::string> not_applied_texts(const std::string& name, const PackingCount& count);
 

@@ -213,7 +213,9 @@ std::vector<std::string> texts_in(const std::string& list) {
 bool are_same_units(const KeyDifference& difference) {
   if (!difference.key.starts_with("data.units.")) return false;
   if (difference.was.empty() || difference.is.empty() || same_units(difference.was, difference.is)) return true;
-  const auto fits = [](const std::string& was, const std::string& is) { return was == "?" || fit_units(was, is); };
+  const auto fits = [](const std::string& was, const std::string& is) {
+    return was == "?" || fit_units(was, is) || fit_units(is, was);
+  };
   return std::ranges::equal(texts_in(difference.was), texts_in(difference.is), fits);
 }
 
