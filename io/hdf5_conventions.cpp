@@ -21,7 +21,7 @@ std::vector<int> integers_of(const Dataset& dataset, const char* name) {
 }
 
 // An attribute that is a single text; "" where it is none.
-std::string one_text(const Dataset& dataset, const char* name) try {
+std::string single_text(const Dataset& dataset, const char* name) try {
   if (H5Aexists(dataset.get(), name) <= 0) return {};
   const Attribute attribute(H5Aopen(dataset.get(), name, H5P_DEFAULT));
   if (!attribute) return {};
@@ -36,7 +36,7 @@ std::string one_text(const Dataset& dataset, const char* name) try {
 
 // The names that a text holds, with blanks between them.
 void add_names(const Dataset& dataset, const char* attribute, std::vector<std::string>& names) {
-  std::istringstream text(one_text(dataset, attribute));
+  std::istringstream text(single_text(dataset, attribute));
   for (std::string name; text >> name;) names.push_back(name);
 }
 
@@ -65,7 +65,7 @@ ArrayRoles roles_of(const Dataset& dataset) {
   for (const char* const name : {"bounds", "climatology"}) add_names(dataset, name, roles.bounds);
   add_names(dataset, "coordinates", roles.coordinates);
   add_names(dataset, "ancillary_variables", roles.ancillary);
-  if (const std::string units = one_text(dataset, "units"); are_of_times(units)) roles.times = units;
+  if (const std::string units = single_text(dataset, "units"); are_of_times(units)) roles.times = units;
   return roles;
 }
 
