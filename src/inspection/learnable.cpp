@@ -71,6 +71,7 @@ class RowCount {
                 seen_.insert(static_cast<long long>(value)).second;
   }
   bool may_count() const { return may_count_whole() || (ordered_ && even_.may_be()); }
+  bool whole() const { return whole_; }
   /// Whether the numbers lie at one distance: whole ones exactly.
   bool steady() const { return whole_ ? steady_ && count_ >= kFewestCounted : ordered_ && even_.are(); }
   bool counts() const {
@@ -100,6 +101,7 @@ class NumberUse {
     if (!columns_ || !column_) return;
     counted_ = counted_ && column_->counts();
     steady_ = steady_ && column_->steady();
+    whole_ = whole_ && column_->whole();
     if (!from_) from_ = column_->least();
     columns_ = counted_ || steady_;
   }
@@ -120,12 +122,12 @@ class NumberUse {
     if (columns_ && counted_)
       return {fmt::format("counts the rows from {:.0f} on", static_cast<double>(from_.value_or(0)))};
     const bool spaced = columns_ && steady_;
-    return {"", spaced, spaced};
+    return {"", spaced && whole_, spaced};  // fractions at one distance may be a parameter of a design
   }
 
  private:
   Index width_, filled_ = 0;
-  bool columns_, counted_ = true, steady_ = true, same_ = true;
+  bool columns_, counted_ = true, steady_ = true, whole_ = true, same_ = true;
   std::optional<RowCount> column_;
   std::optional<ExactNumber> from_;
   std::vector<std::optional<ExactNumber>> known_;

@@ -53,7 +53,7 @@ class CoarseFiles(support.MrmfTest):
                                  ("two", np.concatenate([days, rng.normal(0, 1, days.shape)], 2), "in a channel, and float32")):
             with h5py.File(self.path(f"{name}.h5"), "w") as file:
                 file["x"] = x
-            output = self.fails(3, "coarsen", f"{name}.h5", "--factor", "2", "-o", "none", "--overwrite", message="data set 'x' holds numbers")
+            output = self.fails(3, "coarsen", f"{name}.h5", "--samples", "x", "--factor", "2", "-o", "none", "--overwrite", message="data set 'x' holds numbers")
             self.assertIn(message, output)
             self.assertFalse(os.path.exists(self.path(f"none/{name}.h5")))
         with h5py.File(self.path("fine.h5"), "w") as file:  # a channel of one number loses nothing that matters

@@ -201,7 +201,7 @@ class Labels(DatasetGuess):
         self.trains("test")
         words = np.array([f"{i}" for i in range(60)], dtype="S2")
         for more in ((), ("--labels", "species")):
-            self.refused("words", "more different words than classes would have", *more, x=x, species=words)
+            self.refused("words", "'species' holds texts such as \"0\" and no numbers; store them as numbers", *more, x=x, species=words)
         for more in ((), ("--labels", "y")):
             self.refused("column", "'y' (1, 60) has the 60 rows of 'x' (60, 8, 8) in its last axis; store it transposed",
                          *more, x=x, y=y[None])

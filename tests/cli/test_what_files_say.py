@@ -212,7 +212,7 @@ class WhatFilesSay(InitTest):
             self.made(name, **arrays)
             said = self.mrmf("data", f"{name}.toml")
             self.assertIn(told, said)
-            self.assertEqual(" stands " in said, told != "", said)
+            self.assertEqual(" times among " in said, told != "", said)
             self.assertEqual("_FillValue = " in said, told != "")
         self.assertEqual(self.mrmf("data", "holes.toml", ranks=2), self.mrmf("data", "holes.toml"))
 
