@@ -130,8 +130,9 @@ bool holds_rows_of_numbers(const FileArray& array);
 struct Learnable {
   /// Why nothing may, to follow the array's name: "counts the rows from 0 on"; "": something may.
   std::string nothing;
-  bool unlikely = false;  ///< as below, or words of which nearly all differ
-  bool spaced = false;    ///< numbers at one distance from row to row, as coordinates and times have
+  bool unlikely = false;   ///< as below, or words of which nearly all differ
+  bool spaced = false;     ///< numbers at one distance from row to row, as coordinates and times have
+  bool fractions = false;  ///< and not whole, as what a design varies may be, too
 };
 /// Reads the array in all files until that is known; how samples lie in them is known. What cannot be read is found out
 /// later, and may be learnt from.

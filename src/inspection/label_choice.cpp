@@ -89,7 +89,7 @@ Choice choose_labels(const std::vector<const FileArray*>& candidates, const File
                      const std::vector<std::string>& paths, const DatasetGuess& guess, std::vector<Useless>& useless) {
   Choice choice;
   const FileArray* unlikely = nullptr;
-  bool spaced = false;  // that one's numbers
+  bool spaced = false, fractions = false;  // that one's numbers
   std::vector<const FileArray*> useful;
   for (const FileArray* const array : candidates) {
     const FileArray* const first = choice.best != nullptr ? choice.best : unlikely;
@@ -105,8 +105,10 @@ Choice choose_labels(const std::vector<const FileArray*>& candidates, const File
     const FileArray*& place = rather_not ? unlikely : choice.best;
     if (place != nullptr) continue;
     place = array;
-    if (rather_not) spaced = use.spaced;
+    if (rather_not) spaced = use.spaced, fractions = use.fractions;
   }
+  // A number for each sample is likelier than what may be another sample.
+  if (fractions && choice.best != nullptr && choice.best->per_row() > unlikely->per_row()) choice.best = nullptr;
   if (choice.best == nullptr) choice.best = unlikely, choice.spaced = spaced;
   choice.add_others(useful, [&](const FileArray& array) {
     return !array.words && !array.unclear && is_only_held_out(array.name) == is_only_held_out(choice.best->name) &&

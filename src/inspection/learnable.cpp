@@ -122,7 +122,7 @@ class NumberUse {
     if (columns_ && counted_)
       return {fmt::format("counts the rows from {:.0f} on", static_cast<double>(from_.value_or(0)))};
     const bool spaced = columns_ && steady_;
-    return {"", spaced && whole_, spaced};  // fractions at one distance may be a parameter of a design
+    return {"", spaced, spaced, spaced && !whole_};
   }
 
  private:

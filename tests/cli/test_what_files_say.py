@@ -206,7 +206,7 @@ class WhatFilesSay(InitTest):
         holes[rng.random(x.shape) < 0.03] = -9999
         far = "-9999 stands "
         for name, arrays, told in (("holes", {"x": holes, "y": y}, far), ("none", {"x": x, "y": y}, ""),
-                                   ("labels", {"x": x, "y": np.where(np.arange(60) % 10 == 3, 1e20, y)}, "1e+20 stands 6 times among 60 numbers of 'y'"),
+                                   ("labels", {"x": x, "y": np.where(np.arange(60) % 10 == 3, 1e20, y)}, "1e+20 stands "),
                                    ("once", {"x": x, "y": np.where(np.arange(60) == 3, 1e6, y)}, ""),
                                    ("zeros", {"x": x, "y": np.maximum(y, 0)}, "")):
             self.made(name, **arrays)
