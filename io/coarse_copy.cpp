@@ -29,6 +29,7 @@ namespace mrmf {
 namespace {
 
 constexpr Index block_bytes = Index{1} << 26;            // bytes of rows that a rank has in memory at once
+constexpr Index kLookedAt = 16;                          // rows of a block, for digits that are lost
 constexpr std::size_t most_told = std::size_t{1} << 14;  // bytes that an attribute says of data sets, of 64 KiB
 
 /// A data set that is averaged, which is open only while its rows are read: each of many groups may have one. Channels
@@ -193,7 +194,8 @@ void copy_rows(const CoarseCopy& copy, const Samples& samples, const RowReader& 
                              "attribute _FillValue = NaN if NaN says that a number is missing, or train on the "
                              "original at this factor with data.not_finite = \"skip\""));
     }
-    digits.add_row(fine.data(), reader.packing().whole());
+    for (Index row = 0; row < part.count; row += std::max<Index>(1, part.count / kLookedAt))
+      digits.add_row(fine.data() + row * reader.row_bytes(), reader.packing().whole());
     means.resize(static_cast<std::size_t>(part.count * width));
 #pragma omp parallel for schedule(static)
     for (Index line = 0; line < part.count * lines; ++line)

@@ -28,8 +28,8 @@ struct ChannelSums {
   ExactNumber mean() const { return origin + x / count; }
   double deviation() const;
   double error() const;  ///< the root of the mean square by which rounding moves them
-  /// Whether that is more than a hundredth of the deviation.
-  bool loses_digits() const { return count > 0 && deviation() > 0 && error() > kMostError * deviation(); }
+  /// Whether that is more than a hundredth of the deviation, which is more than the rounding of a double.
+  bool loses_digits() const;
   static constexpr double kMostError = 0.01;
 };
 

@@ -168,15 +168,25 @@ class NamedArrays {
   std::map<std::string, FileArray*> by_name_;
 };
 
-void mark_others(const std::string& name, const ArrayRoles& roles, const NamedArrays& arrays) {
+// Bounds have their coordinate's positions, and for each of them some corners.
+bool are_bounds(const FileArray& bounds, const FileArray& coordinate) {
+  return bounds.shape.size() == coordinate.shape.size() + 1 &&
+         std::equal(coordinate.shape.begin(), coordinate.shape.end(), bounds.shape.begin());
+}
+
+void mark_others(const FileArray& by, const ArrayRoles& roles, const NamedArrays& arrays) {
+  const std::string& name = by.name;
   for (const std::string& bounds : roles.bounds)
-    if (FileArray* const array = arrays.find(bounds, name)) array->scale = true;
+    if (FileArray* const array = arrays.find(bounds, name); array != nullptr && are_bounds(*array, by))
+      array->scale = true;
   for (const std::string& ancillary : roles.ancillary)
-    if (FileArray* const array = arrays.find(ancillary, name)) array->ancillary = true;
+    if (FileArray* const array = arrays.find(ancillary, name); array != nullptr && array != &by)
+      array->ancillary = true;
   for (const std::string& coordinate : roles.coordinates)
     if (FileArray* const array = arrays.find(coordinate, name);
-        array != nullptr && array->no_label.empty() && !is_like_labels(array->name))
-      array->no_label = fmt::format("is a coordinate, as the attribute coordinates of '{}' says", name);
+        array != nullptr && array != &by && array->no_label.empty() && !is_like_labels(array->name))
+      array->no_label =
+          fmt::format("is a coordinate, as the attribute coordinates of '{}' says (--labels takes it)", name);
 }
 
 }  // namespace
@@ -193,7 +203,7 @@ std::vector<FileArray> facts_of(const Hdf5File& file, const std::vector<std::str
     roles.push_back(std::move(info.roles));
   }
   const NamedArrays named_arrays(arrays);
-  for (std::size_t i = 0; i < arrays.size(); ++i) mark_others(arrays[i].name, roles[i], named_arrays);
+  for (std::size_t i = 0; i < arrays.size(); ++i) mark_others(arrays[i], roles[i], named_arrays);
   return arrays;
 }
 
@@ -290,7 +300,7 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   if (samples.type == ElementType::other) throw DataError(path + ": " + why_no_numbers(samples));
   std::vector<std::string> of_axes;
   guess.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
-  if (guess.rows == RowsBy::axis) find_split_column(arrays, samples, path, guess);
+  if (guess.rows == RowsBy::axis) find_split_column(arrays, samples, paths, guess);
   const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.hint(), guess)
                                                  : named(arrays, given.labels, path);
   if (given.labels.empty() && layout.constants.contains(labels.name))
@@ -312,6 +322,8 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   if (guess.rows == RowsBy::axis && guess.validation_samples.empty() && guess.split_column.empty() &&
       guess.split_arrays.empty())
     find_group_column(arrays, samples, labels, path, guess);
+  if (guess.validation_samples.empty() && guess.split_arrays.empty() && !guess.no_split_arrays.empty())
+    guess.reasons.push_back(guess.no_split_arrays);
   if (!guess.split_arrays.empty())
     guess.reasons.push_back(fmt::format(
         "'{}' and '{}' say which rows train and which validate{}", guess.split_arrays.train,

@@ -40,6 +40,7 @@ struct GivenNames {
 struct SplitArrays {
   std::string train, validation, test;
   bool empty() const { return train.empty(); }
+  bool has(const std::string& name) const { return name == train || name == validation || name == test; }
 };
 
 struct DatasetGuess {
@@ -58,6 +59,7 @@ struct DatasetGuess {
   std::string split_column{};                   ///< a data set that says which rows validate; "": none was found
   std::vector<std::string> split_validation{};  ///< its values whose rows validate; empty: other numbers than 0
   SplitArrays split_arrays{};                   ///< those that list or mark the rows of each part
+  std::string no_split_arrays{};                ///< why arrays that are named so are not taken; "": there are none
   std::string group_column{};                   ///< a data set of what rows belong to; "": none was found
   std::vector<std::string> reasons;             ///< a line for each guess, for people
 };

@@ -30,6 +30,14 @@ struct End {
   }
 };
 
+/// Whether a number may be one that programs write where there is none: background, saturation and peaks that are
+/// scaled to 1 are not.
+bool may_be_mark(double value) {
+  const double above = value + 1;
+  const bool saturated = value >= 255 && std::exp2(std::round(std::log2(above))) == above;
+  return value < -1 || (value >= 900 && !saturated);
+}
+
 struct Channel {
   End low, high;  ///< of the numbers, and of the negative ones
   Index count = 0;
@@ -46,9 +54,10 @@ struct Channel {
   };
   std::optional<Far> far() const {
     const auto is_far = [](double gap, double range) { return range > 0 && gap > kRangesApart * range; };
-    if (low.count >= kFewestTimes && is_far(low.next - low.value, -high.value - low.next))
+    if (low.count >= kFewestTimes && may_be_mark(low.value) && is_far(low.next - low.value, -high.value - low.next))
       return Far{low.value, low.next, -high.value, low.count};
-    if (high.count >= kFewestTimes && is_far(high.next - high.value, -high.next - low.value))
+    if (high.count >= kFewestTimes && may_be_mark(-high.value) &&
+        is_far(high.next - high.value, -high.next - low.value))
       return Far{-high.value, low.value, -high.next, high.count};
     return {};
   }
@@ -80,10 +89,11 @@ std::string far_value_text(const Numbers& numbers, const std::string& name) {
   for (std::size_t c = 0; c < channels.size(); ++c)
     if (const auto far = channels[c].far())
       return fmt::format(
-          "{:g} stands {} times among {} numbers of '{}'{} that were looked at, and all others are {:g} to {:g}: if it "
-          "says that there is none, give the data set the attribute _FillValue = {:g}, or store NaN",
-          far->value, far->times, channels[c].count, name, channels.size() > 1 ? fmt::format(" (channel {})", c) : "",
-          far->from, far->to, far->value);
+          "{} stands {} times among {} numbers of '{}'{} that were looked at, and all others are {:g} to {:g}: if it "
+          "marks missing numbers, give the data set the attribute _FillValue = {}, or store NaN",
+          static_cast<float>(far->value), far->times, channels[c].count, name,
+          channels.size() > 1 ? fmt::format(" (channel {})", c) : "", far->from, far->to,
+          static_cast<float>(far->value));
   return "";
 }
 

@@ -153,13 +153,13 @@ FileNames users_names(const std::string& path);
 
 // Which array says of each row whether it trains or validates, guessed from names and values.
 
-/// Sets look.split_arrays where arrays of the first file list the rows of each part ("train_idx", "val_idx") or mark
+/// Sets look.split_arrays where arrays of all files list the rows of each part ("train_idx", "val_idx") or mark
 /// them ("train_mask", "val_mask"). Else sets look.split_column and look.split_validation where a column of the first
 /// file holds words such as "train" and "val", or is a mark of 0 and 1 that is named like validation. Other values may
 /// be folds or roles, which only the user knows: a line among the reasons tells of those that are named so. Reads the
 /// columns.
-void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                       DatasetGuess& look);
+void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples,
+                       const std::vector<std::string>& paths, DatasetGuess& look);
 
 // Whether files keep their samples along an axis, one per file, or one per group: guessed by comparing files, and
 // groups of a file, with each other.

@@ -54,12 +54,12 @@ LabelRole role_of(const FileArray& labels, const FileArray& samples) {
 // labels in it, then one named like labels, then one that lies in the same file, then the one with fewer numbers per
 // row, then one of the same group.
 std::vector<const FileArray*> label_candidates(const std::vector<FileArray>& arrays, const FileArray& samples,
-                                               const std::string& split_column) {
+                                               const DatasetGuess& guess) {
   std::vector<const FileArray*> candidates;
   for (const FileArray& array : arrays)
     if (may_be_labels(array) && array.name != samples.name && array.rows() == samples.rows() &&
-        array.name != split_column && !are_of_counted_groups(array, samples) &&
-        !is_another_sample(array, samples, arrays))
+        array.name != guess.split_column && !guess.split_arrays.has(array.name) &&
+        !are_of_counted_groups(array, samples) && !is_another_sample(array, samples, arrays))
       candidates.push_back(&array);
   std::ranges::stable_sort(candidates, {}, [&](const FileArray* array) {
     return std::tuple(role_of(*array, samples), array->ancillary, !is_named_beside(array->name, samples.name),
@@ -107,8 +107,10 @@ Choice choose_labels(const std::vector<const FileArray*>& candidates, const File
     place = array;
     if (rather_not) spaced = use.spaced, fractions = use.fractions;
   }
-  // A number for each sample is likelier than what may be another sample.
-  if (fractions && choice.best != nullptr && choice.best->per_row() > unlikely->per_row()) choice.best = nullptr;
+  // A number for each sample is likelier than what may be another sample, and is not named like labels.
+  if (fractions && choice.best != nullptr && choice.best->per_row() > unlikely->per_row() &&
+      !is_like_labels(choice.best->name) && !is_named_beside(choice.best->name, samples.name))
+    choice.best = nullptr;
   if (choice.best == nullptr) choice.best = unlikely, choice.spaced = spaced;
   choice.add_others(useful, [&](const FileArray& array) {
     return !array.words && !array.unclear && is_only_held_out(array.name) == is_only_held_out(choice.best->name) &&
@@ -196,7 +198,7 @@ const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArr
   const std::string& path = paths.front();
   const std::string per_sample = guess.rows == RowsBy::axis ? array_per_sample_text(samples, arrays) : "";
   if (!per_sample.empty() && is_array_per_sample(samples, arrays)) throw DataError(path + ": " + per_sample);
-  const auto candidates = label_candidates(arrays, samples, guess.split_column);
+  const auto candidates = label_candidates(arrays, samples, guess);
   std::vector<Useless> useless;
   const Choice choice = choose_labels(candidates, samples, paths, guess, useless);
   if (choice.best != nullptr) {

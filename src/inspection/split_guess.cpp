@@ -86,11 +86,16 @@ std::string others_text(const std::string& taken, const std::vector<std::string>
 // Whole numbers of groups may be stored as floats, since a table had gaps somewhere.
 bool is_whole(const std::string& number) { return number.find_first_not_of("-0123456789") == std::string::npos; }
 
-// Which of the arrays lists or marks rows of a part: by their names, whatever is in them.
-SplitArrays named_like_parts(const std::vector<FileArray>& arrays, const FileArray& samples, bool marks) {
+// Which of the arrays lists or marks rows of a part: by their names, whatever is in them. `more`: others of a part that
+// has one.
+SplitArrays named_like_parts(const std::vector<FileArray>& arrays, const FileArray& samples, bool marks,
+                             std::vector<std::string>& more) {
   SplitArrays found;
-  const auto first = [](std::string& name, const FileArray& array) {
-    if (name.empty()) name = array.name;
+  const auto first = [&](std::string& name, const FileArray& array) {
+    if (name.empty())
+      name = array.name;
+    else
+      more.push_back(array.name);
   };
   for (const FileArray& array : arrays) {
     const bool numbers =
@@ -105,33 +110,44 @@ SplitArrays named_like_parts(const std::vector<FileArray>& arrays, const FileArr
   return found.train.empty() || found.validation.empty() ? SplitArrays{} : found;
 }
 
-// Where such arrays name every row once at most, that is what they are.
-void find_split_arrays(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                       DatasetGuess& look) {
+// Where such arrays name every row once at most, in all files, that is what they are.
+void find_split_arrays(const std::vector<FileArray>& arrays, const FileArray& samples,
+                       const std::vector<std::string>& paths, DatasetGuess& look) {
+  constexpr std::size_t kMostFiles = 256;  // of more, each list would take long to look at
+  if (paths.size() > kMostFiles) return;
   for (const bool marks : {false, true}) {
-    const SplitArrays found = named_like_parts(arrays, samples, marks);
+    std::vector<std::string> more;
+    const SplitArrays found = named_like_parts(arrays, samples, marks, more);
     if (found.empty()) continue;
     std::vector<std::string> names{found.train, found.validation};
     if (!found.test.empty()) names.push_back(found.test);
     DatasetSpec spec;
-    spec.files = {path};
+    spec.files = paths;
     spec.packing = look.packing;
     try {
-      read_split_arrays(RowSources(spec, nullptr, names, {.words = true}), {samples.rows()});
+      const RowSources of_samples(spec, nullptr, {samples.name}, {});
+      std::vector<Index> rows;
+      for (std::size_t file = 0; file < paths.size(); ++file)
+        rows.push_back(of_samples.at(file)->front()->shape().front());
+      read_split_arrays(RowSources(spec, nullptr, names, {.words = true}), rows);
       look.split_arrays = found;
+      if (!more.empty())
+        look.reasons.push_back(fmt::format(
+            "{} may say what rows are for, too: name others in data.split if they are meant", some_names(more)));
       return;
     } catch (const DataError& error) {
-      look.reasons.push_back(
-          fmt::format("'{}' are not taken for rows of the split: {}", fmt::join(names, "', '"), error.what()));
+      look.no_split_arrays =
+          fmt::format("'{}' are not taken for rows of the split: {}", fmt::join(names, "', '"), error.what());
     }
   }
 }
 
 }  // namespace
 
-void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples, const std::string& path,
-                       DatasetGuess& look) {
-  find_split_arrays(arrays, samples, path, look);
+void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples,
+                       const std::vector<std::string>& paths, DatasetGuess& look) {
+  const std::string& path = paths.front();
+  find_split_arrays(arrays, samples, paths, look);
   if (!look.split_arrays.empty()) return;
   const bool held_out_samples = std::ranges::any_of(
       arrays, [](const FileArray& array) { return is_only_held_out(array.name) && array.per_row() > 1; });
@@ -149,9 +165,10 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
     const bool trains = is_training_mark(array.name);  // all other rows validate, unless others are marked, too
     const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
+    const bool may_mark = array.integer() || trains || is_held_out_mark(array.name);  // floats may be anything else
     const bool named = is_like_split(array.name);
     const bool called = array.type_name == "enumeration" && !is_like_labels(array.name);
-    if (!array.words && !named && !called && !(marks && !held_out_samples)) continue;
+    if (!array.words && !named && !called && !(may_mark && marks && !held_out_samples)) continue;
     std::string why;
     const std::optional<SplitColumn> column = read_column(array, path, look.packing, why);
     if (!column && (named || trains || is_held_out_mark(array.name)))

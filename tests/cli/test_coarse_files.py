@@ -59,6 +59,11 @@ class CoarseFiles(support.MrmfTest):
         with h5py.File(self.path("fine.h5"), "w") as file:  # a channel of one number loses nothing that matters
             file["x"] = np.concatenate([np.full_like(days, 0.1), days - 2459000.5], 2)
         self.coarsen("fine.h5")
+        rest = np.ones((40, 32, 1)) + rng.normal(0, 1, (40, 32, 1))
+        for first in 1 + 1e-15 * rng.normal(0, 1, (32, 1)), 0.3 + 1e-16 * rng.integers(-1, 2, (32, 1)):
+            with h5py.File(self.path("fine.h5"), "w") as file:  # as a simulation begins; a constant, computed
+                file["x"] = np.concatenate([np.concatenate([first[None], rest[1:]]), np.broadcast_to(first, rest.shape)], 2)
+            self.coarsen("fine.h5")
 
     def test_patterns_that_no_shell_has_replaced(self):
         for name in ("r0", "r1", "r10"):

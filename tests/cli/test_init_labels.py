@@ -135,6 +135,12 @@ class NothingToLearn(InitLabels):
                 self.assertNotIn("would do", said)
                 self.file("alone", x=self.images, **{name: numbers})
                 self.refused("alone", f"'{name}' has its numbers at one distance, as coordinates have; add labels")
+        # What is named like labels comes before any fraction at one distance.
+        flat = self.images.reshape(ROWS, -1, 3).astype("f4")
+        for name, arrays in (("params", {"x": flat, "params": self.rng.normal(0, 1, (ROWS, 3))}),
+                             ("mask", {"image": self.images[..., 0], "mask": self.images[..., 0] > 0})):
+            text, _ = self.made("named", "--overwrite", **arrays, zone=np.linspace(1, 2, ROWS))
+            self.assertIn(f'labels = "{name}"', text)
         text, _ = self.made("uneven", x=self.images, dim1=np.sort(value))  # which nobody knows to be a coordinate
         self.assertIn('labels = "dim1"', text)
         text, said = self.made("scan2", x=self.images, omega=0.3 + 0.05 * np.arange(ROWS))
@@ -270,6 +276,24 @@ class Marks(InitLabels):
         self.assertIn('split = { column = "val" }', text)
         text, _ = self.made("tests", x=self.images, y=self.kind, is_test=marks["is_test"])
         self.assertIn('split = { column = "is_test" }', text)
+        # Marks are no labels, and floats that are not wholly named as marks no split.
+        self.file("marks_alone", x=self.images, train_mask=marks["is_train"], val_mask=marks["is_val"])
+        self.refused("marks_alone", "rows to be labels")
+        for name in "valid", "test_score":
+            text, _ = self.made("quality", "--overwrite", x=self.images, density=self.rng.normal(0, 1, ROWS),
+                                **{name: marks["is_train"].astype("f4")})
+            self.assertIn('split = { by = "rows"', text)
+        lists = {f"{part}_idx_fold{fold}": np.arange(ROWS)[(np.arange(ROWS) % 3 == fold) == (part == "val")] for fold in (0, 1)
+                 for part in ("train", "val")}
+        text, said = self.made("several", x=self.images, y=self.kind, **lists)
+        self.assertIn('train = "train_idx_fold0", validation = "val_idx_fold0"', text)
+        self.assertIn("'train_idx_fold1', 'val_idx_fold1' may say what rows are for, too", said)
+        # Lists of the first file alone are none of the second's.
+        self.file("part0", x=self.images, y=self.kind, train_idx=np.arange(40), val_idx=np.arange(40, 60))
+        self.file("part1", x=self.images, y=self.kind)
+        said = self.mrmf("init", "part0.h5", "part1.h5", "-o", "parts.toml")
+        self.assertIn('split = { by = "rows"', self.read("parts.toml"))
+        self.assertIn("'train_idx', 'val_idx' are not taken for rows of the split: part1.h5: no data set 'train_idx'", said)
 
 
 class LibrariesFiles(InitLabels):

@@ -147,6 +147,13 @@ class WhatFilesSay(InitTest):
         self.assertIn('labels = "error"', text)
         self.assertIn("'error' tells of the numbers of another array, which has it in its attribute ancillary_variables", said)
 
+    def test_attributes_that_only_look_like_names_of_bounds(self):
+        with h5py.File(self.path("free.h5"), "w") as file:
+            file["x"], file["y"] = self.x, self.rng.normal(0, 1, ROWS)
+            file["x"].attrs["bounds"], file["y"].attrs["bounds"] = "x in -5 5, y in 0 1", "y in [-3, 3]"
+        self.mrmf("init", "free.h5", "-o", "free.toml")
+        self.assertIn('labels = "y"', self.read("free.toml"))
+
     def test_validation_labels_that_are_words(self):
         words = np.array(["a", "b"] * 10, "S2")
         self.file("words", x_train=self.x[:20], y_train=words, x_val=self.x[20:30], y_val=words[:10])
@@ -208,7 +215,10 @@ class WhatFilesSay(InitTest):
         for name, arrays, told in (("holes", {"x": holes, "y": y}, far), ("none", {"x": x, "y": y}, ""),
                                    ("labels", {"x": x, "y": np.where(np.arange(60) % 10 == 3, 1e20, y)}, "1e+20 stands "),
                                    ("once", {"x": x, "y": np.where(np.arange(60) == 3, 1e6, y)}, ""),
-                                   ("zeros", {"x": x, "y": np.maximum(y, 0)}, "")):
+                                   ("zeros", {"x": x, "y": np.maximum(y, 0)}, ""),
+                                   ("background", {"x": np.where(x > 0, 200 + x, 0), "y": y}, ""),
+                                   ("saturated", {"x": np.where(x > 2, 255, 10 + x).astype("u1"), "y": y}, ""),
+                                   ("peaks", {"x": np.where(x > 2, 1, 0.01 * x), "y": y}, "")):
             self.made(name, **arrays)
             said = self.mrmf("data", f"{name}.toml")
             self.assertIn(told, said)
