@@ -290,7 +290,7 @@ class Marks(InitLabels):
         self.assertIn("'train_idx_fold1', 'val_idx_fold1' may say what rows are for, too", said)
         # Lists of the first file alone are none of the second's.
         self.file("part0", x=self.images, y=self.kind, train_idx=np.arange(40), val_idx=np.arange(40, 60))
-        self.file("part1", x=self.images, y=self.kind)
+        self.file("part1", x=self.images, y=self.rng.permutation(self.kind))
         said = self.mrmf("init", "part0.h5", "part1.h5", "-o", "parts.toml")
         self.assertIn('split = { by = "rows"', self.read("parts.toml"))
         self.assertIn("'train_idx', 'val_idx' are not taken for rows of the split: part1.h5: no data set 'train_idx'", said)

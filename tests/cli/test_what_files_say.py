@@ -118,7 +118,7 @@ class WhatFilesSay(InitTest):
         nothing = "there is nothing to learn from what has the rows of 'tas': "
         for name, said_of_tas, arrays, message in (
                 ("aux", {"coordinates": "place height none"}, {"place": (place, {}), "height": (height, {})},
-                 f"{nothing}'height' is a coordinate, as the attribute coordinates of 'tas' says, 'place' is a coordinate"),
+                 f"{nothing}'height' is a coordinate, as the attribute coordinates of 'tas' says (--labels takes it), 'place' is a coordinate"),
                 ("since", {}, {"taken_at": (times, since)}, f"{nothing}'taken_at' holds times, by its units \"seconds since 2000-01-01 00:00:00\""),
                 ("climate", {}, {"when": (times, since | {"climatology": "limits"}), "limits": (bounds, {})}, f"{nothing}'when' holds times"),
                 ("groups", {}, {"g/when": (times, since | {"bounds": "/limits"}), "limits": (bounds, {})}, f"{nothing}'g/when' holds times")):
