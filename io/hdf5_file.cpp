@@ -337,6 +337,16 @@ std::vector<std::string> Hdf5File::read_words(const std::string& name, Index fir
   return h5::words_of_rows(h5::open_dataset(state_->path, state_->file.get(), name), first, count, state_->at(name));
 }
 
+std::vector<std::string> h5::attribute_names(hid_t object) {
+  std::vector<std::string> names;
+  const auto add = [](hid_t, const char* name, const H5A_info_t*, void* to) -> herr_t {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(name);
+    return 0;
+  };
+  H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &names);
+  return names;
+}
+
 std::string h5::attribute_text(hid_t object, const std::string& name, const std::string& object_text) {
   const std::string what = object_text + ": attribute '" + name + "'";
   const h5::Attribute attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT));

@@ -137,6 +137,8 @@ std::optional<StoredWords> words_of(const Attribute& attribute, const std::strin
 std::optional<std::vector<Index>> shape_of_words(const Dataset& dataset);
 /// The texts of rows [first, first + count) along the first axis, row-major.
 std::vector<std::string> words_of_rows(const Dataset& dataset, Index first, Index count, const std::string& what);
+/// What the attributes of an open object are called; alphabetical.
+std::vector<std::string> attribute_names(hid_t object);
 /// The text of an attribute; "" where it is not one text.
 std::string text_of(const Attribute& attribute);
 /// Selects a block in the file's space and returns the matching memory space.

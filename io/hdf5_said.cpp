@@ -18,19 +18,12 @@ namespace {
 constexpr hssize_t kMostNumbers = 16;     // of one attribute: a scale for each of a few bands
 constexpr std::size_t kMostSources = 64;  // of a virtual data set, whose attributes are looked at
 
-herr_t add_said_name(hid_t, const char* name, const H5A_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-  return 0;
-}
-
 /// An open data set, and what its attributes are called: many are asked for, and most are not there.
 struct SaidAttributes {
   hid_t object;
-  std::vector<std::string> names{};
+  std::vector<std::string> names;
 
-  explicit SaidAttributes(const Dataset& dataset) : object(dataset.get()) {
-    H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_said_name, &names);
-  }
+  explicit SaidAttributes(const Dataset& dataset) : object(dataset.get()), names(attribute_names(object)) {}
   bool has(const std::string& name) const { return std::ranges::find(names, name) != names.end(); }
   bool has_any(const std::vector<std::string>& some) const {
     return std::ranges::any_of(some, [this](const std::string& name) { return has(name); });
@@ -94,7 +87,7 @@ std::string units_of(const SaidAttributes& from) {
   return "";
 }
 
-/// SaidAttributes as "NAME = number, ...", each once.
+/// Attributes as "NAME = number, ...", each once.
 class Said {
  public:
   explicit Said(const SaidAttributes& from) : from_(from) {}

@@ -62,14 +62,8 @@ class ArrayRows final : public RowSource {
   RowReader reader_;
 };
 
-herr_t add_name(hid_t, const char* name, const H5A_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-  return 0;
-}
-
 [[noreturn]] void no_attribute(const std::string& path, const RowName& name, hid_t object) {
-  std::vector<std::string> there;
-  H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add_name, &there);
+  const std::vector<std::string> there = h5::attribute_names(object);
   const std::string meant = nearest(name.attribute, there);
   throw DataError(path + ": no attribute '" + name.attribute + "' " + owner_text(name) + "; " +
                   (there.empty() ? "it has none" : "there are " + list_near(name.attribute, there)) +
