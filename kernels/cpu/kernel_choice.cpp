@@ -333,15 +333,17 @@ std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& pr
   if (flop_of_row(problem) > most * problem.threads || problem.geometry.weights() > most_weights) return std::nullopt;
   Extent to = problem.geometry.out();
   for (std::size_t a = 0; a < to.size(); ++a) to[a] /= problem.window[a];
+  // Of the trial alone, so that the run does not keep the scratch of kernels that it does not use.
+  CpuBackend trial(cpu->threads(), cpu->precision());
   Memory memory(problem, rows_in_trial(problem), to);
   NormArenas norm(problem.geometry.in_channels);
   std::vector<std::uint8_t> winners(memory.y.size());
   std::vector<Contestant> contestants;
   switch (problem.kind) {
     case ConvProblem::Kind::conv:
-    case ConvProblem::Kind::dense: contestants = weighted_contestants(*cpu, problem, memory); break;
-    case ConvProblem::Kind::norm_conv: contestants = norm_conv_contestants(*cpu, problem, memory, norm); break;
-    case ConvProblem::Kind::conv_pool: contestants = conv_pool_contestants(*cpu, problem, memory, winners); break;
+    case ConvProblem::Kind::dense: contestants = weighted_contestants(trial, problem, memory); break;
+    case ConvProblem::Kind::norm_conv: contestants = norm_conv_contestants(trial, problem, memory, norm); break;
+    case ConvProblem::Kind::conv_pool: contestants = conv_pool_contestants(trial, problem, memory, winners); break;
   }
   if (contestants.empty()) return std::nullopt;
   if (contestants.size() == 1) return KernelChoice{contestants.front().kernels};

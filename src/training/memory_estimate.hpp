@@ -17,7 +17,7 @@ Index resident_bytes();
 
 /// Memory of a rank in training, in bytes.
 struct RunMemory {
-  Index program = 0;    ///< any run's base: this process before models are built
+  Index program = 0;    ///< any run's base: this process before models are built, and the code that training runs
   Index models = 0;     ///< arenas and optimizer moments of the models that exist at once, of their replicas, and what
                         ///< sums of their gradients over ranks keep
   Index workspace = 0;  ///< private memory of the backend's operations: packed weights and scratch
