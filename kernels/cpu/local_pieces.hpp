@@ -28,20 +28,30 @@ struct LocalPiece {
   Index line, column;  ///< the position, in the block
 };
 
+/// Positions [first, end) along an axis.
+struct Interval {
+  Index first, end;
+};
+
 /// Blocks and pieces of a layer, and where they lie in its input and its weights.
 class LocalPieces {
  public:
   /// Fewer rows: reading weights takes the time.
   static constexpr Index kFewRows = 4;
 
+  /// What is copied at once: of short kernel rows a piece of a position's field; always rows under a block.
+  enum class Copied { blocks_of_long_rows, blocks };
+
   /// lanes: floats in a vector.
-  LocalPieces(const ConvGeometry& geometry, Index max_rows, Index lanes)
+  LocalPieces(const ConvGeometry& geometry, Index max_rows, Index lanes, Copied copied = Copied::blocks_of_long_rows)
       : g_(geometry),
         out_(geometry.out()),
         run_(geometry.kernel[2] * geometry.in_channels),
         runs_(geometry.kernel[0] * geometry.kernel[1]),
         step_(geometry.stride[2] * geometry.in_channels) {
-    choose_sizes(std::max<Index>(1, max_rows), lanes);
+    constexpr Index many_rows = 12;
+    const Index long_run = copied == Copied::blocks ? 1 : max_rows < many_rows ? kLongRun : kLongRunOfManyRows;
+    choose_sizes(std::max<Index>(1, max_rows), lanes, long_run);
     for (Index run = 0; run < runs_; ++run) begins_.push_back(begin({run / g_.kernel[1], run % g_.kernel[1], 0}));
   }
 
@@ -102,6 +112,11 @@ class LocalPieces {
   Index first_weight(const LocalBlock& block, const LocalPiece& piece) const {
     return position_of(block, piece) * g_.out_channels * depth() + piece.first * run_;
   }
+  /// Those weights, of a layer's; null behind the last piece.
+  template <class Float>
+  Float* weights_of(const LocalBlock& block, const LocalPiece& piece, Float* w) const {
+    return piece.plane < g_.kernel[0] ? w + first_weight(block, piece) : nullptr;
+  }
   /// Where an input position begins in a sample.
   Index begin(const Extent& at) const { return ((at[0] * g_.in[1] + at[1]) * g_.in[2] + at[2]) * g_.in_channels; }
   /// The input position where a piece's first run begins.
@@ -144,8 +159,9 @@ class LocalPieces {
     const Index row = piece.row - piece.line * g_.stride[1];
     return row >= 0 && row < g_.kernel[1];
   }
-  void choose_sizes(Index max_rows, Index lanes) {
-    constexpr Index long_run = 256;                    // floats
+  static constexpr Index kLongRun = 256, kLongRunOfManyRows = 48;  // floats
+
+  void choose_sizes(Index max_rows, Index lanes, Index long_run) {
     constexpr Index cached_run = 32768;                // floats of all rows: half of the L2 cache with the outputs
     constexpr Index cached_outputs = 24576;            // floats
     constexpr Index most = 16, least_blocks = 64;      // positions of a line; so that threads can share blocks out

@@ -34,7 +34,8 @@ inline void for_blocks(long count, const Body& body) {
 }
 
 // Asks for what next has of features [first, end), floats [from, to).
-inline void fetch_next(const Product& p, long first, long end, long from, long to) {
+template <class AnyProduct>
+inline void fetch_next(const AnyProduct& p, long first, long end, long from, long to) {
   constexpr long line = 16;
   for (long f = first; f < end; ++f)
     for (long d = from; d < to; d += line) __builtin_prefetch(p.next + f * p.next_pitch + d, 0, 2);
@@ -235,7 +236,18 @@ void copy(const Runs& runs, const float* x, float* to) {
   }
 }
 
-constexpr Kernels kernels{lanes, outputs, inputs, weights, copy};
+#include "kernels/cpu/local_panels.inl"
+
+constexpr Kernels kernels{lanes,
+                          outputs,
+                          inputs,
+                          weights,
+                          copy,
+                          panel_outputs,
+                          panel_inputs,
+                          to_panels,
+                          from_panels<false>,
+                          from_panels<true>};
 
 }  // namespace
 }  // namespace mrmf::cpu::local

@@ -13,6 +13,7 @@
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/local_panels.hpp"
 #include "kernels/cpu/local_pieces.hpp"
 #include "kernels/cpu/sgd_range.hpp"
 #include "kernels/cpu/shared_loop.hpp"
@@ -30,6 +31,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   LocallyConnected(const ConvGeometry& geometry, Index max_rows)
       : kernels_(local_kernels()),
         pieces_(geometry, max_rows, kernels_.lanes),
+        panels_(geometry, max_rows, kernels_),
         g_(geometry),
         features_(geometry.out_channels),
         max_rows_(std::max<Index>(1, max_rows)) {
@@ -42,7 +44,11 @@ class LocallyConnected final : public LocallyConnectedOp {
   }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
-    for_each_block([&](const LocalBlock& block, Scratch& scratch, int) {
+    if (panels_.serve(x.shape.n))
+      return for_each_block(panels_.pieces(), [&](const LocalBlock& block, Scratch& scratch, int) {
+        panels_.forward(block, x, w, b, scratch.x, y);
+      });
+    for_each_block(pieces_, [&](const LocalBlock& block, Scratch& scratch, int) {
       const Index rows = x.shape.n;
       pieces_.for_each_position(block, [&](Index position, Index index) {
         for (Index n = 0; n < rows; ++n)
@@ -53,8 +59,8 @@ class LocallyConnected final : public LocallyConnectedOp {
       pieces_.for_each_piece(block, [&](const LocalPiece& piece, const LocalPiece& next) {
         if (pieces_.is_copied(piece)) copy_in(x, block, piece, scratch.x);
         const Scratch of = of_piece(scratch, rows, block, piece);
-        kernels_.outputs(product(rows, piece, weights_of(block, next, w.data())), weights_of(block, piece, w.data()),
-                         of.x, of.y);
+        kernels_.outputs(product(rows, piece, pieces_.weights_of(block, next, w.data())),
+                         pieces_.weights_of(block, piece, w.data()), of.x, of.y);
       });
       pieces_.for_each_position(block, [&](Index position, Index index) {
         for (Index n = 0; n < rows; ++n)
@@ -70,12 +76,18 @@ class LocallyConnected final : public LocallyConnectedOp {
       const Interval band = band_of(omp_get_thread_num(), omp_get_num_threads());
       Scratch scratch = scratch_of(omp_get_thread_num());
       clear(band, dx);
-      for (Index i = 0; i < pieces_.blocks(); ++i) {
-        const LocalBlock block = pieces_.block_of(i);
-        const Index reach = axis_ == 1 ? pieces_.input_rows(block) : g_.kernel[axis_];
+      const bool in_panels = panels_.serve(dx.shape.n);
+      const LocalPieces& pieces = in_panels ? panels_.pieces() : pieces_;
+      for (Index i = 0; i < pieces.blocks(); ++i) {
+        const LocalBlock block = pieces.block_of(i);
+        const Index reach = axis_ == 1 ? pieces.input_rows(block) : g_.kernel[axis_];
         const Interval met{std::max<Index>(0, band.first - block.first[axis_]),
                            std::min(reach, band.end - block.first[axis_])};
         if (met.first >= met.end) continue;
+        if (in_panels) {
+          panels_.backward_data(block, axis_, met, dy, w, scratch.x, dx);
+          continue;
+        }
         copy_gradient(dy, block, scratch.y);
         if (pieces_.together() > 1)
           add_gradients(block, met, w, scratch, dx);
@@ -92,7 +104,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   void update(const StepContext& step, const GradientProduct& first, const GradientProduct* second,
               const UntiedWeights& weights) override {
     if (updates_.span().empty()) updates_ = make_arena(threads_ * update_floats());
-    for_each_block([&](const LocalBlock& block, Scratch& scratch, int thread) {
+    for_each_block(pieces_, [&](const LocalBlock& block, Scratch& scratch, int thread) {
       float* const dw = updates_.span().data() + thread * update_floats();
       Scratch other{dw + aligned_floats(pieces_.part() * pieces_.run() * features_), nullptr};
       other.y = other.x + field_floats();
@@ -117,12 +129,9 @@ class LocallyConnected final : public LocallyConnectedOp {
   struct Scratch {
     float *x, *y;
   };
-  struct Interval {
-    Index first, end;
-  };
 
   void gradient(ConstTensor x, ConstTensor dy, bool add, Span dw, Span db) {
-    for_each_block([&](const LocalBlock& block, Scratch& scratch, int) {
+    for_each_block(pieces_, [&](const LocalBlock& block, Scratch& scratch, int) {
       const Index rows = x.shape.n;
       copy_gradient(dy, block, scratch.y);
       pieces_.for_each_position(block, [&](Index position, Index index) {
@@ -132,8 +141,8 @@ class LocallyConnected final : public LocallyConnectedOp {
       pieces_.for_each_piece(block, [&](const LocalPiece& piece, const LocalPiece& next) {
         if (pieces_.is_copied(piece)) copy_in(x, block, piece, scratch.x);
         const Scratch of = of_piece(scratch, rows, block, piece);
-        kernels_.weights(product(rows, piece, add ? weights_of(block, next, dw.data()) : nullptr),
-                         {.scale = 1, .add = add}, of.x, of.y, weights_of(block, piece, dw.data()));
+        kernels_.weights(product(rows, piece, pieces_.weights_of(block, next, dw.data())), {.scale = 1, .add = add},
+                         of.x, of.y, pieces_.weights_of(block, piece, dw.data()));
       });
     });
   }
@@ -210,7 +219,9 @@ class LocallyConnected final : public LocallyConnectedOp {
         std::max(max_rows_ * pieces_.pitch(), std::min(LocalPieces::kFewRows, max_rows_) * pieces_.depth()));
   }
   Index thread_floats() const {
-    return field_floats() + aligned_floats(pieces_.lines() * pieces_.together() * max_rows_ * features_);
+    const Index of_pieces =
+        field_floats() + aligned_floats(pieces_.lines() * pieces_.together() * max_rows_ * features_);
+    return std::max(of_pieces, aligned_floats(panels_.floats()));
   }
   Index update_floats() const { return aligned_floats(pieces_.part() * pieces_.run() * features_) + thread_floats(); }
   Scratch scratch_of(int thread) {
@@ -219,10 +230,10 @@ class LocallyConnected final : public LocallyConnectedOp {
   }
 
   template <class Use>
-  void for_each_block(const Use& use) {
-    share_out(pieces_.blocks(), threads_, [&](Index i, Index end, int thread) {
+  void for_each_block(const LocalPieces& pieces, const Use& use) {
+    share_out(pieces.blocks(), threads_, [&](Index i, Index end, int thread) {
       Scratch scratch = scratch_of(thread);
-      for (; i < end; ++i) use(pieces_.block_of(i), scratch, thread);
+      for (; i < end; ++i) use(pieces.block_of(i), scratch, thread);
     });
   }
   /// What a block's y has of one of its positions: (rows, features).
@@ -234,11 +245,6 @@ class LocallyConnected final : public LocallyConnectedOp {
   /// Where a piece's input and its position's outputs are.
   Scratch of_piece(const Scratch& of_block, Index rows, const LocalBlock& block, const LocalPiece& piece) const {
     return {of_block.x + piece.column * pieces_.step(), y_of(of_block.y, rows, pieces_.index_of(block, piece))};
-  }
-
-  template <class Float>
-  Float* weights_of(const LocalBlock& block, const LocalPiece& piece, Float* w) const {
-    return piece.plane < g_.kernel[0] ? w + pieces_.first_weight(block, piece) : nullptr;
   }
 
   /// What a piece reads of every row: kernel rows of one position, or one row for a block's positions.
@@ -312,10 +318,10 @@ class LocallyConnected final : public LocallyConnectedOp {
       const Index along_axis = axis_ == 1 ? piece.row : piece.plane;
       if (along_axis < met.first || along_axis >= met.end) return;
       if (pieces_.is_copied(piece)) std::fill_n(scratch.x, rows * pieces_.pitch(), 0.0F);
-      local::Product of = product(rows, piece, weights_of(block, next, w.data()));
+      local::Product of = product(rows, piece, pieces_.weights_of(block, next, w.data()));
       of.readable = piece.end < pieces_.runs() || floats_behind(pieces_.position_of(block, piece)) > 0;
       const Scratch at = of_piece(scratch, rows, block, piece);
-      kernels_.inputs(of, weights_of(block, piece, w.data()), at.y, at.x);
+      kernels_.inputs(of, pieces_.weights_of(block, piece, w.data()), at.y, at.x);
       if (next.plane != piece.plane || next.row != piece.row)
         add(scratch.x, {rows, pieces_.block_run(block), pieces_.pitch()},
             dx.data.data() + pieces_.begin(pieces_.input_of(block, piece)));
@@ -336,6 +342,7 @@ class LocallyConnected final : public LocallyConnectedOp {
 
   const local::Kernels& kernels_;
   const LocalPieces pieces_;
+  const LocalPanels panels_;
   const int threads_ = omp_get_max_threads();  // later calls may find more
   ConvGeometry g_;
   Index features_, max_rows_;

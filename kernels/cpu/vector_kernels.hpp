@@ -221,6 +221,21 @@ struct Runs {
   long x_pitch, to_pitch;  ///< from one row to the next
 };
 
+/// The same products on rows that lie in panels (local_panels.inl).
+struct PanelProduct {
+  long rows, features, depth;
+  long w_pitch;
+  long x_first, x_length;  ///< the first value of x or dx that is meant, and how many values its panels have
+  const float* next = nullptr;
+  long next_pitch = 0;
+};
+
+/// Some floats of every row, and the panels that have them all.
+struct PanelRun {
+  long rows, floats;
+  long x_pitch;  ///< from one row to the next
+};
+
 /// What becomes of a gradient: dw = scale * sum, or dw += scale * sum.
 struct Target {
   float scale;
@@ -237,6 +252,13 @@ struct Kernels {
   void (*weights)(const Product&, const Target&, const float* x, const float* dy, float* dw);
   /// Copies runs of every row, one behind the other, and writes zeros behind them as far as the last vector goes.
   void (*copy)(const Runs&, const float* x, float* to);
+  /// The first two with x or dx (x_length values) and y or dy (`features` values) in panels, and the ways between rows
+  /// and panels: panels = x, x = panels and x += panels. Panels take memory for whole vectors of rows.
+  void (*panel_outputs)(const PanelProduct&, const float* w, const float* x, float* y);
+  void (*panel_inputs)(const PanelProduct&, const float* w, const float* dy, float* dx);
+  void (*to_panels)(const PanelRun&, const float* x, float* panels);
+  void (*from_panels)(const PanelRun&, const float* panels, float* x);
+  void (*add_panels)(const PanelRun&, const float* panels, float* x);
 };
 
 const Kernels* generic_kernels();

@@ -37,6 +37,12 @@ LayerCases locally_connected_cases() {
       {"3-D, 2->7, k3", volume(3, {4, 5, 6}, 2), local(7, {3, 3, 3})},
       {"3-D, 1->6, k2x3x4, stride 2x1x3", volume(7, {5, 4, 10}, 1), local(6, {2, 3, 4}, {2, 1, 3})},
       {"3-D, the first axis of one", volume(2, {1, 4, 5}, 3), local(5, {1, 2, 3})},
+      {"2-D, rows in panels", image(16, 14, 15, 3), local(5, {1, 3, 4})},
+      {"2-D, panels, two lines together", image(31, 162, 6, 2), local(7, {1, 3, 3})},
+      {"2-D, panels, gaps between lines", image(13, 200, 9, 2), local(3, {1, 2, 4}, {1, 3, 1})},
+      {"2-D, panels, stride 2, a rest of positions", image(12, 20, 41, 3), local(14, {1, 4, 5}, {1, 1, 2})},
+      {"3-D, panels, many of them", volume(61, {5, 7, 9}, 2), local(6, {2, 3, 3})},
+      {"2-D, panels, long kernel rows", image(24, 9, 40, 37), local(4, {1, 2, 8})},
   };
   for (LayerCase& c : cases) c.title = "locally connected " + c.title;
   return cases;
@@ -60,6 +66,7 @@ LayerCases rica_cases() {
           {"rica 1-D, gaps between fields", line(3, 11, 3), rica(2, {1, 1, 2}, {1, 1, 3})},
           {"rica 2-D, 3->8, k4, stride 2", image(4, 8, 10, 3), rica(8, {1, 4, 4}, {1, 2, 2})},
           {"rica 2-D, own decoder", image(7, 7, 10, 3), own},
+          {"rica 2-D, rows in panels", image(24, 14, 15, 2), rica(8, {1, 4, 4})},
           {"rica 3-D, 1->6, k2x3x2", volume(3, {4, 5, 4}, 1), rica(6, {2, 3, 2}, {1, 2, 1})}};
 }
 
