@@ -10,9 +10,9 @@
 
 #include "kernels/cpu/fma_peak.hpp"
 #include "kernels/random.hpp"
+#include "kernels/timer.hpp"
 #include "src/bench/bench.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/arena_hash.hpp"
 
 namespace mrmf {

@@ -19,6 +19,7 @@
 #include "io/sample_order.hpp"
 #include "io/work_folder.hpp"
 #include "kernels/check.hpp"
+#include "kernels/timer.hpp"
 #include "src/ensemble/collect.hpp"
 #include "src/ensemble/from_root.hpp"
 #include "src/ensemble/gather.hpp"
@@ -27,7 +28,6 @@
 #include "src/ensemble/rounds.hpp"
 #include "src/run/signals.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/random.hpp"
-#include "src/system/timer.hpp"
+#include "kernels/timer.hpp"
 #include "src/training/sum_coding.hpp"
 
 namespace mrmf {
