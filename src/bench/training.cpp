@@ -17,12 +17,6 @@
 
 namespace mrmf {
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 void fill_normal(Span values, std::uint64_t seed) {
   constexpr std::size_t period = 1000003;  // enough; drawing more would take longer than the measurement
   Rng rng(seed);

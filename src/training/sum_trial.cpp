@@ -45,12 +45,6 @@ class TrialValues {
   float factor_;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 // Seconds of the slowest rank, the median of so many times after one that is not counted.
 template <class Action>
 double time(int times, Comm& team, const Action& action) {
