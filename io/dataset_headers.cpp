@@ -15,7 +15,7 @@
 #include "io/labels.hpp"
 #include "io/limits.hpp"
 #include "io/mixed_labels.hpp"
-#include "io/names_seen.hpp"
+#include "io/number_names.hpp"
 #include "io/readable_text.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
