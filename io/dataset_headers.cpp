@@ -17,9 +17,9 @@
 #include "io/mixed_labels.hpp"
 #include "io/number_names.hpp"
 #include "io/readable_text.hpp"
+#include "io/row_names.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
-#include "io/shared_groups.hpp"
 #include "io/unit_text.hpp"
 #include "kernels/check.hpp"
 
