@@ -22,6 +22,7 @@
 #include "io/hdf5_types.hpp"
 #include "io/limits.hpp"
 #include "io/row_reader.hpp"
+#include "io/row_source.hpp"
 #include "io/unit_text.hpp"
 #include "mpi/comm.hpp"
 
@@ -314,17 +315,14 @@ class Siblings {
     const auto [known, fresh] = first_.try_emplace(copy.rows == RowsBy::groups ? key_of(samples.name) : samples.name,
                                                    First{where, sample, units, where});
     First& first = known->second;
-    const auto refuse = [&](const std::string& here, const std::string& there, const std::string& other,
-                            const std::string& remedy = "") {
-      throw DataError(copy.source + ": data set '" + samples.name + "' has " + here + ", but " + other + " has " +
-                      there + "; " + (remedy.empty() ? "" : remedy + ", or ") + "leave one of them out");
-    };
-    if (sample != first.sample) refuse("samples of " + to_string(sample), to_string(first.sample), first.where);
+    const std::string what = copy.source + ": data set '" + samples.name + "'";
+    if (sample != first.sample)
+      refuse_unlike(what, "samples of " + to_string(sample), first.where, to_string(first.sample));
     if (units.empty()) return;
     if (first.units.empty()) first.units = units, first.with_units = where;
     if (same_units(units, first.units)) return;
     const auto [here, there, remedy] = units_difference(units, first.units);
-    refuse(here, there, first.with_units, remedy);
+    refuse_unlike(what, here, first.with_units, there, remedy);
   }
 
  private:

@@ -15,11 +15,11 @@
 #include "io/labels.hpp"
 #include "io/limits.hpp"
 #include "io/mixed_labels.hpp"
-#include "io/names_seen.hpp"
+#include "io/number_names.hpp"
 #include "io/readable_text.hpp"
+#include "io/row_names.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
-#include "io/shared_groups.hpp"
 #include "io/unit_text.hpp"
 #include "kernels/check.hpp"
 
@@ -207,9 +207,8 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
 
 [[noreturn]] void refuse_file(const RowSources& sources, std::size_t file, std::size_t name, const std::string& here,
                               std::size_t other, const std::string& there, const std::string& remedy = "") {
-  throw DataError(sources.path(file) + ": data set '" + sources.names()[name] + "' has " + here + ", but " +
-                  sources.path(other) + " has " + there + "; " + (remedy.empty() ? "" : remedy + ", or ") +
-                  "leave one of them out");
+  refuse_unlike(sources.path(file) + ": data set '" + sources.names()[name] + "'", here, sources.path(other), there,
+                remedy);
 }
 
 /// DataError where a file is unlike the first, but for units.

@@ -1,7 +1,9 @@
 // Element types of samples in files and in memory, and their conversion to float32.
 #pragma once
 
+#include <array>
 #include <bit>
+#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -85,6 +87,13 @@ double number_at(ElementType type, const void* raw, Index index);
 /// A number as a file holds it: of a double some integers of 64 bits are too large.
 using ExactNumber = long double;
 ExactNumber exact_number_at(ElementType type, const void* raw, Index index);
+/// A number in the fewest digits that read back as the same of its type; "nan" for every NaN.
+template <typename Number>
+std::string shortest_text(Number number) {
+  if (number != number) return "nan";
+  std::array<char, 64> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
 /// What is wrong with a number that is not finite as float32: "NaN", "an infinity", "1e+40, which is beyond ...".
 std::string not_finite_reason(double value);
 

@@ -1,11 +1,10 @@
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "io/element.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_types.hpp"
 #include "io/packing.hpp"
@@ -79,11 +78,6 @@ struct Attributes {
   }
 };
 
-std::string shortest(long double number) {
-  std::array<char, 64> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), static_cast<double>(number)).ptr};
-}
-
 /// Numbers of attributes in the type that the file stores; of what this type cannot hold there is none in it.
 struct InStored {
   ElementType type;
@@ -138,7 +132,8 @@ class ValidNumbers {
     }
     const StoredLimit stored = stored_limit(number, side, in_.type);
     if (stored.none_within)
-      from_.refuse(name, "is " + shortest(limit.number) + ", which leaves no number of " + to_string(in_.type));
+      from_.refuse(name, "is " + shortest_text(static_cast<double>(limit.number)) + ", which leaves no number of " +
+                             to_string(in_.type));
     (side == LimitSide::least ? packing.least : packing.most) = stored.number;
   }
 

@@ -1,12 +1,12 @@
 // What attributes say of an array's numbers beside netCDF's: units, scales of other conventions, and the attributes of
 // a virtual data set's sources.
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <optional>
 #include <utility>
 
+#include "io/element.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/hdf5_links.hpp"
 #include "io/hdf5_types.hpp"
@@ -30,21 +30,14 @@ struct SaidAttributes {
   }
 };
 
-template <typename Number>
-std::string shortest_number(Number number) {
-  if (number != number) return "nan";
-  std::array<char, 64> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
-}
-
 /// Numbers of an attribute, in as many digits as their type has; all of them once where they are the same.
 template <typename Number>
 std::string numbers_text(const Attribute& attribute, hid_t memory, hssize_t count) {
   std::vector<Number> numbers(static_cast<std::size_t>(count));
   if (H5Aread(attribute.get(), memory, numbers.data()) < 0) return "";
-  std::string text = shortest_number(numbers.front());
+  std::string text = shortest_text(numbers.front());
   if (std::ranges::all_of(numbers, [&](Number one) { return one == numbers.front(); })) return text;
-  for (auto one = numbers.begin() + 1; one != numbers.end(); ++one) text += " " + shortest_number(*one);
+  for (auto one = numbers.begin() + 1; one != numbers.end(); ++one) text += " " + shortest_text(*one);
   return text;
 }
 
@@ -54,7 +47,7 @@ std::string number_in(std::string text) {
   while (!text.empty() && blank(text.back())) text.pop_back();
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? shortest_number(number) : "";
+  return error == std::errc() && end == text.data() + text.size() ? shortest_text(number) : "";
 }
 
 /// The number that an attribute holds, or some; "" where it holds none, or is not there.

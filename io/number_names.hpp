@@ -1,8 +1,9 @@
-// What the numbers of labels are called, as their files say.
+// What the numbers of labels are called, as their files say, which must agree.
 #pragma once
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/row_choice.hpp"
@@ -10,6 +11,7 @@
 
 namespace mrmf {
 
+class Comm;
 struct LabelForm;
 
 /// What one array says of its own numbers.
@@ -59,5 +61,18 @@ struct LabelNames {
 std::string contradiction(const LabelNames& known, const LabelNames& more);
 /// What to do about it.
 std::string rename_text(const LabelNames& names);
+
+/// The names of labels in this rank's files.
+class NamesSeen {
+ public:
+  /// Those of one array of a file, by its index in the list of all. Files come in ascending order.
+  void add(Index file, const LabelNames& names);
+  /// What all files of all ranks say together. DataError on every rank where two contradict each other: it names the
+  /// first in the list that contradicts one before it. Collective.
+  LabelNames agreed(Comm& comm) const;
+
+ private:
+  std::vector<std::pair<Index, LabelNames>> different_;  // with the first file that has them
+};
 
 }  // namespace mrmf

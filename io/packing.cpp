@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -149,18 +148,12 @@ void unpack_parts(const Packing& packing, const void* raw, Index count, Number* 
   });
 }
 
-template <typename Number>
-std::string shortest(Number number) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
-  return {text.data(), end};
-}
-
 /// The shortest text that tells a stored number from its neighbours.
 std::string text_of(long double number, ElementType type) {
-  if (type == ElementType::uint64) return shortest(static_cast<std::uint64_t>(number));
-  if (!is_float(type)) return shortest(static_cast<std::int64_t>(number));
-  return type == ElementType::float64 ? shortest(static_cast<double>(number)) : shortest(static_cast<float>(number));
+  if (type == ElementType::uint64) return shortest_text(static_cast<std::uint64_t>(number));
+  if (!is_float(type)) return shortest_text(static_cast<std::int64_t>(number));
+  return type == ElementType::float64 ? shortest_text(static_cast<double>(number))
+                                      : shortest_text(static_cast<float>(number));
 }
 
 template <typename Integer>
@@ -241,8 +234,8 @@ std::string Packing::text() const {
   if (plain() && !declared) return {};
   std::string text = (scaled() ? "packed " : "") + to_string(stored);
   if (scaled()) {
-    text += ": value * " + shortest(scale);
-    if (offset != 0) text += (offset < 0 ? " - " : " + ") + shortest(std::abs(offset));
+    text += ": value * " + shortest_text(scale);
+    if (offset != 0) text += (offset < 0 ? " - " : " + ") + shortest_text(std::abs(offset));
   }
   std::string gone = declared && !marks() ? "NaN" : "";
   constexpr std::size_t most_listed = 4;

@@ -8,6 +8,7 @@
 #include "io/dataset.hpp"
 #include "io/hdf5_library.hpp"
 #include "io/row_source.hpp"
+#include "mpi/comm.hpp"
 
 namespace mrmf {
 
@@ -21,13 +22,15 @@ std::string attribute_text(const std::string& path, const RowName& name);
 /// The object of an attribute. DataError when there is none of its name. Callers hold an h5::Lock.
 h5::Object owner_of(const DataFile& file, const RowName& name);
 
-// The groups of a file of which each is one sample.
+// The groups of files of which each is one sample.
 
 /// The paths of the groups that fit the specification's pattern, in HDF5's order of names on every level: by bytes, so
 /// that "sim_10" comes before "sim_2". "*" and "?" stand for parts of one name, and a slash parts names, as in
 /// "train/sim_*". Where the pattern's last name is "*", groups that hold none of the specification's arrays are left
 /// out, as those of metadata. DataError when there is no group.
 std::vector<std::string> groups_of(const DataFile& file, const DatasetSpec& spec);
+/// The groups of all files, of which every rank has those of its piece() of the files. Collective.
+std::vector<GroupsAsRows> share_groups(const std::vector<GroupsAsRows>& groups, Comm& comm);
 
 // Rows that are texts.
 

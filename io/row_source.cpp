@@ -288,6 +288,12 @@ RowSource::Common RowSource::require_alike(bool written) const {
   return {units(), facts_.elsewhere, converted, chunk_memory(), {{where(), names()}}, type()};
 }
 
+void refuse_unlike(const std::string& what, const std::string& has, const std::string& other,
+                   const std::string& other_has, const std::string& remedy) {
+  throw DataError(what + " has " + has + ", but " + other + " has " + other_has + "; " +
+                  (remedy.empty() ? "" : remedy + ", or ") + "leave one of them out");
+}
+
 Index RowSource::row_elements() const {
   return std::accumulate(shape().begin() + 1, shape().end(), Index{1}, std::multiplies<>());
 }

@@ -107,6 +107,11 @@ class RowSource {
   Facts facts_;
 };
 
+/// DataError where data sets of one name differ: `what` ("<path>: data set '<name>'") has one thing, `other` another.
+/// `remedy`: what else may be done than to leave one of them out.
+[[noreturn]] void refuse_unlike(const std::string& what, const std::string& has, const std::string& other,
+                                const std::string& other_has, const std::string& remedy = "");
+
 /// What the names of a data set stand for in one file, in the names' order.
 using OpenRows = std::vector<std::unique_ptr<const RowSource>>;
 

@@ -1,12 +1,12 @@
 #include "io/sample_store.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <vector>
 
 #include "io/axis_order.hpp"
 #include "io/hdf5_file.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -86,11 +86,11 @@ class Stopwatch {
   explicit Stopwatch(std::atomic<double>& sum) : sum_(sum) {}
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() { sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  ~Stopwatch() { sum_ += timer_.seconds(); }
 
  private:
   std::atomic<double>& sum_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Timer timer_;
 };
 
 }  // namespace

@@ -21,11 +21,8 @@ constexpr std::size_t kMostListed = 12;  // values in a message
 
 // As a double where that is exact, since a float's digits are then few.
 std::string number_text(ExactNumber value) {
-  char text[64];
-  char* const end = text + sizeof text;
   const auto rounded = static_cast<double>(value);
-  if (rounded == value) return {text, std::to_chars(text, end, rounded + 0.0).ptr};  // the sum is never -0
-  return {text, std::to_chars(text, end, value).ptr};
+  return rounded == value ? shortest_text(rounded + 0.0) : shortest_text(value);  // the sum is never -0
 }
 
 std::optional<ExactNumber> number_of(const std::string& text) {

@@ -3,22 +3,19 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "kernels/check.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf {
 namespace {
 
 using mpi::check;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 constexpr const char* kWhat = "messages between the ranks of a grid";
 
@@ -78,21 +75,21 @@ class MpiMessages final : public Messages {
 
   void start(std::span<const Message> sent, std::span<const Message> received) override {
     MRMF_CHECK(under_way_ == nullptr, "messages were begun before the last ones were done");
-    const Clock::time_point began = Clock::now();
+    const Timer timer;
     Requests& requests = requests_for(sent, received);
     requests.start();
     under_way_ = &requests;
-    time_.waited += seconds_since(began);
-    since_ = Clock::now();
+    time_.waited += timer.seconds();
+    since_ = {};
   }
 
   void finish() override {
     if (under_way_ == nullptr) return;
-    time_.hidden += seconds_since(since_);
-    const Clock::time_point began = Clock::now();
+    time_.hidden += since_.seconds();
+    const Timer timer;
     mpi::wait_until([this] { return under_way_->test(); }, kWhat, group_->wait_limit());
     under_way_ = nullptr;
-    time_.waited += seconds_since(began);
+    time_.waited += timer.seconds();
   }
 
   SumTime take_time() override { return std::exchange(time_, {}); }
@@ -117,7 +114,7 @@ class MpiMessages final : public Messages {
   std::map<List, Requests> made_;
   List list_;                      // the messages of the call under way
   Requests* under_way_ = nullptr;  // the one of made_ that is under way
-  Clock::time_point since_;        // since the last start
+  Timer since_;                    // since the last start
   SumTime time_;
 };
 

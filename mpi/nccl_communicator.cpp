@@ -12,15 +12,12 @@
 
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/kernels.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf::cuda {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr double abort_seconds = 5;  // seconds in which the kernels of an aborted communicator must end
-
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 Stream most_urgent() {
   int least = 0, most = 0;
@@ -52,9 +49,9 @@ void NcclStream::leave(const std::string& message) {
   try {
     throw FaultError(message);
   } catch (const FaultError&) {
-    const Clock::time_point begin = Clock::now();
+    const Timer timer;
     while (is_busy(device_.stream()) || is_busy(stream_.get())) {
-      if (since(begin) > abort_seconds) std::terminate();
+      if (timer.seconds() > abort_seconds) std::terminate();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     throw;
@@ -146,9 +143,10 @@ void NcclCommunicator::fail_late(const char* what, double seconds) {
 }
 
 bool NcclCommunicator::finished() {
-  const Clock::time_point begin = Clock::now();
+  const Timer timer;
   ncclResult_t state = ncclInProgress;
-  while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress && since(begin) < abort_seconds)
+  while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress &&
+         timer.seconds() < abort_seconds)
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   return state == ncclSuccess;
 }

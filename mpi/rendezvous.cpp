@@ -3,16 +3,14 @@
 #include <chrono>
 #include <thread>
 
+#include "kernels/timer.hpp"
+
 namespace mrmf {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 // Waits for at most a second, without spinning.
 bool done_soon(PendingSum& sum) {
-  for (const Clock::time_point start = Clock::now(); since(start) < 1;) {
+  for (const Timer timer; timer.seconds() < 1;) {
     if (sum.test()) return true;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -27,10 +25,10 @@ Rendezvous::Rendezvous(const Comm& world) : world_(world.duplicate()) {
 }
 
 double Rendezvous::sum_when_all_arrive(std::span<float> values, Comm& team) {
-  const Clock::time_point start = Clock::now();
+  const Timer timer;
   for (PendingSum sum = world_.start_sum(values); team.any(!done_soon(sum));) {
   }
-  return since(start);
+  return timer.seconds();
 }
 
 }  // namespace mrmf

@@ -1,12 +1,12 @@
 #include "kernels/cpu/fma_peak.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf::cpu {
 namespace {
@@ -24,14 +24,13 @@ double fma_peak(int threads) {
   const ThreadScope scope(threads);
   double best = 0;
   for (int i = 0; i < tries; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Timer timer;
 #pragma omp parallel
     {
       std::vector<float> values(static_cast<std::size_t>(loop.values), 0.5F);  // sums stay at 1: no denormals
       loop.run(rounds, values.data());
     }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    best = std::max(best, static_cast<double>(scope.count() * rounds * loop.flop) / seconds.count());
+    best = std::max(best, static_cast<double>(scope.count() * rounds * loop.flop) / timer.seconds());
   }
   return best;
 }

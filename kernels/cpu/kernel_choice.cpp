@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
 #include "kernels/random.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf::cpu {
 namespace {
@@ -157,10 +157,6 @@ struct Contestant {
   std::array<PassTimes, 3> times{};
 };
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 double best_of(const std::vector<Contestant>& contestants, std::size_t pass) {
   double best = kNever;
   for (const Contestant& c : contestants) best = std::min(best, c.times.at(pass).least);
@@ -173,15 +169,15 @@ double best_of(const std::vector<Contestant>& contestants, std::size_t pass) {
 bool run_trial(std::vector<Contestant>& contestants) {
   constexpr int turns = 3, fewest = 2;
   constexpr double far = 1.3, limit = 0.4;  // times as long; seconds
-  const Clock::time_point start = Clock::now();
+  const Timer timer;
   for (int turn = 0; turn <= turns; ++turn) {
-    if (turn > 0 && seconds_since(start) > limit) return turn > fewest;
+    if (turn > 0 && timer.seconds() > limit) return turn > fewest;
     for (Contestant& c : contestants)
       for (std::size_t p = 0; p < c.passes.size(); ++p) {
         if (!c.passes[p] || (turn > 1 && c.times.at(p).least > far * best_of(contestants, p))) continue;
-        const Clock::time_point begin = Clock::now();
+        const Timer pass;
         c.passes[p]();
-        if (turn > 0) c.times.at(p).add(seconds_since(begin));
+        if (turn > 0) c.times.at(p).add(pass.seconds());
       }
   }
   return true;

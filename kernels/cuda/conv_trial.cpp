@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/cuda/step.hpp"
 #include "kernels/cuda/storage.cuh"
+#include "kernels/timer.hpp"
 
 namespace mrmf::cuda {
 
@@ -300,9 +300,7 @@ double run_seconds(cudaStream_t stream, const TimedWork& work, double best) {
     MRMF_CUDA(cudaGraphLaunch(graph.get(), stream));
     timing.mark(i, stream);
   }
-  std::vector<double> times = timing.seconds();
-  std::ranges::sort(times);
-  return times[times.size() / 2] / runs;
+  return median(timing.seconds()) / runs;
 }
 
 }  // namespace mrmf::cuda

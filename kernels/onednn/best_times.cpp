@@ -1,9 +1,9 @@
 // Times that oneDNN itself reaches for one layer on this machine: the yardstick of `mrmf bench layers`.
 #include <algorithm>
-#include <chrono>
 
 #include "kernels/onednn/operations.hpp"
 #include "kernels/onednn/primitives.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf::onednn {
 namespace {
@@ -18,7 +18,6 @@ Arena made_up(const Desc& desc) {
 template <class PrimitiveDesc>
 double least_seconds(const Context& context, const PrimitiveDesc& pd,
                      const std::vector<std::pair<int, Desc>>& arguments, int repeats) {
-  using Clock = std::chrono::steady_clock;
   Bound run(context, pd, arguments);
   std::vector<Arena> arenas;
   std::vector<const float*> addresses;
@@ -28,10 +27,9 @@ double least_seconds(const Context& context, const PrimitiveDesc& pd,
   }
   double least = 1e30;
   for (int i = 0; i <= repeats; ++i) {  // the first is a warm-up
-    const auto start = Clock::now();
+    const Timer timer;
     run(context, addresses);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (i > 0) least = std::min(least, seconds);
+    if (i > 0) least = std::min(least, timer.seconds());
   }
   return least;
 }

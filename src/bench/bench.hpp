@@ -21,9 +21,6 @@
 
 namespace mrmf {
 
-/// The middle value, the upper of two; `values` is not empty.
-double median(std::vector<double> values);
-
 /// Standard normal values, the same for the same seed. They repeat after a million.
 void fill_normal(Span values, std::uint64_t seed);
 

@@ -18,6 +18,7 @@
 #include "io/input_file.hpp"
 #include "io/row_source.hpp"
 #include "io/sample_order.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/data/data.hpp"
@@ -25,7 +26,6 @@
 #include "src/plan/plan.hpp"
 #include "src/plan/resolve_labels.hpp"
 #include "src/system/host.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/sample_grid.hpp"
 
 namespace mrmf {

@@ -12,10 +12,10 @@
 
 #include "kernels/cpu/kernel_choice.hpp"
 #include "kernels/onednn/operations.hpp"
+#include "kernels/timer.hpp"
 #include "layers/geometry.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/timed_steps.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/model_state.hpp"
 
 namespace mrmf {

@@ -14,12 +14,12 @@
 
 #include "io/input_file.hpp"
 #include "kernels/check.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/messages.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/timed_steps.hpp"
 #include "src/config/presets.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/data_parallel.hpp"
 #include "src/training/kernel_timing.hpp"
 #include "src/training/sum_trial.hpp"

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/timer.hpp"
 #include "src/bench/bench.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 namespace {

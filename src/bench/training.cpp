@@ -10,18 +10,12 @@
 
 #include "kernels/cpu/fma_peak.hpp"
 #include "kernels/random.hpp"
+#include "kernels/timer.hpp"
 #include "src/bench/bench.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/arena_hash.hpp"
 
 namespace mrmf {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 void fill_normal(Span values, std::uint64_t seed) {
   constexpr std::size_t period = 1000003;  // enough; drawing more would take longer than the measurement

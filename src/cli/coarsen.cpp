@@ -17,10 +17,10 @@
 #include "io/file_names.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/output_file.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 namespace {

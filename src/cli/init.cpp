@@ -295,8 +295,7 @@ void tell_not_applied(DatasetGuess& guess, const std::vector<DraftSplit>& parts,
     std::ranges::copy(part.spec.label_names(), std::back_inserter(names));
     const std::vector<PackingCount> counts = count_packings(part.spec, names, world);
     for (std::size_t i = 0; i < names.size(); ++i)
-      for (const std::string& text : not_applied_texts(names[i], counts[i]))
-        if (std::ranges::find(guess.reasons, text) == guess.reasons.end()) guess.reasons.push_back(text);
+      for (const std::string& text : not_applied_texts(names[i], counts[i])) add_once(guess.reasons, text);
   }
 }
 

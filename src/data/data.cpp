@@ -9,6 +9,7 @@
 
 #include "io/labels.hpp"
 #include "io/same_rows.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/class_balance.hpp"
 #include "src/data/label_names.hpp"
@@ -19,7 +20,6 @@
 #include "src/plan/plan.hpp"
 #include "src/plan/resolve_labels.hpp"
 #include "src/system/host.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 namespace {

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "kernels/timer.hpp"
 #include "src/ensemble/design.hpp"
 #include "src/ensemble/journal.hpp"
 #include "src/ensemble/spec.hpp"
 #include "src/run/run_folder.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 

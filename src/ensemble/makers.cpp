@@ -13,6 +13,7 @@
 
 #include "io/output_file.hpp"
 #include "kernels/check.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/shared_counter.hpp"
 #include "src/ensemble/collect.hpp"
 #include "src/ensemble/folder.hpp"
@@ -21,7 +22,6 @@
 #include "src/method/train_run.hpp"
 #include "src/run/signals.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/training_step.hpp"
 
 namespace mrmf {

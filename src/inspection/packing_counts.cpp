@@ -95,4 +95,8 @@ std::vector<std::string> not_applied_texts(const std::string& name, const Packin
   return texts;
 }
 
+void add_once(std::vector<std::string>& texts, const std::string& text) {
+  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
+}
+
 }  // namespace mrmf

@@ -34,4 +34,7 @@ std::vector<std::string> packing_texts(const PackingCount& count);
 /// ...".
 std::vector<std::string> not_applied_texts(const std::string& name, const PackingCount& count);
 
+/// Adds a text that is not among these yet: much holds for several names, files and parts of a data set.
+void add_once(std::vector<std::string>& texts, const std::string& text);
+
 }  // namespace mrmf

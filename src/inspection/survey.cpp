@@ -28,10 +28,6 @@
 namespace mrmf {
 namespace {
 
-void add_once(std::vector<std::string>& texts, const std::string& text) {
-  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
-}
-
 // The texts of all ranks, one after the other, each once. Collective.
 void share(std::vector<std::string>& texts, Comm& comm) {
   std::vector<std::string> all;

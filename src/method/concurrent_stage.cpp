@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/rendezvous.hpp"
 #include "src/method/teams.hpp"
 #include "src/plan/resolve_labels.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/model_state.hpp"
 #include "src/training/training_loop.hpp"
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "kernels/check.hpp"
+#include "kernels/timer.hpp"
 #include "src/method/fusion.hpp"
 #include "src/method/teams.hpp"
 #include "src/run/start_model.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/kernel_timing.hpp"
 #include "src/training/momenta.hpp"
 #include "src/training/training_loop.hpp"

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <ostream>
 
 #include "io/output_file.hpp"
+#include "kernels/timer.hpp"
 #include "src/run/event_file.hpp"
 #include "src/run/run_folder.hpp"
 
@@ -46,9 +46,6 @@ std::string target_line(const RunResult& result) {
 
 namespace fs = std::filesystem;
 constexpr const char *kLog = "log.txt", *kTeamFolder = "team";
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // A live line that wraps could not be cleared.
 std::string cut_to_terminal(const std::string& line) {
@@ -148,7 +145,7 @@ struct RunLog::State {
   std::optional<RecordFile> events;
   TimeEstimate estimate;
   bool live = false;  // a progress line is on the terminal
-  Clock::time_point epoch_start{}, shown{};
+  Timer epoch_start, shown;
   const Phase* training = nullptr;  // phase of the epoch that is shown
   int epoch = 0;
   Index first_step = 0, rows = 0;
@@ -234,15 +231,15 @@ void RunLog::progress(const Progress& now) {
   if (now.training != s.training || now.epoch != s.epoch) {
     s.training = now.training;
     s.epoch = now.epoch;
-    s.epoch_start = Clock::now();
+    s.epoch_start = {};
     s.first_step = now.step;
     s.rows = 0;  // the first step's own time is unknown
     return;
   }
   s.rows += now.rows;
   constexpr double kRefresh = 0.1;  // seconds; faster is not readable
-  if (s.live && since(s.shown) < kRefresh && now.step < now.steps) return;
-  const double elapsed = since(s.epoch_start);
+  if (s.live && s.shown.seconds() < kRefresh && now.step < now.steps) return;
+  const double elapsed = s.epoch_start.seconds();
   const double left =
       elapsed / static_cast<double>(now.step - s.first_step) * static_cast<double>(now.steps - now.step);
   const double speed = elapsed > 0 ? static_cast<double>(s.rows) / elapsed : 0;
@@ -255,7 +252,7 @@ void RunLog::progress(const Progress& now) {
   const std::string line = progress_line(now, speed, left, s.estimate.left(s.phases, position));
   *s.out << "\r\033[K" << cut_to_terminal(line) << std::flush;
   s.live = true;
-  s.shown = Clock::now();
+  s.shown = {};
 }
 
 void RunLog::epoch(const EpochRecord& record, bool ends) {

@@ -7,9 +7,9 @@
 #include <exception>
 #include <string>
 
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 

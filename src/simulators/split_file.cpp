@@ -38,9 +38,9 @@ void check_planes(const std::string& command, const PlaneSimulation& s, int leas
   check_splits(command, s.samples, s.shares);
 }
 
-SimulationReport report_since(std::chrono::steady_clock::time_point start, Index samples, Comm& comm) {
+SimulationReport report_of(const Timer& timer, Index samples, Comm& comm) {
   SimulationReport report{samples};
-  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.seconds = comm.max(timer.seconds());
   report.samples_per_second = static_cast<double>(samples) / report.seconds;
   return report;
 }

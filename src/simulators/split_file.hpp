@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -12,6 +11,7 @@
 
 #include "io/hdf5_output.hpp"
 #include "io/sample_order.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -40,8 +40,8 @@ struct SimulationReport {
   double seconds = 0;             ///< including writing
   double samples_per_second = 0;  ///< of all ranks together
 };
-/// Collective: of a simulation that began at `start` and is written; the slowest rank's time.
-SimulationReport report_since(std::chrono::steady_clock::time_point start, Index samples, Comm& comm);
+/// Collective: of a simulation that began with `timer` and is written; the slowest rank's time.
+SimulationReport report_of(const Timer& timer, Index samples, Comm& comm);
 
 struct FileSplit {
   const char* name;  ///< its name in data sets: train, val, test

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "kernels/check.hpp"
+#include "kernels/timer.hpp"
 #include "src/run/signals.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 namespace {

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/timer.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/peer_memory.hpp"
 #include "mpi/session.hpp"
 #include "src/system/host.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/arena_hash.hpp"
 #include "src/training/pending_sums.hpp"
 #include "src/training/sum_coding.hpp"

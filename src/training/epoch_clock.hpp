@@ -2,10 +2,10 @@
 #pragma once
 
 #include "kernels/collectives.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/records.hpp"
 #include "src/run/train_state.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 

@@ -15,9 +15,9 @@
 #include "io/input_file.hpp"
 #include "io/output_file.hpp"
 #include "kernels/cpu/kernel_choice.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/system/host.hpp"
-#include "src/system/timer.hpp"
 #include "src/training/model_state.hpp"
 
 namespace mrmf {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/collectives.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
-#include "src/system/timer.hpp"
 
 namespace mrmf {
 

@@ -8,7 +8,7 @@
 #include <omp.h>
 
 #include "kernels/check.hpp"
-#include "src/system/timer.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/random.hpp"
-#include "src/system/timer.hpp"
+#include "kernels/timer.hpp"
 #include "src/training/sum_coding.hpp"
 
 namespace mrmf {
@@ -44,12 +44,6 @@ class TrialValues {
   std::vector<float> values_, sums_;
   float factor_;
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // Seconds of the slowest rank, the median of so many times after one that is not counted.
 template <class Action>

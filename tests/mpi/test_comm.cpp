@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/wait.hpp"
-#include "src/system/timer.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 
 #include "io/checksummed_file.hpp"
@@ -13,6 +12,7 @@
 #include "io/hdf5_output.hpp"
 #include "io/input_file.hpp"
 #include "io/output_file.hpp"
+#include "kernels/timer.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/size_limit.hpp"
 
@@ -291,9 +291,9 @@ TEST_CASE("folders are made one by one, and taken back when one cannot be") {
 TEST_CASE("output file: the cost of checked writes" * doctest::skip()) {
   const TemporaryFolder folder;
   const auto seconds = [](const auto& action) {
-    const auto start = std::chrono::steady_clock::now();
+    const Timer timer;
     action();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return timer.seconds();
   };
   constexpr std::size_t cosmoflow = 9440668 * 3 * 4;  // parameters and two moments of the preset, float32
   for (const std::size_t size : {std::size_t{1} << 20, std::size_t{10} << 20, cosmoflow, std::size_t{400} << 20}) {

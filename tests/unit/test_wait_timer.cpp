@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/timer.hpp"
 #include "kernels/wait_timer.hpp"
 #include "mpi/node_processes.hpp"
-#include "src/system/timer.hpp"
 
 using namespace mrmf;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <exception>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "generated/version.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/hdf5_output.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/slab_transpose.hpp"
 #include "src/simulators/cosmology/universe.hpp"
@@ -344,7 +344,7 @@ void check(const CosmologySimulation& s) {
 
 CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& comm, const CubeProgress& progress) {
   check(settings);
-  const auto start = std::chrono::steady_clock::now();
+  const Timer timer;
   std::optional<Comm> group = group_of(settings, comm);
   collective_try(comm, [&] { check_memory(settings); });
   std::optional<OutputFolder> folder;  // on the root
@@ -362,7 +362,7 @@ CosmologyReport simulate_cosmology(const CosmologySimulation& settings, Comm& co
       ++report.files;
     }
   write_data_section(settings, comm);
-  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.seconds = comm.max(timer.seconds());
   report.cubes_per_second = static_cast<double>(report.samples) / report.seconds;
   return report;
 }

@@ -1,7 +1,6 @@
 #include "src/simulators/fields/fields.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <numbers>
@@ -15,6 +14,7 @@
 #include "generated/version.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf {
 namespace {
@@ -87,7 +87,7 @@ void check(const FieldsSimulation& settings) { check_planes("simulate fields", s
 
 SimulationReport simulate_fields(const FieldsSimulation& settings, Comm& comm, const ProgressFunction& progress) {
   check(settings);
-  const auto start = std::chrono::steady_clock::now();
+  const Timer timer;
   Workers workers(settings);
   Hdf5Output file(settings.file, settings.replace, comm);
   const FileSplits splits = file_splits(settings.samples, settings.shares);
@@ -102,7 +102,7 @@ SimulationReport simulate_fields(const FieldsSimulation& settings, Comm& comm, c
   for_each_block(comm, settings.samples, workers.most(), make_and_write, progress);
   file.write_text("meta.JSON", metadata(settings, workers.problem()));
   file.commit();
-  return report_since(start, settings.samples, comm);
+  return report_of(timer, settings.samples, comm);
 }
 
 }  // namespace mrmf

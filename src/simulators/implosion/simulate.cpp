@@ -4,13 +4,13 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "generated/version.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
+#include "kernels/timer.hpp"
 #include "src/simulators/implosion/hot_spot.hpp"
 
 namespace mrmf {
@@ -74,7 +74,7 @@ void check(const ImplosionSimulation& settings) { check_planes("simulate implosi
 
 SimulationReport simulate_implosion(const ImplosionSimulation& settings, Comm& comm, const ProgressFunction& progress) {
   check(settings);
-  const auto start = std::chrono::steady_clock::now();
+  const Timer timer;
   Hdf5Output file(settings.file, settings.replace, comm);
   const FileSplits splits = file_splits(settings.samples, settings.shares);
   const Index size = settings.size, bands = kBands;
@@ -91,7 +91,7 @@ SimulationReport simulate_implosion(const ImplosionSimulation& settings, Comm& c
   for_each_block(comm, settings.samples, most, make_and_write, progress);
   file.write_text("meta.JSON", metadata(settings));
   file.commit();
-  return report_since(start, settings.samples, comm);
+  return report_of(timer, settings.samples, comm);
 }
 
 }  // namespace mrmf

@@ -1,7 +1,6 @@
 #include "src/simulators/neuron/simulate.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 
 #include "generated/version.hpp"
 #include "io/hdf5_output.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/simulators/neuron/samples.hpp"
 #include "src/simulators/split_file.hpp"
@@ -175,7 +175,7 @@ class Share {
 
 NeuronReport simulate_neuron(const NeuronSimulation& settings, Comm& comm, const ProgressFunction& progress) {
   check(settings);
-  const auto start = std::chrono::steady_clock::now();
+  const Timer timer;
   Hdf5Output file(settings.file, settings.replace, comm);
   create_datasets(file, splits(settings), {{kFrameData, {kBins, kProbes}}, {kLabelData, {kLabels}}});
   Share share(settings, comm);
@@ -186,7 +186,7 @@ NeuronReport simulate_neuron(const NeuronSimulation& settings, Comm& comm, const
 
   NeuronReport report;
   report.samples = settings.samples;
-  report.seconds = comm.max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  report.seconds = comm.max(timer.seconds());
   report.samples_per_second = static_cast<double>(settings.samples) / report.seconds;
   report.spiking_share = comm.sum(static_cast<double>(share.spiking())) / static_cast<double>(settings.samples);
   return report;

@@ -1,7 +1,6 @@
 #include "src/simulators/volumes/simulate.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <set>
 #include <span>
@@ -15,6 +14,7 @@
 #include "generated/version.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf::volumes {
 namespace {
@@ -212,7 +212,7 @@ void check(const VolumesSimulation& s) {
 
 VolumesReport simulate_volumes(const VolumesSimulation& settings, Comm& comm, const ProgressFunction& progress) {
   check(settings);
-  const auto start = std::chrono::steady_clock::now();
+  const Timer timer;
   const Painter painter(settings);
   const int threads = settings.threads > 0 ? settings.threads : omp_get_max_threads();
   Hdf5Output file(settings.file, settings.replace, comm);
@@ -241,7 +241,7 @@ VolumesReport simulate_volumes(const VolumesSimulation& settings, Comm& comm, co
   file.write_text("meta.JSON", metadata(settings));
   file.commit();
 
-  VolumesReport report{report_since(start, settings.samples, comm)};
+  VolumesReport report{report_of(timer, settings.samples, comm)};
   report.filled = made > 0 ? static_cast<double>(filled) / static_cast<double>(made) : 0;
   return report;
 }

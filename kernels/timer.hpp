@@ -1,7 +1,10 @@
-// A timer of wall-clock seconds.
+// Wall-clock seconds, and what several measurements of them come to.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <vector>
 
 namespace mrmf {
 
@@ -20,5 +23,12 @@ class Timer {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now(), lap_ = start_;
 };
+
+/// The middle value, the upper of two; `values` is not empty.
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
 
 }  // namespace mrmf
