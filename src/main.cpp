@@ -20,8 +20,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "io/output_file.hpp"
-#include "io/readable_text.hpp"
+#include "io/files/output_file.hpp"
+#include "io/files/readable_text.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/common_end.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/tensor.hpp"
 #include "layers/network.hpp"

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "io/input_file.hpp"
-#include "io/row_source.hpp"
-#include "io/sample_order.hpp"
+#include "io/files/input_file.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"

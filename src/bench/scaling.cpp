@@ -10,7 +10,7 @@
 #include <omp.h>
 #include <nlohmann/json.hpp>
 
-#include "io/coarsen.hpp"
+#include "io/coarsen/coarsen.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"

@@ -12,7 +12,7 @@
 #include <set>
 #include <tuple>
 
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/check.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/messages.hpp"

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <memory>
 
-#include "io/element.hpp"
+#include "io/values/element.hpp"
 #include "layers/execution.hpp"
 #include "src/bench/bench.hpp"
 #include "src/cli/commands.hpp"

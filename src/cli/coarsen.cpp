@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "generated/version.hpp"
-#include "io/coarsen.hpp"
-#include "io/file_names.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/output_file.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/files/file_names.hpp"
+#include "io/files/output_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"

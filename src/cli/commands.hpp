@@ -9,7 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/inference/trained.hpp"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "io/row_choice.hpp"
+#include "io/rows/row_choice.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/data/data.hpp"

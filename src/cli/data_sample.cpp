@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "io/dataset.hpp"
-#include "io/file_names.hpp"
+#include "io/files/file_names.hpp"
+#include "io/rows/dataset.hpp"
 #include "kernels/check.hpp"
 #include "src/config/presets.hpp"
 #include "src/inspection/packing_counts.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/method/auto_schedule.hpp"

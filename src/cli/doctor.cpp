@@ -8,7 +8,7 @@
 #include <string>
 
 #include "generated/version.hpp"
-#include "io/hdf5_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "mpi/comm.hpp"

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <memory>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/ensemble/design.hpp"

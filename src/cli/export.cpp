@@ -12,8 +12,8 @@
 #include <CLI/CLI.hpp>
 
 #include "generated/version.hpp"
-#include "io/coarsen.hpp"
-#include "io/dataset.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/rows/dataset.hpp"
 #include "kernels/check.hpp"
 #include "layers/serving.hpp"
 #include "layers/stem.hpp"

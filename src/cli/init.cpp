@@ -12,12 +12,12 @@
 #include <memory>
 #include <optional>
 
-#include "io/coarsen.hpp"
-#include "io/file_names.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/not_finite.hpp"
-#include "io/output_file.hpp"
-#include "io/same_rows.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/files/file_names.hpp"
+#include "io/files/output_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/rows/not_finite.hpp"
+#include "io/rows/same_rows.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/key_table.hpp"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/element.hpp"
+#include "io/values/element.hpp"
 #include "kernels/check.hpp"
 #include "layers/geometry.hpp"
 #include "src/cli/commands.hpp"

@@ -11,8 +11,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "io/dataset.hpp"
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
+#include "io/rows/dataset.hpp"
 #include "kernels/check.hpp"
 #include "src/cli/commands.hpp"
 #include "src/data/data.hpp"

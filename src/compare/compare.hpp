@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "src/run/model_report.hpp"
 
 namespace mrmf {

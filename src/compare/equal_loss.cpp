@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/check.hpp"
 #include "src/compare/runs.hpp"
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
 #include "src/compare/chart.hpp"
 #include "src/compare/report_page.hpp"
 #include "src/config/config.hpp"

@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/check.hpp"
 #include "src/compare/run_settings.hpp"
 #include "src/run/fold_folders.hpp"

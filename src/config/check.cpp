@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "io/edit_distance.hpp"
-#include "io/file_names.hpp"
+#include "io/files/edit_distance.hpp"
+#include "io/files/file_names.hpp"
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
 #include "layers/stem.hpp"

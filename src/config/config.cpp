@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "io/input_file.hpp"
-#include "io/limits.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/limits.hpp"
 #include "kernels/check.hpp"
 #include "src/config/deprecated_keys.hpp"
 #include "src/config/keys.hpp"

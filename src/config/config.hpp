@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
-#include "io/patches.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/patches.hpp"
 #include "kernels/operations.hpp"
 #include "layers/parts.hpp"
 #include "layers/spec.hpp"
@@ -176,15 +176,15 @@ enum class TeamMode { sequential, concurrent };
 /// How training and validation samples come out of the same files. given: by data.train and data.validation.
 enum class SplitBy { given, rows, files, column, arrays, groups, folds };
 
-/// A split that the program makes (io/row_choice.hpp).
+/// A split that the program makes (io/rows/row_choice.hpp).
 struct SplitSettings {
   SplitBy by = SplitBy::given;
   double validation = 0.2;  ///< rows, files, groups: the share that validates
   double test = 0;          ///< rows, files, groups, folds: the share that tests
   /// column: a data set with a number or a word per row; groups: what rows belong to; folds: the same, or the fold
   std::string column;
-  /// column: values whose rows train or validate, as texts (io/split_column.hpp: roles_of); empty: rows of 0 train,
-  /// those of the one other number validate. arrays: names of the arrays that list or mark these rows.
+  /// column: values whose rows train or validate, as texts (io/rows/split_column.hpp: roles_of); empty: rows of 0
+  /// train, those of the one other number validate. arrays: names of the arrays that list or mark these rows.
   std::vector<std::string> train_roles, validation_roles;
   std::vector<std::string> test_roles;  ///< column, folds: values whose rows test; arrays: as above
   int folds = 0;                        ///< folds: so many are made; 0: the column's values are folds

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "io/axis_order.hpp"
-#include "io/file_names.hpp"
+#include "io/files/file_names.hpp"
+#include "io/values/axis_order.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "src/config/key_origin.hpp"

@@ -38,7 +38,7 @@ std::vector<Key<DataConfig>> data_keys();
 /// other.
 void complete_data(DataConfig& data, const KeyLocations& locations, const std::string& origin);
 
-/// The largest batch. It does not overflow when multiplied by the bytes of the largest sample (io/limits.hpp), or
+/// The largest batch. It does not overflow when multiplied by the bytes of the largest sample (io/files/limits.hpp), or
 /// summed over all ranks.
 inline constexpr double kMostBatch = 1 << 22;
 /// The largest number of steps between two events.

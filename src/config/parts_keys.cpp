@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "io/edit_distance.hpp"
+#include "io/files/edit_distance.hpp"
 #include "kernels/check.hpp"
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"

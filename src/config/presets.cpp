@@ -4,7 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include "io/edit_distance.hpp"
+#include "io/files/edit_distance.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

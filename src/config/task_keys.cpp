@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "io/class_values.hpp"
+#include "io/rows/class_values.hpp"
 #include "kernels/check.hpp"
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "io/limits.hpp"
+#include "io/files/limits.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/coarsen.hpp"
+#include "io/coarsen/coarsen.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 

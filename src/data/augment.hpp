@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "io/channel_map.hpp"
+#include "io/values/channel_map.hpp"
 #include "src/config/config.hpp"
 
 namespace mrmf {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "io/labels.hpp"
-#include "io/row_source.hpp"
-#include "io/sample_files.hpp"
+#include "io/rows/labels.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/rows/sample_files.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

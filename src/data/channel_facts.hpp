@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
-#include "io/not_finite.hpp"
-#include "io/sample_order.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/not_finite.hpp"
+#include "io/rows/sample_order.hpp"
 #include "src/data/row_facts.hpp"
 
 namespace mrmf {

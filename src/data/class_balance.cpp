@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "io/balanced_draws.hpp"
-#include "io/labels.hpp"
+#include "io/rows/balanced_draws.hpp"
+#include "io/rows/labels.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/labels.hpp"
-#include "io/same_rows.hpp"
+#include "io/rows/labels.hpp"
+#include "io/rows/same_rows.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/class_balance.hpp"

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "io/coarsen.hpp"
-#include "io/sample_store.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/rows/sample_store.hpp"
 #include "src/config/config.hpp"
 #include "src/data/augment.hpp"
 
 namespace mrmf {
 
-/// DataError where the same rows are named twice, or are in two of the splits (io/same_rows.hpp), unless
+/// DataError where the same rows are named twice, or are in two of the splits (io/rows/same_rows.hpp), unless
 /// data.duplicates allows it. The shapes are what inspect_dataset() has found; `test`: of test_headers(), or null.
 /// Collective.
 void require_distinct_rows(const DataConfig& data, const DatasetShape& train, const DatasetShape& validation,

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "io/class_values.hpp"
-#include "io/number_names.hpp"
+#include "io/rows/class_values.hpp"
+#include "io/values/number_names.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -6,10 +6,10 @@
 namespace mrmf {
 
 /// Fills in data.names from the labels' files where the user has given none: words that are class values, or what the
-/// file says (io/number_names.hpp). ConfigError where names are fewer or more than classes, or than outputs. Call when
-/// the number of classes is known; `outputs` are the network's. A metric of a class by its name becomes one by its
-/// number, and data.names.stored keeps what the files say. Returns why labels have no names though a file lists some,
-/// which are more or fewer than classes, or outputs: a line, or nothing.
+/// file says (io/values/number_names.hpp). ConfigError where names are fewer or more than classes, or than outputs.
+/// Call when the number of classes is known; `outputs` are the network's. A metric of a class by its name becomes one
+/// by its number, and data.names.stored keeps what the files say. Returns why labels have no names though a file lists
+/// some, which are more or fewer than classes, or outputs: a line, or nothing.
 std::vector<std::string> resolve_names(Config& config, Index outputs, const DatasetShape& train);
 
 /// DataError where files call the numbers of labels something else than the training data's do, which the configuration

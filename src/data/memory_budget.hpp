@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
-#include "io/patches.hpp"
-#include "io/sample_order.hpp"
-#include "io/sample_store.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/patches.hpp"
+#include "io/rows/sample_order.hpp"
+#include "io/rows/sample_store.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 

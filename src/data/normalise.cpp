@@ -8,13 +8,13 @@
 
 #include <fmt/format.h>
 
-#include "io/axis_order.hpp"
-#include "io/dataset.hpp"
-#include "io/labels.hpp"
-#include "io/mixed_labels.hpp"
-#include "io/row_choice.hpp"
-#include "io/row_source.hpp"
-#include "io/sample_order.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/labels.hpp"
+#include "io/rows/mixed_labels.hpp"
+#include "io/rows/row_choice.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/rows/sample_order.hpp"
+#include "io/values/axis_order.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/channel_facts.hpp"

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "io/channel_map.hpp"
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/values/channel_map.hpp"
 #include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <iterator>
 
-#include "io/dataset.hpp"
-#include "io/row_source.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/row_source.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

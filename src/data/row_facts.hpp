@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
-#include "io/sample_order.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "io/unit_text.hpp"
+#include "io/values/unit_text.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
 #include "src/config/config.hpp"
 
 namespace mrmf {

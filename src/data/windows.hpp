@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "io/patches.hpp"
+#include "io/rows/patches.hpp"
 #include "kernels/tensor.hpp"
 #include "layers/reach.hpp"
 #include "src/config/config.hpp"

@@ -23,9 +23,9 @@
 #include <string_view>
 #include <thread>
 
-#include "io/ending_signals.hpp"
-#include "io/input_file.hpp"
-#include "io/work_folder.hpp"
+#include "io/files/ending_signals.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/work_folder.hpp"
 #include "kernels/check.hpp"
 #include "kernels/file_descriptor.hpp"
 #include "mpi/launched_tasks.hpp"

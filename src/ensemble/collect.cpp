@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "generated/version.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/sample_order.hpp"
+#include "io/hdf5/output.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "src/config/toml.hpp"

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "generated/version.hpp"
-#include "io/output_file.hpp"
-#include "io/sample_order.hpp"
-#include "io/work_folder.hpp"
+#include "io/files/output_file.hpp"
+#include "io/files/work_folder.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/check.hpp"
 #include "kernels/timer.hpp"
 #include "src/ensemble/collect.hpp"

@@ -18,8 +18,8 @@
 #include <unordered_set>
 
 #include "generated/version.hpp"
-#include "io/input_file.hpp"
-#include "io/output_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/system/host.hpp"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/check.hpp"
 
 #define XXH_INLINE_ALL

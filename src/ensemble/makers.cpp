@@ -11,7 +11,7 @@
 #include <optional>
 #include <thread>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/shared_counter.hpp"

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "io/hdf5_file.hpp"
-#include "io/input_file.hpp"
-#include "io/output_file.hpp"
-#include "io/work_folder.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/output_file.hpp"
+#include "io/files/work_folder.hpp"
+#include "io/hdf5/file.hpp"
 #include "kernels/check.hpp"
 #include "src/config/toml.hpp"
 #include "src/ensemble/child.hpp"

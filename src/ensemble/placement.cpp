@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/edit_distance.hpp"
+#include "io/files/edit_distance.hpp"
 #include "kernels/check.hpp"
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/input_file.hpp"
-#include "io/output_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/output_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "src/config/toml.hpp"

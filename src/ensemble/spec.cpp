@@ -7,9 +7,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "io/edit_distance.hpp"
-#include "io/file_names.hpp"
-#include "io/input_file.hpp"
+#include "io/files/edit_distance.hpp"
+#include "io/files/file_names.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/check.hpp"
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "io/limits.hpp"
+#include "io/files/limits.hpp"
 #include "kernels/check.hpp"
 #include "layers/geometry.hpp"
 

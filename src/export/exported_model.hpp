@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "io/channel_map.hpp"
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/values/channel_map.hpp"
 #include "layers/model.hpp"
 #include "layers/network.hpp"
 #include "src/config/config.hpp"

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "io/limits.hpp"
+#include "io/files/limits.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/hdf5_types.hpp"
-#include "io/readable_text.hpp"
-#include "io/unit_text.hpp"
+#include "io/files/readable_text.hpp"
+#include "io/hdf5/types.hpp"
+#include "io/values/unit_text.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

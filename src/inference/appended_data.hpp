@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5_output.hpp"
-#include "io/number_names.hpp"
-#include "io/row_choice.hpp"
-#include "io/sample_files.hpp"
+#include "io/hdf5/output.hpp"
+#include "io/rows/row_choice.hpp"
+#include "io/rows/sample_files.hpp"
+#include "io/values/number_names.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

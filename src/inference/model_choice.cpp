@@ -7,8 +7,8 @@
 #include <ostream>
 #include <regex>
 
-#include "io/hdf5_file.hpp"
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "kernels/check.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/fold_folders.hpp"

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "io/number_names.hpp"
-#include "io/row_choice.hpp"
+#include "io/rows/row_choice.hpp"
+#include "io/values/number_names.hpp"
 #include "kernels/check.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"

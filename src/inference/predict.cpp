@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "io/hdf5_output.hpp"
-#include "io/row_choice.hpp"
-#include "io/sample_files.hpp"
+#include "io/hdf5/output.hpp"
+#include "io/rows/row_choice.hpp"
+#include "io/rows/sample_files.hpp"
 #include "kernels/check.hpp"
 #include "layers/model.hpp"
 #include "src/config/key_table.hpp"

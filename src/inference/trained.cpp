@@ -8,9 +8,9 @@
 #include <iterator>
 #include <ostream>
 
-#include "io/file_names.hpp"
-#include "io/row_choice.hpp"
-#include "io/row_source.hpp"
+#include "io/files/file_names.hpp"
+#include "io/rows/row_choice.hpp"
+#include "io/rows/row_source.hpp"
 #include "kernels/check.hpp"
 #include "layers/model.hpp"
 #include "src/data/data.hpp"

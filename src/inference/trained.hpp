@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "io/channel_map.hpp"
-#include "io/sample_store.hpp"
+#include "io/rows/sample_store.hpp"
+#include "io/values/channel_map.hpp"
 #include "kernels/backend.hpp"
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"

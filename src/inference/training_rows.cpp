@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "io/input_file.hpp"
-#include "io/same_rows.hpp"
+#include "io/files/input_file.hpp"
+#include "io/rows/same_rows.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

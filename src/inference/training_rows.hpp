@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
 #include "mpi/comm.hpp"
 #include "src/inference/model_choice.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "io/edit_distance.hpp"
+#include "io/files/edit_distance.hpp"
 
 namespace mrmf {
 namespace {

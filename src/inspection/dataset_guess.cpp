@@ -9,11 +9,11 @@
 #include <optional>
 #include <tuple>
 
-#include "io/axis_order.hpp"
-#include "io/edit_distance.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_names.hpp"
-#include "io/row_source.hpp"
+#include "io/files/edit_distance.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/names.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/values/axis_order.hpp"
 #include "kernels/check.hpp"
 #include "src/inspection/guess_parts.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
 
 namespace mrmf {
 
@@ -36,7 +36,7 @@ struct GivenNames {
   PackingRule packing = PackingRule::apply;
 };
 
-/// Arrays that list or mark the rows of each part (io/split_arrays.hpp); empty: there are none.
+/// Arrays that list or mark the rows of each part (io/rows/split_arrays.hpp); empty: there are none.
 struct SplitArrays {
   std::string train, validation, test;
   bool empty() const { return train.empty(); }

@@ -8,10 +8,10 @@
 #include <set>
 #include <vector>
 
-#include "io/labels.hpp"
-#include "io/not_finite.hpp"
-#include "io/sample_files.hpp"
-#include "io/sample_order.hpp"
+#include "io/rows/labels.hpp"
+#include "io/rows/not_finite.hpp"
+#include "io/rows/sample_files.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "layers/network.hpp"

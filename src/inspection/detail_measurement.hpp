@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
 #include "kernels/tensor.hpp"
 #include "src/config/config.hpp"
 

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "io/axis_order.hpp"
-#include "io/dataset.hpp"
-#include "io/edit_distance.hpp"  // in_small_letters()
-#include "io/hdf5_names.hpp"
+#include "io/files/edit_distance.hpp"  // in_small_letters()
+#include "io/hdf5/names.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/values/axis_order.hpp"
 #include "kernels/tensor.hpp"
 #include "src/inspection/dataset_guess.hpp"
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "io/axis_order.hpp"
-#include "io/class_values.hpp"
-#include "io/labels.hpp"
-#include "io/number_names.hpp"
-#include "io/row_source.hpp"
+#include "io/rows/class_values.hpp"
+#include "io/rows/labels.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/values/axis_order.hpp"
+#include "io/values/number_names.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "io/axis_order.hpp"
-#include "io/labels.hpp"
+#include "io/rows/labels.hpp"
+#include "io/values/axis_order.hpp"
 #include "kernels/check.hpp"
 #include "src/inspection/guess_parts.hpp"
 

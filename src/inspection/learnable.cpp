@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "io/row_source.hpp"
+#include "io/rows/row_source.hpp"
 #include "kernels/check.hpp"
 #include "src/inspection/guess_parts.hpp"
 

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <utility>
 
-#include "io/row_source.hpp"
-#include "io/sample_order.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/rows/sample_order.hpp"
 
 namespace mrmf {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_names.hpp"
-#include "io/row_source.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/names.hpp"
+#include "io/rows/row_source.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/class_values.hpp"
-#include "io/row_source.hpp"
-#include "io/split_arrays.hpp"
-#include "io/split_column.hpp"
+#include "io/rows/class_values.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/rows/split_arrays.hpp"
+#include "io/rows/split_column.hpp"
 #include "kernels/check.hpp"
 #include "src/inspection/guess_parts.hpp"
 

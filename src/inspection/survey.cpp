@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/class_values.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/not_finite.hpp"
-#include "io/row_source.hpp"
-#include "io/sample_order.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/rows/class_values.hpp"
+#include "io/rows/not_finite.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/rows/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/class_balance.hpp"
 #include "src/data/data.hpp"

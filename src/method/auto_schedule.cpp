@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "io/coarsen.hpp"
+#include "io/coarsen/coarsen.hpp"
 #include "kernels/check.hpp"
 #include "layers/stem.hpp"
 #include "src/method/fusion.hpp"

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "io/input_file.hpp"
-#include "io/limits.hpp"
-#include "io/output_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/limits.hpp"
+#include "io/files/output_file.hpp"
 #include "mpi/comm.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/training_loop.hpp"

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <optional>
 
-#include "io/dataset.hpp"
-#include "io/output_file.hpp"
-#include "io/row_source.hpp"
-#include "io/split_column.hpp"
+#include "io/files/output_file.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/rows/split_column.hpp"
 #include "kernels/check.hpp"
 #include "src/data/memory_budget.hpp"
 #include "src/run/fold_folders.hpp"

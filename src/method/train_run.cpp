@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "src/data/lost_digits.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/method/preflight.hpp"

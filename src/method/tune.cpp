@@ -11,10 +11,10 @@
 #include <optional>
 #include <utility>
 
-#include "io/coarsen.hpp"
-#include "io/input_file.hpp"
-#include "io/limits.hpp"
-#include "io/output_file.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/limits.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "kernels/timer.hpp"
 #include "src/data/memory_budget.hpp"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "io/coarsen.hpp"
+#include "io/coarsen/coarsen.hpp"
 #include "kernels/random.hpp"
 #include "layers/stem.hpp"
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/coarsen.hpp"
-#include "io/labels.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/rows/labels.hpp"
 #include "kernels/check.hpp"
 #include "layers/network.hpp"
 #include "src/plan/plan.hpp"

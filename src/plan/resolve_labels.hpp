@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
+#include "io/rows/dataset.hpp"
 #include "src/config/config.hpp"
 
 namespace mrmf {

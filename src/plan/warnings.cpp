@@ -9,8 +9,8 @@
 #include <iostream>
 #include <set>
 
-#include "io/axis_order.hpp"
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/values/axis_order.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -8,8 +8,8 @@
 #include <Eigen/Dense>
 #include <nlohmann/json.hpp>
 
-#include "io/input_file.hpp"
-#include "io/limits.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/limits.hpp"
 #include "kernels/check.hpp"
 
 namespace mrmf {

@@ -1,5 +1,5 @@
 #include "src/run/checkpoint.hpp"
-#include "io/checksummed_file.hpp"
+#include "io/files/checksummed_file.hpp"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,12 @@
 #include <set>
 #include <vector>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_names.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/input_file.hpp"
-#include "io/limits.hpp"
-#include "io/output_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/limits.hpp"
+#include "io/files/output_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/names.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/check.hpp"
 #include "layers/network.hpp"

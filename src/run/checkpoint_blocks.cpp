@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "io/checksummed_file.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/limits.hpp"
+#include "io/files/checksummed_file.hpp"
+#include "io/files/limits.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/records.hpp"

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/number_names.hpp"
-#include "io/unit_text.hpp"
+#include "io/values/number_names.hpp"
+#include "io/values/unit_text.hpp"
 #include "kernels/check.hpp"
 #include "src/config/toml.hpp"
 #include "src/plan/plan.hpp"

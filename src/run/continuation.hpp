@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "io/data_record.hpp"
+#include "io/rows/data_record.hpp"
 #include "src/config/config.hpp"
 
 namespace mrmf {

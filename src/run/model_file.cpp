@@ -1,5 +1,5 @@
 #include "src/run/model_file.hpp"
-#include "io/checksummed_file.hpp"
+#include "io/files/checksummed_file.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_names.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/names.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/checkpoint_blocks.hpp"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "io/checksummed_file.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/input_file.hpp"
-#include "io/output_file.hpp"
+#include "io/files/checksummed_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/output_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "kernels/backend.hpp"
 #include "layers/model.hpp"
 #include "layers/network.hpp"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "io/limits.hpp"
+#include "io/files/limits.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/records.hpp"

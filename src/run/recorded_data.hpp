@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "io/data_record.hpp"
+#include "io/rows/data_record.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 

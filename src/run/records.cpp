@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "io/limits.hpp"
+#include "io/files/limits.hpp"
 #include "src/config/deprecated_keys.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/record_json.hpp"

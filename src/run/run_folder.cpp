@@ -18,7 +18,7 @@
 #include <regex>
 #include <thread>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/run/checkpoint_blocks.hpp"
 #include "src/run/event_file.hpp"

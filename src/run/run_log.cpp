@@ -13,7 +13,7 @@
 #include <limits>
 #include <ostream>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/timer.hpp"
 #include "src/run/event_file.hpp"
 #include "src/run/run_folder.hpp"

@@ -11,8 +11,8 @@
 #include <ctime>
 #include <string_view>
 
-#include "io/ending_signals.hpp"
-#include "io/output_file.hpp"
+#include "io/files/ending_signals.hpp"
+#include "io/files/output_file.hpp"
 
 namespace mrmf {
 namespace {

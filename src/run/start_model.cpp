@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <set>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_names.hpp"
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/names.hpp"
 #include "kernels/check.hpp"
 #include "src/run/checkpoint_blocks.hpp"
 #include "src/run/model_file.hpp"

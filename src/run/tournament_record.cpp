@@ -7,8 +7,8 @@
 #include <limits>
 #include <sstream>
 
-#include "io/input_file.hpp"
-#include "io/limits.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/limits.hpp"
 #include "kernels/check.hpp"
 #include "src/run/record_json.hpp"
 #include "src/run/records.hpp"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "io/limits.hpp"
+#include "io/files/limits.hpp"
 #include "src/run/record_json.hpp"
 
 namespace mrmf {

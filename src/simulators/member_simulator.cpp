@@ -9,7 +9,7 @@
 #include <mutex>
 #include <numbers>
 
-#include "io/edit_distance.hpp"
+#include "io/files/edit_distance.hpp"
 #include "kernels/check.hpp"
 #include "kernels/random.hpp"
 #include "src/simulators/cosmology/universe.hpp"

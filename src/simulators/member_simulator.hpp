@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/element.hpp"
+#include "io/values/element.hpp"
 
 namespace mrmf {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5_output.hpp"
-#include "io/sample_order.hpp"
+#include "io/hdf5/output.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 

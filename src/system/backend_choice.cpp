@@ -17,7 +17,7 @@
 #include <sched.h>
 
 #include "generated/cuda_interface.hpp"
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/cpu/kernel_choice.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "src/system/host.hpp"

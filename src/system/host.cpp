@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "generated/version.hpp"
-#include "io/hdf5_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/session.hpp"
 

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "io/limits.hpp"
-#include "io/output_file.hpp"
+#include "io/files/limits.hpp"
+#include "io/files/output_file.hpp"
 #include "src/run/checkpoint.hpp"
 #include "src/run/records.hpp"
 #include "src/run/run_folder.hpp"

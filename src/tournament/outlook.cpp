@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "io/row_piece.hpp"
+#include "io/rows/row_piece.hpp"
 #include "kernels/backend.hpp"
 #include "layers/network.hpp"
 #include "src/tournament/exchange.hpp"

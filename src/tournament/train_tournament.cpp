@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/input_file.hpp"
-#include "io/output_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/config/toml.hpp"
 #include "src/method/preflight.hpp"

@@ -1,5 +1,5 @@
-// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/sample_order.hpp, and
-// the place where the step finds them.
+// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/rows/sample_order.hpp,
+// and the place where the step finds them.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "io/sample_store.hpp"
+#include "io/rows/sample_store.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/run/records.hpp"

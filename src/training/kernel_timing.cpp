@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "io/input_file.hpp"
-#include "io/output_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/cpu/kernel_choice.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "io/channel_map.hpp"
+#include "io/values/channel_map.hpp"
 #include "kernels/tensor.hpp"
 #include "src/config/config.hpp"
 #include "src/training/ranked_scores.hpp"

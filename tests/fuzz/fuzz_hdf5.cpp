@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.hpp"
-#include "io/sample_files.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/sample_files.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/session.hpp"

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/ensemble/from_root.hpp"
 #include "src/ensemble/journal.hpp"

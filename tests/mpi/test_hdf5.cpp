@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/sample_order.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/output.hpp"
+#include "io/rows/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "tests/mpi/shared_folder.hpp"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "io/dataset.hpp"
-#include "io/row_source.hpp"
+#include "io/rows/dataset.hpp"
+#include "io/rows/row_source.hpp"
 #include "kernels/check.hpp"
 #include "mpi/comm.hpp"
 #include "tests/mpi/shared_folder.hpp"

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "io/sample_store.hpp"
+#include "io/rows/sample_store.hpp"
 #include "tests/mpi/shared_folder.hpp"
 
 using namespace mrmf;

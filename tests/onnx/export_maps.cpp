@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5_output.hpp"
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/random.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/session.hpp"

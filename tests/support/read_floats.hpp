@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5_file.hpp"
+#include "io/hdf5/file.hpp"
 
 namespace mrmf::test {
 

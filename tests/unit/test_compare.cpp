@@ -8,7 +8,7 @@
 #include <regex>
 #include <sstream>
 
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/check.hpp"
 #include "src/compare/compare.hpp"
 #include "src/compare/runs.hpp"

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "io/coarsen.hpp"
+#include "io/coarsen/coarsen.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/small_model.hpp"
 

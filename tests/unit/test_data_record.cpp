@@ -1,7 +1,7 @@
 // What is remembered of data files: which numbers are looked at, and that only these decide.
 #include <doctest/doctest.h>
 
-#include "io/data_record.hpp"
+#include "io/rows/data_record.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -1,5 +1,5 @@
 // Elements of files: which of their numbers float32 can hold.
-#include "io/element.hpp"
+#include "io/values/element.hpp"
 
 #include <doctest/doctest.h>
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "io/input_file.hpp"
-#include "io/output_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "src/ensemble/collect.hpp"
 #include "src/ensemble/design.hpp"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <set>
 
-#include "io/hdf5_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "kernels/check.hpp"
 #include "src/simulators/fields/fields.hpp"
 #include "tests/support/data_files.hpp"

@@ -6,11 +6,11 @@
 #include <limits>
 #include <thread>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_library.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/hdf5_rows.hpp"
-#include "io/sample_files.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/library.hpp"
+#include "io/hdf5/output.hpp"
+#include "io/hdf5/rows.hpp"
+#include "io/rows/sample_files.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

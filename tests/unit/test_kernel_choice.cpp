@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/input_file.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/cpu/kernel_choice.hpp"
 #include "src/training/kernel_timing.hpp"
 #include "tests/support/data_files.hpp"

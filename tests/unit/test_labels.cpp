@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "io/labels.hpp"
-#include "io/sample_store.hpp"
+#include "io/rows/labels.hpp"
+#include "io/rows/sample_store.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

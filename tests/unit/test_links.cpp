@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_names.hpp"
-#include "io/output_file.hpp"
-#include "io/row_reader.hpp"
-#include "io/row_source.hpp"
-#include "io/sample_store.hpp"
+#include "io/files/output_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/names.hpp"
+#include "io/rows/row_reader.hpp"
+#include "io/rows/row_source.hpp"
+#include "io/rows/sample_store.hpp"
 #include "tests/support/linked_files.hpp"
 
 using namespace mrmf;

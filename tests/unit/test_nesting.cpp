@@ -1,5 +1,5 @@
 // How deep texts are nested, before a parser that recurses sees them.
-#include "io/limits.hpp"
+#include "io/files/limits.hpp"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "io/hdf5_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "src/simulators/neuron/samples.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/read_floats.hpp"

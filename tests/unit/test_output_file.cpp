@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <csignal>
 
-#include "io/checksummed_file.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/input_file.hpp"
-#include "io/output_file.hpp"
+#include "io/files/checksummed_file.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/output_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/timer.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/size_limit.hpp"

@@ -1,5 +1,5 @@
 // Packed numbers against the rules, one by one; and every way of reading them.
-#include "io/packing.hpp"
+#include "io/values/packing.hpp"
 
 #include <doctest/doctest.h>
 #include <hdf5.h>
@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "io/channel_map.hpp"
-#include "io/coarsen.hpp"
-#include "io/not_finite.hpp"
-#include "io/row_reader.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/rows/not_finite.hpp"
+#include "io/rows/row_reader.hpp"
+#include "io/values/channel_map.hpp"
 #include "kernels/random.hpp"
 #include "tests/support/data_files.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "io/patches.hpp"
-#include "io/sample_order.hpp"
+#include "io/rows/patches.hpp"
+#include "io/rows/sample_order.hpp"
 #include "layers/reach.hpp"
 #include "src/data/windows.hpp"
 

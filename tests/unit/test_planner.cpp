@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/check.hpp"
 #include "layers/halo_exchange.hpp"
 #include "mpi/reduce_scatter.hpp"

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "io/coarsen.hpp"
-#include "io/edit_distance.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/files/edit_distance.hpp"
 #include "kernels/check.hpp"
 #include "layers/geometry.hpp"
 #include "layers/network.hpp"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "io/row_stream.hpp"
+#include "io/rows/row_stream.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/check.hpp"
 #include "src/training/shard_replicas.hpp"

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <future>
 
-#include "io/hdf5_library.hpp"
-#include "io/row_source.hpp"
+#include "io/hdf5/library.hpp"
+#include "io/rows/row_source.hpp"
 #include "tests/support/linked_files.hpp"
 
 using namespace mrmf;

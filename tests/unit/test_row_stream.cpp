@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "io/row_stream.hpp"
+#include "io/rows/row_stream.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

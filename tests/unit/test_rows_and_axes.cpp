@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <numeric>
 
-#include "io/axis_order.hpp"
-#include "io/channel_map.hpp"
-#include "io/file_names.hpp"
-#include "io/input_file.hpp"
-#include "io/row_choice.hpp"
-#include "io/split_column.hpp"
+#include "io/files/file_names.hpp"
+#include "io/files/input_file.hpp"
+#include "io/rows/row_choice.hpp"
+#include "io/rows/split_column.hpp"
+#include "io/values/axis_order.hpp"
+#include "io/values/channel_map.hpp"
 #include "kernels/check.hpp"
 #include "tests/support/data_files.hpp"
 

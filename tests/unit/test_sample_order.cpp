@@ -5,8 +5,8 @@
 #include <numeric>
 #include <string>
 
-#include "io/balanced_draws.hpp"
-#include "io/sample_order.hpp"
+#include "io/rows/balanced_draws.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/random.hpp"
 #include "tests/support/data_files.hpp"
 

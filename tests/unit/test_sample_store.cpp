@@ -5,9 +5,9 @@
 #include <limits>
 #include <numeric>
 
-#include "io/coarsen.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/sample_store.hpp"
+#include "io/coarsen/coarsen.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/rows/sample_store.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -1,13 +1,13 @@
 // Sizes from files, and rows cut by chunks.
-#include "io/limits.hpp"
+#include "io/files/limits.hpp"
 
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <set>
 
-#include "io/edit_distance.hpp"
-#include "io/hdf5_rows.hpp"
+#include "io/files/edit_distance.hpp"
+#include "io/hdf5/rows.hpp"
 
 using namespace mrmf;
 

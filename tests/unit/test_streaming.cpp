@@ -11,10 +11,10 @@
 #include <numeric>
 #include <thread>
 
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_output.hpp"
-#include "io/sample_files.hpp"
-#include "io/sample_store.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/output.hpp"
+#include "io/rows/sample_files.hpp"
+#include "io/rows/sample_store.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/stored_files.hpp"
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "io/row_piece.hpp"
+#include "io/rows/row_piece.hpp"
 #include "kernels/check.hpp"
 #include "src/config/config.hpp"
 #include "src/run/tournament_record.hpp"

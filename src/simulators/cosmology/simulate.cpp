@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "generated/version.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/hdf5_output.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/slab_transpose.hpp"

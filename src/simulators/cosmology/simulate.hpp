@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "io/output_file.hpp"
-#include "io/sample_order.hpp"
+#include "io/files/output_file.hpp"
+#include "io/rows/sample_order.hpp"
 
 namespace mrmf {
 

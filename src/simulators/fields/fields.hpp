@@ -15,7 +15,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "src/simulators/modes.hpp"
 #include "src/simulators/split_file.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "src/simulators/split_file.hpp"
 
 namespace mrmf {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "generated/version.hpp"
-#include "io/hdf5_output.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/simulators/neuron/samples.hpp"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "io/output_file.hpp"
+#include "io/files/output_file.hpp"
 #include "kernels/random.hpp"
 #include "src/simulators/split_file.hpp"
 

@@ -1,0 +1,230 @@
+#include "io/rows/row_parts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "io/rows/class_values.hpp"
+#include "kernels/check.hpp"
+#include "kernels/random.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "io/rows/row_shares.hpp"
+
+namespace mrmf {
+namespace {
+
+constexpr Index kAtOnce = Index{1} << 16;  // rows
+
+// Number of each value, as they come.
+template <class Value>
+std::int32_t number_of(std::map<Value, std::int32_t>& numbers, const Value& value) {
+  return numbers.try_emplace(value, static_cast<std::int32_t>(numbers.size())).first->second;
+}
+
+void add_number_strata(const RowSource& labels, std::map<double, std::int32_t>& numbers,
+                       std::vector<std::int32_t>& strata) {
+  const Index rows = labels.shape().front(), wide = labels.row_elements();
+  std::vector<std::byte> raw;
+  std::vector<float> row(static_cast<std::size_t>(wide));
+  for (Index first = 0; first < rows; first += kAtOnce) {
+    const Index count = std::min(kAtOnce, rows - first);
+    raw.resize(static_cast<std::size_t>(count * labels.row_bytes()));
+    labels.read(first, count, raw.data());
+    for (Index i = 0; i < count; ++i) {
+      double value = number_at(labels.type(), raw.data(), i * wide);
+      if (wide > 1) {
+        for (Index c = 0; c < wide; ++c)
+          row[static_cast<std::size_t>(c)] = static_cast<float>(number_at(labels.type(), raw.data(), i * wide + c));
+        const auto index = one_hot_index(row);
+        value = index ? static_cast<double>(*index) : -1;
+      }
+      strata.push_back(number_of(numbers, std::isfinite(value) ? value : -1.0));
+    }
+  }
+}
+
+/// Which rows belong together: those with the same value of a column, or each row by itself.
+struct Groups {
+  std::vector<RowCluster> groups;
+  std::vector<std::size_t> of_row;  ///< group of each row; groups.size(): of none, since it tests already
+};
+
+std::uint64_t hash_of(const std::string& value, std::uint64_t seed) {
+  return mix(seed, XXH3_64bits(value.data(), value.size()));
+}
+
+Groups make_groups(const RowChoice& choice, Index rows, const SplitColumn& column,
+                   const std::vector<std::int32_t>& strata) {
+  constexpr std::uint64_t kSplit = 0x73706c6974;  // apart from other uses of the seed
+  const bool grouped = choice.by_groups();
+  Groups all;
+  all.groups.resize(grouped ? column.values.size() : static_cast<std::size_t>(rows));
+  std::vector<std::map<std::int32_t, Index>> of(strata.empty() ? 0 : all.groups.size());
+  for (Index row = 0; row < rows; ++row) {
+    const auto r = static_cast<std::size_t>(row);
+    const std::size_t g = grouped ? static_cast<std::size_t>(column.of_row[r]) : r;
+    all.of_row.push_back(g);
+    RowCluster& group = all.groups[g];
+    group.rows += 1;
+    group.random_key = grouped ? hash_of(column.values[g], choice.seed)
+                               : mix(mix(choice.seed, kSplit), static_cast<std::uint64_t>(row));
+    if (!strata.empty()) of[g][strata[r]] += 1;
+  }
+  for (std::size_t g = 0; g < of.size(); ++g) all.groups[g].class_rows.assign(of[g].begin(), of[g].end());
+  return all;
+}
+
+std::string counted(std::size_t count, const char* one) {
+  return std::to_string(count) + " " + one + (count == 1 ? "" : "s");
+}
+
+void require_groups(const RowChoice& choice, std::size_t groups, std::size_t parts, const SplitColumn& column) {
+  if (groups >= parts) return;
+  const std::string what = choice.by_groups() ? "'" + column.name + "' has " + counted(groups, "group")
+                                              : "there are " + counted(groups, "row");
+  if (choice.rule == SplitRule::folds)
+    throw DataError(what + ", and data.split.folds = " + std::to_string(choice.folds) +
+                    (choice.test > 0 ? " with rows that test" : "") + " needs at least " + std::to_string(parts) +
+                    "; take fewer folds");
+  throw DataError(what + ", and the split has " + std::to_string(parts) +
+                  " sides, each of which needs one; take fewer sides, or split by rows (data.split.by = \"rows\")");
+}
+
+// Groups are named by whole numbers or words: numbers with a fraction are measurements.
+void require_names(const SplitColumn& column, const std::string& key) {
+  if (column.words) return;
+  for (const std::string& value : column.values)
+    if (value.find_first_not_of("-0123456789") != std::string::npos && std::fmod(std::stod(value), 1.0) != 0)
+      throw DataError("'" + column.name + "' holds numbers that are not whole, such as " + value + ", and " + key +
+                      " wants whole numbers or words that name what rows belong to; name another data set");
+}
+
+/// Shares rows out over parts; index into `parts` of each row.
+std::vector<Subset> by_shares(const RowChoice& choice, Groups all, const SplitColumn& column) {
+  std::vector<Subset> parts{Subset::train, Subset::validation};
+  std::vector<double> shares{1 - choice.validation - choice.test, choice.validation};
+  if (choice.test > 0) parts.push_back(Subset::test), shares.push_back(choice.test);
+  require_groups(choice, all.groups.size(), parts.size(), column);
+  const std::vector<std::size_t> part = assign_groups(all.groups, shares);
+  std::vector<Subset> of_row;
+  for (const std::size_t g : all.of_row) of_row.push_back(parts[part[g]]);
+  return of_row;
+}
+
+std::vector<Subset> by_shared_folds(const RowChoice& choice, Groups all, const SplitColumn& column) {
+  const auto folds = static_cast<std::size_t>(choice.folds), fold = static_cast<std::size_t>(choice.fold);
+  require_groups(choice, all.groups.size(), folds + (choice.test > 0 ? 1 : 0), column);
+  std::vector<std::size_t> tests(all.groups.size(), 0);
+  if (choice.test > 0) tests = assign_groups(all.groups, {1 - choice.test, choice.test});
+  std::vector<RowCluster> rest;
+  std::vector<std::size_t> rest_index(all.groups.size());
+  for (std::size_t g = 0; g < all.groups.size(); ++g)
+    if (tests[g] == 0) rest_index[g] = rest.size(), rest.push_back(all.groups[g]);
+  require_groups(choice, rest.size(), folds, column);
+  const std::vector<std::size_t> of = assign_groups(rest, std::vector<double>(folds, 1.0 / choice.folds));
+  std::vector<Subset> of_row;
+  for (const std::size_t g : all.of_row)
+    of_row.push_back(tests[g] == 1 ? Subset::test : of[rest_index[g]] == fold ? Subset::validation : Subset::train);
+  return of_row;
+}
+
+// Each value of the column is a fold, but for those that are named to test.
+std::vector<Subset> by_fold_column(const RowChoice& choice, const SplitColumn& column) {
+  for (const std::string& one : choice.test_roles)
+    if (!holds(column, one))
+      throw DataError("'" + column.name + "' does not hold " + one +
+                      ", which data.split.test names; name one of its "
+                      "values");
+  std::vector<Subset> part(column.values.size(), Subset::train);
+  int folds = 0;
+  for (std::size_t v = 0; v < part.size(); ++v) {
+    if (tests(choice.test_roles, column, column.values[v]))
+      part[v] = Subset::test;
+    else if (folds++ == choice.fold)
+      part[v] = Subset::validation;
+  }
+  if (folds < 2)
+    throw DataError("'" + column.name + "' has " + std::to_string(folds) +
+                    " fold, and folds are two or more; name another data set, or let data.split.folds make them");
+  if (choice.fold >= folds)
+    throw DataError("data.split.fold = " + std::to_string(choice.fold) + ", and '" + column.name + "' has " +
+                    std::to_string(folds) + " folds, counted from 0; take one of them");
+  std::vector<Subset> of_row;
+  for (const std::int32_t value : column.of_row) of_row.push_back(part[static_cast<std::size_t>(value)]);
+  return of_row;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> read_strata(const RowSources& labels, const std::vector<Index>& rows_of_file) {
+  std::vector<std::int32_t> strata;
+  std::map<double, std::int32_t> numbers;
+  std::map<std::string, std::int32_t> words;
+  for (std::size_t file = 0; file < rows_of_file.size(); ++file) {
+    const auto open = labels.at(file);
+    const RowSource& rows = *open->front();
+    const std::vector<Index>& shape = rows.shape();
+    if (shape.front() != rows_of_file[file] || shape.size() > 2) return {};
+    if (!rows.holds_words()) {
+      add_number_strata(rows, numbers, strata);
+      continue;
+    }
+    for (Index first = 0; first < shape.front(); first += kAtOnce)
+      for (const std::string& word : rows.words(first, std::min(kAtOnce, shape.front() - first)))
+        strata.push_back(number_of(words, word));
+  }
+  return strata;
+}
+
+std::vector<Subset> parts_of_rows(const RowChoice& choice, Index rows, const SplitColumn& column,
+                                  const std::vector<std::int32_t>& strata) {
+  if (choice.rule == SplitRule::folds && choice.folds == 0) {
+    require_names(column, "data.split.by = \"folds\"");
+    return by_fold_column(choice, column);
+  }
+  if (choice.by_groups()) require_names(column, "data.split.by = \"groups\"");
+  Groups all = make_groups(choice, rows, column, strata);
+  return choice.rule == SplitRule::folds ? by_shared_folds(choice, std::move(all), column)
+                                         : by_shares(choice, std::move(all), column);
+}
+
+std::string parts_text(const RowChoice& choice, const SplitColumn& column, const std::vector<Subset>& parts) {
+  std::string text;
+  if (choice.rule == SplitRule::folds) {
+    std::size_t folds = static_cast<std::size_t>(choice.folds);
+    if (folds == 0)
+      for (const std::string& value : column.values) folds += tests(choice.test_roles, column, value) ? 0 : 1;
+    text = "fold " + std::to_string(choice.fold) + " (from 0) of " + std::to_string(folds) + " validates";
+  }
+  if (!choice.by_groups()) return text;
+  std::array<std::set<std::int32_t>, 3> of;
+  for (std::size_t row = 0; row < parts.size(); ++row)
+    of[static_cast<std::size_t>(parts[row]) - 1].insert(column.of_row[row]);
+  text += (text.empty() ? "" : ": ") + counted(of[0].size(), "group") + " of '" + column.name + "' train" +
+          (of[0].size() == 1 ? "s" : "") + ", " + std::to_string(of[1].size()) + " validate" +
+          (of[1].size() == 1 ? "s" : "");
+  if (!of[2].empty()) text += ", " + std::to_string(of[2].size()) + " test" + (of[2].size() == 1 ? "s" : "");
+  return text;
+}
+
+std::string one_class_text(const std::vector<Subset>& parts, const std::vector<std::int32_t>& strata) {
+  std::set<std::int32_t> all(strata.begin(), strata.end());
+  if (all.size() < 2) return "";
+  for (const auto& [part, verb] : {std::pair(Subset::train, "train"), std::pair(Subset::validation, "validate")}) {
+    std::set<std::int32_t> of;
+    for (std::size_t row = 0; row < parts.size(); ++row)
+      if (parts[row] == part) of.insert(strata[row]);
+    if (of.size() == 1)
+      return std::string("all rows that ") + verb + " are of one class, and there are " + std::to_string(all.size()) +
+             ": " + (part == Subset::train ? "nothing can be learnt of the others" : "their scores say little") +
+             "; take fewer folds, or groups that have several classes";
+  }
+  return "";
+}
+
+}  // namespace mrmf

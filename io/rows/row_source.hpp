@@ -1,0 +1,164 @@
+// Where the rows of a data set lie: what each of its names stands for in each of its files. All that reads rows of a
+// data set asks here, so that nothing else knows what one row is.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/rows/dataset.hpp"
+#include "io/rows/lru_cache.hpp"
+#include "io/rows/row_header_cache.hpp"
+#include "io/rows/row_reader.hpp"
+#include "io/rows/same_rows.hpp"
+#include "io/values/element.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+/// A name, as configurations have it: "density" and "fields/density" are arrays. "@omega_m" is an attribute of the
+/// file; "density@omega_m" is one of an object of that name. With RowsBy::groups, names are within the sample's group:
+/// "@omega_m" is an attribute of the group, and "/@omega_m" one of the file, the same for all of its samples. An array
+/// whose own name is of that form is the array.
+struct RowName {
+  std::string object;     ///< "": the file, or the group
+  std::string attribute;  ///< "": the object is an array
+  static RowName parse(const std::string& name);
+};
+
+/// The rows under one name of one file, open, in their own element type. Read by any thread.
+class RowSource {
+ public:
+  RowSource() = default;
+  RowSource(const RowSource&) = delete;
+  RowSource& operator=(const RowSource&) = delete;
+  virtual ~RowSource() = default;
+
+  ElementType type() const { return facts_.type; }
+  const std::vector<Index>& shape() const { return facts_.shape; }  ///< rows first
+  Index row_bytes() const { return facts_.row_bytes; }
+  Index row_elements() const;
+  /// Whether these are texts: then type() is other, and only words() reads them.
+  bool holds_words() const { return facts_.words; }
+  const ReadPath& way() const { return facts_.way; }
+  const ChunkMemory& chunk_memory() const { return facts_.chunk_memory; }  ///< chunk memory of the first
+  const Packing& packing() const {
+    return facts_.packing;
+  }  ///< how these numbers come from those in the file; of groups, in the first
+  /// Calls visit() for the packing of all rows or, of groups, which may each have their own, for that of each row. Not
+  /// of words. Opens groups.
+  virtual void for_each_packing(const std::function<void(const Packing&)>& visit) const {
+    if (!holds_words()) visit(packing());
+  }
+  const std::string& units() const { return facts_.units; }  ///< as units_text() has it; "": the array says nothing
+  const NumberNames& names() const { return facts_.names; }  ///< what numbers are called; of groups, in the first
+  const std::string& where() const { return facts_.where; }  ///< "<path>: data set '<name>'", for messages
+  /// The same with the row: "<path>: data set '<name>', row 3", or, of a group, "<path>: data set 'sim_3/<name>'".
+  virtual std::string row_text(Index row) const = 0;
+
+  /// DataError when rows were never written, or come from a missing file. Reads none of them.
+  virtual void require_written() const = 0;
+  /// What rows have in common, and the most that any of them needs.
+  struct Common {
+    using Said = std::pair<std::string, NumberNames>;  ///< names of numbers, with where() they are first
+    std::string units;                                 ///< units of the first that has some
+    bool elsewhere;   ///< rows may lie in another file than the one that was named, or be the same: origins() tells
+    Index converted;  ///< bytes of an element in the file, where it is converted on the way to kept_as(type()); else 0
+    ChunkMemory chunk_memory;
+    std::vector<Said> names;
+    ElementType type;  ///< that holds the numbers of all of them
+  };
+  /// DataError where rows are not alike in shape and units, which those of groups need not be, or hold words and
+  /// numbers, or were never written (`written`). Opens them all.
+  virtual Common require_alike(bool written) const;
+  /// Whether rows may lie in another file than the one that was named; of groups, require_alike() tells.
+  bool elsewhere() const { return facts_.elsewhere; }
+  /// The array that is a row, where all of one is; none of attributes and words.
+  const std::optional<ObjectIdentity>& object() const { return facts_.object; }
+  /// Where the rows truly lie, ascending (io/rows/same_rows.hpp); nowhere where they are attributes. Opens files.
+  virtual std::vector<RowOrigin> origins() const { return {}; }
+  /// With what they can be opened again without a look at the file's headers; nothing where that is not to be had, as
+  /// for rows that the library reads.
+  virtual std::optional<PlainRows> plain() const { return {}; }
+  virtual void read(Index first, Index count, std::byte* to) const = 0;
+  virtual void read(Index first, Index count, const RowBox& box, std::byte* to) const = 0;
+  /// The texts of these rows, where holds_words().
+  virtual std::vector<std::string> words(Index first, Index count) const;
+
+ protected:
+  struct Facts {
+    ElementType type = ElementType::other;
+    std::vector<Index> shape;
+    Index row_bytes = 0;
+    ReadPath way;
+    ChunkMemory chunk_memory;
+    std::string where;
+    std::string units{};
+    bool words = false;
+    Packing packing{};
+    bool elsewhere = false;
+    std::optional<ObjectIdentity> object{};
+    NumberNames names{};
+  };
+  Facts facts_;
+};
+
+/// DataError where data sets of one name differ: `what` ("<path>: data set '<name>'") has one thing, `other` another.
+/// `remedy`: what else may be done than to leave one of them out.
+[[noreturn]] void refuse_unlike(const std::string& what, const std::string& has, const std::string& other,
+                                const std::string& other_has, const std::string& remedy = "");
+
+/// What the names of a data set stand for in one file, in the names' order.
+using OpenRows = std::vector<std::unique_ptr<const RowSource>>;
+
+/// The rows under some names of a data set, in all of its files. Remembers where they lie (RowHeaderCache), together
+/// with all others of the same shape.
+class RowSources {
+ public:
+  struct Limits {
+    std::size_t files = 1;            ///< open at once: those that were used last
+    Index most_cached = kMostCached;  ///< bytes of unpacked chunks, in each array
+    bool words = false;               ///< whether texts may be opened, too
+  };
+  /// `shape` is what inspect_dataset() has found; null: not yet known, so that groups are looked for.
+  RowSources(const DatasetSpec& spec, const DatasetShape* shape, std::vector<std::string> names, Limits limits);
+  RowSources(const DatasetSpec& spec, const DatasetShape& shape, std::vector<std::string> names)
+      : RowSources(spec, &shape, std::move(names), {}) {}
+  RowSources(const RowSources&) = delete;
+  RowSources& operator=(const RowSources&) = delete;
+
+  const std::vector<std::string>& names() const { return names_; }
+  const std::string& path(std::size_t file) const { return spec_.files[file]; }
+  /// The rows of a file, by its index in the data set's list; none of them is read. On any thread. DataError when the
+  /// file or one of the names is not there, or holds no numbers.
+  std::shared_ptr<const OpenRows> at(std::size_t file) const;
+  /// Opens a file's rows anew, even if they are still open.
+  std::shared_ptr<const OpenRows> open(std::size_t file) const;
+  /// Opens a file's rows anew, and finds the groups that are its rows, unless they are given.
+  std::shared_ptr<const OpenRows> open(std::size_t file, GroupsAsRows& groups) const;
+  /// What is remembered of these files, for a shape that others will use.
+  RememberedRows remembered() const { return {memory_}; }
+  /// All files that rows under these names are read from, or in which links on the way to them lie. For
+  /// require_output(): while `target` does not exist, they are only those of the list.
+  std::vector<std::string> all_inputs(const std::string& target) const;
+
+ private:
+  std::shared_ptr<const OpenRows> open_again(std::size_t file) const;
+  RowHeaderCache::Name in_memory(std::size_t file, const std::string& name) const;
+
+  DatasetSpec spec_;
+  std::vector<GroupsAsRows> groups_;
+  std::vector<std::string> names_;
+  Limits limits_;
+  std::shared_ptr<RowHeaderCache> memory_;
+  std::unique_ptr<LruCache<OpenRows>> recent_;
+};
+
+/// How many files a data set may keep open, of those that a process may have (`ulimit -n`).
+std::size_t most_open_files();
+
+}  // namespace mrmf
