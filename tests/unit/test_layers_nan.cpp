@@ -138,20 +138,21 @@ TEST_CASE("NaN: reaches the untied fields that read it, and no neighbour whose i
   LayerSpec local = spec_for_any_kind(LayerKind::locally_connected, {1, 2, 7});
   local.stride = {1, 1, 1};
   local.units = 2;
-  for (const auto& backend : backends()) {
-    INFO(backend->name());
-    const LayerCase c{"", image(5, 12, 30, 37), local};  // runs of 259 floats: a rest behind whole vectors
-    for (const Index column : {Index{0}, Index{6}, Index{7}, Index{15}, Index{29}}) {
-      LayerRun run(*backend, c);
-      run.b.x.span()[static_cast<std::size_t>((4 * 30 + column) * 37)] = kNan;
-      run.forward();
-      Where expected;
-      for (Index i = 3; i <= 4; ++i)
-        for (Index j = std::max<Index>(column - 6, 0); j <= std::min<Index>(column, 23); ++j)
-          for (Index o = 0; o < 2; ++o) expected.push_back(static_cast<std::size_t>((i * 24 + j) * 2 + o));
-      CHECK(nans(run.b.y.span()) == expected);
+  for (const auto& backend : backends())
+    for (const Index rows : {Index{5}, Index{16}}) {  // of 16 rows, a vector has values of several
+      INFO(backend->name(), " rows ", rows);
+      const LayerCase c{"", image(rows, 12, 30, 37), local};  // runs of 259 floats: a rest behind whole vectors
+      for (const Index column : {Index{0}, Index{6}, Index{7}, Index{15}, Index{29}}) {
+        LayerRun run(*backend, c);
+        run.b.x.span()[static_cast<std::size_t>((4 * 30 + column) * 37)] = kNan;
+        run.forward();
+        Where expected;
+        for (Index i = 3; i <= 4; ++i)
+          for (Index j = std::max<Index>(column - 6, 0); j <= std::min<Index>(column, 23); ++j)
+            for (Index o = 0; o < 2; ++o) expected.push_back(static_cast<std::size_t>((i * 24 + j) * 2 + o));
+        CHECK(nans(run.b.y.span()) == expected);
+      }
     }
-  }
 }
 
 }  // namespace mrmf::test
