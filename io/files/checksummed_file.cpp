@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "io/files/input_file.hpp"
 #include "kernels/check.hpp"
@@ -16,7 +18,7 @@
 namespace mrmf {
 namespace {
 
-constexpr std::uint64_t kDigits = 16;
+constexpr std::uint64_t kDigits = 16, kPiece = 1 << 20;  // bytes that are read at once
 
 std::string digits(std::uint64_t number) { return fmt::format("{:016x}", number); }
 
@@ -46,12 +48,18 @@ std::string read_piece(const InputFile& file, const std::string& path, std::uint
 
 }  // namespace
 
-void write_checksummed(const std::string& path, std::string_view bytes, Replace replace) {
-  OutputFile file(path, replace);
-  // A separate write: a copy of the bytes with the checksum appended would cost as much as reading them all back.
-  file.append(bytes);
-  file.append(digits(XXH3_64bits(bytes.data(), bytes.size())));
-  file.commit();
+// HDF5 writes the beginning of its files last, so the bytes are read back: they are still in the system's memory.
+void append_checksum(OutputFile& file, std::uint64_t bytes) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  std::vector<std::byte> piece(std::min(kPiece, bytes));
+  for (std::uint64_t done = 0; done < bytes; done += piece.size()) {
+    piece.resize(std::min(kPiece, bytes - done));
+    file.read(done, piece);
+    XXH3_64bits_update(&state, piece.data(), piece.size());
+  }
+  const std::string end = digits(XXH3_64bits_digest(&state));
+  file.write(bytes, std::as_bytes(std::span(end)));
 }
 
 Checksum verify(const std::string& path) {
@@ -60,9 +68,8 @@ Checksum verify(const std::string& path) {
   const auto read = [&](std::uint64_t offset, std::size_t count) { return read_piece(file, path, offset, count); };
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
-  constexpr std::uint64_t most = 1 << 20;
-  for (std::uint64_t done = 0; done < before; done += most) {
-    const std::string piece = read(done, std::min(most, before - done));
+  for (std::uint64_t done = 0; done < before; done += kPiece) {
+    const std::string piece = read(done, std::min(kPiece, before - done));
     XXH3_64bits_update(&state, piece.data(), piece.size());
   }
   const std::string end = read(before, size - before);

@@ -8,8 +8,9 @@
 
 namespace mrmf {
 
-/// Writes `bytes` and their checksum to the file `path`, whole or not at all. On one rank. Errors as write_file()'s.
-void write_checksummed(const std::string& path, std::string_view bytes, Replace replace);
+/// Writes the checksum of a file's bytes [0, bytes) behind them, where all of them have been written. On one rank.
+/// DataError when it cannot be read or written.
+void append_checksum(OutputFile& file, std::uint64_t bytes);
 
 enum class Checksum { right, wrong, missing };
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "io/files/checksummed_file.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/types.hpp"
 #include "io/hdf5/writing.hpp"
@@ -112,8 +113,10 @@ struct Hdf5Output::State {
   h5::LeftOut left_out;           // on the root
   Index wanted = 0, written = 0;  // bytes of all data sets; bytes of rows that this rank wrote
 
-  State(const std::string& target, Replace replace, const Comm& ranks)
-      : comm(ranks.duplicate()), output(target, replace, comm), driver(output) {}
+  End end;
+
+  State(const std::string& target, Replace replace, const Comm& ranks, End at_end)
+      : comm(ranks.duplicate()), output(target, replace, comm), driver(output), end(at_end) {}
 
   const std::string& path() const { return output.target(); }
 
@@ -129,8 +132,8 @@ struct Hdf5Output::State {
   }
 };
 
-Hdf5Output::Hdf5Output(const std::string& target, Replace replace, const Comm& comm)
-    : state_(std::make_unique<State>(target, replace, comm)) {
+Hdf5Output::Hdf5Output(const std::string& target, Replace replace, const Comm& comm, End end)
+    : state_(std::make_unique<State>(target, replace, comm, end)) {
   state_->on_root([&] {
     h5::silence();
     state_->file = state_->driver.create();
@@ -211,6 +214,17 @@ void Hdf5Output::write_rows(const std::string& name, Index first, std::span<cons
   write_bytes(name, {first}, std::as_bytes(values), sizeof(std::uint32_t));
 }
 
+void Hdf5Output::write_values(const std::string& name, Index first, ConstSpan values) {
+  const auto found = state_->spans.find(name);
+  const std::string where = at(state_->path(), name);
+  MRMF_CHECK(found != state_->spans.end() && found->second.type == ElementType::float32, where + " is not of float32");
+  MRMF_CHECK(first >= 0 && first + std::ssize(values) <= product(found->second.shape),
+             where + ": values outside of it");
+  const auto bytes = std::as_bytes(values);
+  state_->output.write(static_cast<std::uint64_t>(found->second.offset + first * Index{sizeof(float)}), bytes);
+  state_->written += std::ssize(bytes);
+}
+
 void Hdf5Output::write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values) {
   write_bytes(name, {row, first}, std::as_bytes(values), sizeof(std::uint16_t));
 }
@@ -264,6 +278,10 @@ std::vector<std::string> Hdf5Output::left_out() const { return h5::texts_of(stat
 
 void Hdf5Output::close() {
   state_->on_root([&] { h5::require(state_->file.close(), state_->path() + ": cannot be closed"); });
+  if (state_->end == End::checksum)
+    collective_try(state_->comm, [&] {
+      if (state_->comm.root()) append_checksum(state_->output, state_->driver.end());
+    });
   const double written = state_->comm.sum(static_cast<double>(state_->written));
   MRMF_CHECK(written == static_cast<double>(state_->wanted), state_->path() + ": rows were left out or written twice");
 }
@@ -276,60 +294,6 @@ std::unique_ptr<FinishedFile> Hdf5Output::finish() {
 void Hdf5Output::commit() {
   close();
   state_->output.commit();
-}
-
-struct Hdf5Image::State {
-  std::string name;
-  h5::File file;
-};
-
-Hdf5Image::Hdf5Image(const std::string& name, std::size_t size) : state_(std::make_unique<State>()) {
-  constexpr std::size_t least = std::size_t{1} << 16;
-  const h5::Lock lock;
-  h5::silence();
-  const h5::Properties access = h5::write_access(), creation(H5Pcreate(H5P_FILE_CREATE));
-  H5Pset_fapl_core(access.get(), std::max(size, least), false);
-  H5Pset_obj_track_times(creation.get(), false);
-  state_->name = name;
-  state_->file = h5::File(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
-  h5::require(bool(state_->file), name + ": cannot be made in memory");
-}
-
-Hdf5Image::~Hdf5Image() {
-  const h5::Lock lock;
-  state_->file.close();
-}
-
-void Hdf5Image::add(const std::string& dataset, const std::vector<Index>& shape, ConstSpan values) {
-  const h5::Lock lock;
-  h5::Dataset made = make_dataset(state_->file.get(), state_->name, dataset, {0, ElementType::float32, shape}, {});
-  MRMF_CHECK(product(shape) == static_cast<Index>(values.size()), at(state_->name, dataset) + ": not whole");
-  h5::require(H5Dwrite(made.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0 && made.close(),
-              at(state_->name, dataset) + " cannot be made in memory");
-}
-
-void Hdf5Image::write_text(const std::string& name, const std::string& text) {
-  const h5::Lock lock;
-  add_text(state_->file.get(), state_->name, name, text);
-}
-
-void Hdf5Image::write_attribute(const std::string& name, const std::string& text) {
-  const h5::Lock lock;
-  add_attribute(state_->file.get(), state_->name, name, text);
-}
-
-std::string Hdf5Image::bytes() {
-  const h5::Lock lock;
-  const hid_t file = state_->file.get();
-  const bool flushed = H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0;
-  const auto size = flushed ? H5Fget_file_image(file, nullptr, 0) : -1;
-  h5::require(size > 0, state_->name + ": cannot be made in memory");
-  constexpr std::size_t behind = 64;  // room for a checksum: appending it must not copy everything
-  std::string bytes;
-  bytes.reserve(static_cast<std::size_t>(size) + behind);
-  bytes.resize(static_cast<std::size_t>(size));
-  h5::require(H5Fget_file_image(file, bytes.data(), bytes.size()) == size, state_->name + ": cannot be made in memory");
-  return bytes;
 }
 
 }  // namespace mrmf

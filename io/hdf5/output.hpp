@@ -1,4 +1,4 @@
-// HDF5 files for writing: on disk by one or many ranks, and in memory.
+// HDF5 files for writing, by one or many ranks.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,11 @@ namespace mrmf {
 /// wrong, what to do.
 class Hdf5Output {
  public:
+  /// What follows HDF5's last byte: a checksum of all bytes before (io/files/checksummed_file.hpp), or nothing.
+  enum class End { plain, checksum };
+
   /// Collective; errors as OutputFile's.
-  Hdf5Output(const std::string& target, Replace replace, const Comm& comm);
+  Hdf5Output(const std::string& target, Replace replace, const Comm& comm, End end = End::plain);
   ~Hdf5Output();
   Hdf5Output(const Hdf5Output&) = delete;
   Hdf5Output& operator=(const Hdf5Output&) = delete;
@@ -46,6 +49,8 @@ class Hdf5Output {
   void write_rows(const std::string& name, Index first, std::span<const std::uint16_t> values);
   void write_rows(const std::string& name, Index first, std::span<const std::uint32_t> values);
   void write_rows(const std::string& name, Index first, std::span<const std::byte> values);  ///< as in memory, any type
+  /// On any rank: writes values of a data set of float32, from the one with the number `first` on.
+  void write_values(const std::string& name, Index first, ConstSpan values);
   /// On any rank: writes planes along the first axis of one row, from plane `first` on.
   void write_planes(const std::string& name, Index row, Index first, std::span<const std::uint16_t> values);
 
@@ -80,26 +85,6 @@ class Hdf5Output {
   void close();
   void write_bytes(const std::string& name, std::initializer_list<Index> first, std::span<const std::byte> bytes,
                    std::size_t element);  // bytes of an element as the caller has it; 0: as the data set has it
-  std::unique_ptr<State> state_;
-};
-
-/// An HDF5 file in this process's memory, with data sets, texts and attributes as above. `name` is for messages. `size`
-/// is the number of bytes taken at once, and again whenever they run out; best a little more than the file will need.
-class Hdf5Image {
- public:
-  Hdf5Image(const std::string& name, std::size_t size);
-  ~Hdf5Image();
-  Hdf5Image(const Hdf5Image&) = delete;
-  Hdf5Image& operator=(const Hdf5Image&) = delete;
-
-  void add(const std::string& dataset, const std::vector<Index>& shape, ConstSpan values);  ///< float32, whole
-  void write_text(const std::string& name, const std::string& text);
-  void write_attribute(const std::string& name, const std::string& text);
-  /// The file's bytes. Call it last.
-  std::string bytes();
-
- private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -316,6 +316,7 @@ struct TrainingConfig {
   double clip_norm = 0;  ///< largest L2 norm of all gradients together; 0: any
   SumSettings sums;
   bool update_in_place = false;  ///< untied weights are updated where their gradient is computed, which nobody keeps
+  bool keep_best = true;         ///< keep the best epoch's model beside the last one's
   int accumulate = 1;            ///< micro-batches of a step, computed one after the other
   int batch = 512;               ///< per rank
   std::uint64_t seed = 1;

@@ -55,6 +55,8 @@ Keys<TrainingConfig> training_keys() {
   add_optimizer(keys);
   for (Key<TrainingConfig>& key : task_keys()) keys.push_back(std::move(key));
   for (Key<TrainingConfig>& key : parts_keys()) keys.push_back(std::move(key));
+  add_key(keys, "keep_best", MRMF_FIELD(keep_best), {},
+          "whether the best epoch's model is kept beside the last one's, which takes 4 bytes of memory a parameter");
   add_key(keys, "early_stopping.patience", MRMF_FIELD(early_stopping.patience), at_least(0),
           "end a phase after so many epochs running without a better `monitor`; 0 for never");
   add_key(keys, "early_stopping.least_change", MRMF_FIELD(early_stopping.least_change), from_below(0, 1),
@@ -89,6 +91,10 @@ void check_training(const Config& config, const KeyLocations& locations, const s
     fail("training.early_stopping.least_change",
          "training.early_stopping.least_change belongs to training.early_stopping.patience, which is 0; set that too, "
          "or remove it");
+  if (config.method.transfer == TransferEpoch::best && !training.keep_best)
+    fail("method.transfer",
+         "method.transfer = \"best\" needs the best epoch's model, which training.keep_best = false does not keep; "
+         "remove one");
   if (config.method.transfer == TransferEpoch::best && config.method.moments == MomentTransfer::carry)
     fail(
         "method.transfer",

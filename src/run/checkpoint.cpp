@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -38,33 +39,7 @@ using checkpoint::Blocks;
 using checkpoint::blocks_from_json;
 using checkpoint::collect;
 using checkpoint::distribute;
-
-constexpr std::size_t kHeaders = 65536, kHeader = 4096;  // generous sizes: of an HDF5 file, and of a data set in it
-
-// Works array by array. Needs twice the model's size in memory, as a file and as its bytes, which
-// src/training/memory_estimate.cpp counts.
-std::string image(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
-  std::size_t size = kHeaders + texts.progress.size() + texts.config.size() + texts.blocks.size();
-  for (const Array& array : arrays) size += kHeader + array.bytes();
-  Hdf5Image file(path, size);
-  file.write_attribute("format", kCheckpointFormat);
-  for (Array& array : arrays) {
-    if (array.values.empty()) {
-      array.make_room();
-      array.read(backend, array.values);
-    }
-    file.add(array.name, array.shape, array.values);
-    array.give_back();
-  }
-  file.write_text("progress", texts.progress);
-  file.write_text("config", texts.config);
-  if (!texts.blocks.empty()) file.write_text(checkpoint::kBlocks, texts.blocks);
-  return file.bytes();
-}
-
-void write(Backend& backend, const std::string& path, std::vector<Array>& arrays, const CheckpointTexts& texts) {
-  write_checksummed(path, image(backend, path, arrays, texts), Replace::file);
-}
+using checkpoint::write_array;
 
 [[noreturn]] void damaged(const std::string& what) {
   throw DataError(what +
@@ -103,26 +78,31 @@ std::string blocks_text(const Hdf5File& file) {
   return file.has(checkpoint::kBlocks) ? file.read_text(checkpoint::kBlocks) : "";
 }
 
-// Fills the arrays that are in this file. Returns the text of those that are in files of blocks.
-std::string read(const std::string& path, std::vector<Array>& arrays) try {
-  const Hdf5File file = open(path);
-  const std::string text = blocks_text(file);
-  const Blocks blocks = blocks_from_json(text, path);
+// Looks whether the file has these arrays, but for those in files of blocks, in their shapes; of any number of workers.
+void require_arrays(const Hdf5File& file, const std::string& path, std::vector<Array>& arrays, const Blocks& blocks) {
   for (Array& array : arrays) {
     if (blocks.arrays.contains(array.name)) continue;
     const std::vector<Index> shape = file.info(array.name).shape;
     if (!array.workers.empty() && shape.size() == array.shape.size() && shape.front() > 0)
-      array.rows = static_cast<std::size_t>(array.shape.front() = shape.front());  // of any number of them
+      array.rows = static_cast<std::size_t>(array.shape.front() = shape.front());
     if (shape != array.shape)
       throw DataError(path + ": data set " + array.name + " has another shape than this model's layer");
-    array.make_room();
-    file.read_rows(array.name, 0, array.shape.front(), array.values);
   }
   require_nothing_else(path, arrays, blocks);
-  return text;
-} catch (const DataError& error) {
-  damaged(error.what());
 }
+
+/// A checkpoint that is whole and has this model's arrays.
+struct OpenCheckpoint {
+  Hdf5File file;
+  std::string blocks;  // text of those in files beside it
+
+  OpenCheckpoint(const std::string& path, std::vector<Array>& arrays) try
+      : file(open(path)), blocks(blocks_text(file)) {
+    require_arrays(file, path, arrays, blocks_from_json(blocks, path));
+  } catch (const DataError& error) {
+    damaged(error.what());
+  }
+};
 
 namespace fs = std::filesystem;
 using SortedJson = nlohmann::json;
@@ -164,10 +144,25 @@ void save_checkpoint(Backend& backend, const std::string& path, const SavedArray
                      StateRows rows, Comm& team) {
   std::vector<Array> arrays = arrays_of(model, rows, team.size());
   const Blocks blocks = checkpoint::write_blocks(backend, path, arrays, model.sample_group, team);
-  collect(backend, arrays, team, model.sample_group);
-  collective_try(team, [&] {
-    if (!team.root()) return;
-    write(backend, path, arrays, {texts.progress, texts.config, to_json(blocks)});
+  std::optional<Hdf5Output> file;  // on the root
+  const auto on_root = [&](const auto& action) {
+    collective_try(team, [&] {
+      if (team.root()) action();
+    });
+  };
+  on_root([&] {
+    file.emplace(path, Replace::file, Comm::self(), Hdf5Output::End::checksum);
+    file->write_attribute("format", kCheckpointFormat);
+  });
+  for (Array& array : arrays) {
+    collect(backend, array, team, model.sample_group);
+    on_root([&] { write_array(backend, *file, array, array.shape); });
+  }
+  on_root([&] {
+    file->write_text("progress", texts.progress);
+    file->write_text("config", texts.config);
+    if (!blocks.empty()) file->write_text(checkpoint::kBlocks, to_json(blocks));
+    file->commit();
     checkpoint::remove_blocks(path, needed_saves(path, blocks));
   });
 }
@@ -181,14 +176,15 @@ CheckpointTexts read_checkpoint_texts(const std::string& path) try {
 
 int load_checkpoint(Backend& backend, const std::string& path, const SavedArrays& model, StateRows rows, Comm& team) {
   std::vector<Array> arrays = arrays_of(model, rows, team.size());
-  std::string text;
+  std::optional<OpenCheckpoint> opened;  // on the root
   collective_try(team, [&] {
-    if (team.root()) text = read(path, arrays);
+    if (team.root()) opened.emplace(path, arrays);
   });
+  std::string text = opened ? opened->blocks : "";
   team.broadcast(text, 0);
   const Blocks blocks = blocks_from_json(text, path);
   const std::vector<Array> in_blocks = take_out(arrays, blocks);
-  distribute(backend, arrays, team);
+  for (Array& array : arrays) distribute(backend, opened ? &opened->file : nullptr, array, team);
   collective_try(team, [&] { read_blocks(backend, path, blocks, in_blocks); });
   const auto others = std::ranges::find_if(arrays, [&](const Array& array) {
     return !array.workers.empty() && array.rows != static_cast<std::size_t>(model.workers.all);

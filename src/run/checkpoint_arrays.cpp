@@ -108,46 +108,81 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
   return arrays;
 }
 
-void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sample_group) {
-  for (Array& array : arrays) {
-    if (array.cut != nullptr) {
-      MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
-      std::vector<float> own(array.memory.size());
-      array.read(backend, own);
-      array.make_room();
-      gather(*array.cut, own, *sample_group, array.values);
-      if (!team.root()) array.give_back();
-    }
-    if (!array.workers.empty()) collect_workers(backend, array, team);
-    if (array.pieces) collect_pieces(backend, array, team);
-    if (array.rows == 1 || !array.workers.empty()) continue;
+void collect(Backend& backend, Array& array, Comm& team, Comm* sample_group) {
+  if (array.cut != nullptr) {
+    MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
+    std::vector<float> own(array.memory.size());
+    array.read(backend, own);
+    array.make_room();
+    gather(*array.cut, own, *sample_group, array.values);
+  } else if (!array.workers.empty()) {
+    collect_workers(backend, array, team);
+  } else if (array.pieces) {
+    collect_pieces(backend, array, team);
+  } else if (array.rows > 1) {
     array.make_room();
     array.read(backend, array.row(team.rank()));
     for (int rank = 0; rank < team.size(); ++rank) team.broadcast(array.row(rank), rank);
   }
+  if (!team.root()) array.give_back();
 }
 
-void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team) {
-  for (Array& array : arrays) {
-    if (!array.workers.empty()) {
-      auto rows = static_cast<std::int64_t>(array.rows);
-      team.broadcast(std::span(&rows, 1), 0);
-      array.rows = static_cast<std::size_t>(rows);
-      distribute_workers(backend, array, team);
-      array.give_back();
-      continue;
-    }
-    array.make_room();
+void write_array(Backend& backend, Hdf5Output& file, Array& array, const std::vector<Index>& shape) {
+  if (array.values.empty())
+    return write_parts(file, array.name, shape, array.memory.size(),
+                       [&](std::size_t first, Span some) { array.read(backend, some, first); });
+  file.create_dataset(array.name, shape);
+  file.write_values(array.name, 0, array.values);
+  array.give_back();
+}
+
+namespace {
+
+// Some rows of the first axis at a time.
+void distribute_plain(Backend& backend, const Hdf5File* file, Array& array, Comm& team) {
+  const Index rows = array.shape.front();
+  if (array.memory.empty()) return;
+  const std::size_t row = array.memory.size() / static_cast<std::size_t>(rows);
+  const auto most = static_cast<Index>(std::max<std::size_t>(1, kFloatsAtOnce / row));
+  for (Index first = 0; first < rows; first += most) {
+    array.values.resize(static_cast<std::size_t>(std::min(most, rows - first)) * row);
+    collective_try(team, [&] {
+      if (team.root()) file->read_rows(array.name, first, std::min(most, rows - first), array.values);
+    });
     team.broadcast(array.values, 0);
-    if (array.cut != nullptr) {
-      std::vector<float> own(array.memory.size());
-      array.cut->take(array.values, own);
-      array.write(backend, own);
-    } else {
-      array.write(backend, array.row(team.rank()));
-    }
-    array.give_back();
+    array.write(backend, array.values, static_cast<std::size_t>(first) * row);
   }
+}
+
+}  // namespace
+
+void distribute(Backend& backend, const Hdf5File* file, Array& array, Comm& team) {
+  if (array.plain()) {
+    distribute_plain(backend, file, array, team);
+    return array.give_back();
+  }
+  collective_try(team, [&] {
+    if (!team.root()) return;
+    array.make_room();
+    file->read_rows(array.name, 0, array.shape.front(), array.values);
+  });
+  if (!array.workers.empty()) {
+    auto rows = static_cast<std::int64_t>(array.rows);
+    team.broadcast(std::span(&rows, 1), 0);
+    array.rows = static_cast<std::size_t>(rows);
+    distribute_workers(backend, array, team);
+    return array.give_back();
+  }
+  array.make_room();
+  team.broadcast(array.values, 0);
+  if (array.cut != nullptr) {
+    std::vector<float> own(array.memory.size());
+    array.cut->take(array.values, own);
+    array.write(backend, own);
+  } else {
+    array.write(backend, array.row(team.rank()));
+  }
+  array.give_back();
 }
 
 }  // namespace mrmf::checkpoint

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "io/hdf5/file.hpp"
 #include "kernels/backend.hpp"
 #include "src/run/checkpoint.hpp"
 #include "src/run/model_file.hpp"
@@ -29,11 +30,16 @@ struct Array {
   }
   std::size_t bytes() const { return rows * count() * sizeof(float); }
   void make_room() { values.resize(rows * count()); }
-  void read(Backend& backend, std::span<float> to) const {
-    on_host ? (void)std::ranges::copy(memory, to.begin()) : backend.read(memory, to);
+  /// Whether this rank's memory has all of it.
+  bool plain() const { return cut == nullptr && rows == 1 && !pieces && workers.empty(); }
+  // Values of this rank's memory, from the one with the number `first` on.
+  void read(Backend& backend, std::span<float> to, std::size_t first = 0) const {
+    const Span part = memory.subspan(first, to.size());
+    on_host ? (void)std::ranges::copy(part, to.begin()) : backend.read(part, to);
   }
-  void write(Backend& backend, std::span<const float> from) const {
-    on_host ? (void)std::ranges::copy(from, memory.begin()) : backend.write(from, memory);
+  void write(Backend& backend, std::span<const float> from, std::size_t first = 0) const {
+    const Span part = memory.subspan(first, from.size());
+    on_host ? (void)std::ranges::copy(from, part.begin()) : backend.write(from, part);
   }
   void give_back() { values = std::vector<float>(); }  // assigning {} would keep the memory
   std::span<float> row(int rank) {
@@ -42,9 +48,11 @@ struct Array {
 };
 
 std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks);
-/// Gathers the values that other ranks than the root have. The root keeps them until they are written. Collective.
-void collect(Backend& backend, std::vector<Array>& arrays, Comm& team, Comm* sample_group);
-/// Gives every rank its own of what the root has read. Collective.
-void distribute(Backend& backend, std::vector<Array>& arrays, Comm& team);
+/// Gathers the values that other ranks than the root have, which keeps them until they are written. Collective.
+void collect(Backend& backend, Array& array, Comm& team, Comm* sample_group);
+/// Writes an array of this shape: what was gathered, else this rank's memory part by part.
+void write_array(Backend& backend, Hdf5Output& file, Array& array, const std::vector<Index>& shape);
+/// Gives every rank its own of what the root reads from the file, which only the root has open. Collective.
+void distribute(Backend& backend, const Hdf5File* file, Array& array, Comm& team);
 
 }  // namespace mrmf::checkpoint

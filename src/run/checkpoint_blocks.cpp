@@ -80,18 +80,13 @@ void require_block(const std::string& checkpoint, const Blocks& blocks, std::siz
 }
 
 void write_block(Backend& backend, const std::string& path, std::vector<Array>& arrays) {
-  std::size_t size = 1 << 16;
-  for (const Array& array : arrays) size += 4096 + array.memory.size() * sizeof(float);
-  Hdf5Image file(path, size);
+  Hdf5Output file(path, Replace::nothing, Comm::self(), Hdf5Output::End::checksum);
   file.write_attribute("format", kBlockFormat);
   for (Array& array : arrays) {
     const Index values = array.cut->whole.channels;
-    array.values.resize(array.memory.size());
-    array.read(backend, array.values);
-    file.add(array.name, {static_cast<Index>(array.values.size()) / values, values}, array.values);
-    array.give_back();
+    write_array(backend, file, array, {static_cast<Index>(array.memory.size()) / values, values});
   }
-  write_checksummed(path, file.bytes(), Replace::nothing);
+  file.commit();
 }
 
 /// A box of an array as floats, in order.
@@ -203,12 +198,16 @@ std::vector<float> read_box(const std::string& checkpoint, const Blocks& blocks,
     if (both.empty()) continue;
     require_block(checkpoint, blocks, block);
     const Hdf5File file = Hdf5File::open(block_path(checkpoint, blocks.save, block), Comm::self());
-    std::vector<float> values(static_cast<std::size_t>(product(there.count) * parts.values));
     if (file.info(array).shape != std::vector<Index>{product(there.count), parts.values})
       throw DataError(block_path(checkpoint, blocks.save, block) + ": data set " + array +
                       " has another shape than the checkpoint says; restore both from a copy");
-    file.read_rows(array, 0, product(there.count), values);
-    copy({there, parts.values}, values, {box, parts.values}, all, both);
+    if (there == box) {
+      file.read_rows(array, 0, product(there.count), all);
+    } else {
+      std::vector<float> values(static_cast<std::size_t>(product(there.count) * parts.values));
+      file.read_rows(array, 0, product(there.count), values);
+      copy({there, parts.values}, values, {box, parts.values}, all, both);
+    }
     found += product(both.count);
   }
   if (found != product(box.count))

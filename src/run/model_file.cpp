@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -46,26 +46,7 @@ void for_each_tensor(AnyModel& model, const Visit& visit) {
   for (const TensorSpan& part : state_spans(model.network())) visit("state/" + part.name, part, part.in(model.state()));
 }
 
-/// Whole weights of the parts that are cut, by the names of their data sets.
-using Gathered = std::map<std::string, std::vector<float>>;
-
-// Collective over the group. Only the root needs the values.
-Gathered gather_row_parallel(Backend& backend, const Model& model, Comm* sample_group, bool root) {
-  Gathered all;
-  for_each_tensor(model, [&](const std::string& name, const TensorSpan& part, ConstSpan values) {
-    if (part.cut == nullptr) return;
-    MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
-    std::vector<float> own(values.size()), whole(static_cast<std::size_t>(part.cut->whole.count()));
-    backend.read(values, own);
-    gather(*part.cut, own, *sample_group, whole);
-    if (root) all.emplace(name, std::move(whole));
-  });
-  return all;
-}
-
-void write_model(Backend& backend, const std::string& path, const Model& model, const Gathered& gathered,
-                 const ModelTexts& texts, Replace replace) {
-  Hdf5Image file(path, 0);
+void write_texts(Hdf5Output& file, const Model& model, const ModelTexts& texts) {
   file.write_attribute("format", kModelFormat);
   file.write_attribute("sample", to_string(model.network().input()));
   constexpr std::size_t most = 60000;  // the most of an attribute, with room for its header
@@ -74,13 +55,15 @@ void write_model(Backend& backend, const std::string& path, const Model& model, 
   else
     file.write_text("config", texts.config);
   if (!texts.epoch.empty()) file.write_attribute("epoch", texts.epoch);
-  for_each_tensor(model, [&](const std::string& name, const TensorSpan& part, ConstSpan values) {
-    if (part.cut != nullptr) return file.add(name, part.shape, gathered.at(name));
-    std::vector<float> host(values.size());
-    backend.read(values, host);
-    file.add(name, part.shape, host);
-  });
-  write_checksummed(path, file.bytes(), replace);
+}
+
+// Whole weights of which each rank of the group has some. Collective over it.
+std::vector<float> gather_whole(Backend& backend, const TensorSpan& part, ConstSpan values, Comm* sample_group) {
+  MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
+  std::vector<float> own(values.size()), whole(part.whole());
+  backend.read(values, own);
+  gather(*part.cut, own, *sample_group, whole);
+  return whole;
 }
 
 // Before HDF5 opens the file. The same on every rank.
@@ -162,10 +145,29 @@ std::string model_path(const std::string& run, WhichEpoch which) {
 // One rank writes alone, so that nobody waits in a collective call of MPI-IO, which has no time limit.
 void save_model(Backend& backend, const std::string& path, const Model& model, const ModelTexts& texts, Comm& comm,
                 Replace replace, Comm* sample_group) {
-  const Gathered gathered = gather_row_parallel(backend, model, sample_group, comm.root());
-  collective_try(comm, [&] {
-    if (comm.root()) write_model(backend, path, model, gathered, texts, replace);
+  std::optional<Hdf5Output> file;  // on the root
+  const auto on_root = [&](const auto& action) {
+    collective_try(comm, [&] {
+      if (comm.root()) action();
+    });
+  };
+  on_root([&] {
+    file.emplace(path, replace, Comm::self(), Hdf5Output::End::checksum);
+    write_texts(*file, model, texts);
   });
+  for_each_tensor(model, [&](const std::string& name, const TensorSpan& part, ConstSpan values) {
+    std::vector<float> whole;
+    if (part.cut != nullptr) whole = gather_whole(backend, part, values, sample_group);
+    on_root([&] {
+      write_parts(*file, name, part.shape, part.whole(), [&](std::size_t first, Span some) {
+        if (part.cut != nullptr)
+          std::ranges::copy(std::span(whole).subspan(first, some.size()), some.begin());
+        else
+          backend.read(values.subspan(first, some.size()), some);
+      });
+    });
+  });
+  on_root([&] { file->commit(); });
 }
 
 Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
@@ -176,6 +178,30 @@ Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
     throw DataError(path + ": not a model written by mrmf (attribute \"format\" is not \"" + kModelFormat + "\")");
   return file;
 }
+
+namespace {
+
+// The root reads some rows at a time, or all of weights that are cut. Collective.
+void read_tensor(Backend& backend, const Hdf5File& file, const std::string& name, const TensorSpan& part, Span values,
+                 Comm& comm) {
+  const Index rows = part.shape.front();
+  if (part.whole() == 0) return;
+  const std::size_t row = part.whole() / static_cast<std::size_t>(rows);
+  const Index most = part.cut != nullptr ? rows : static_cast<Index>(std::max<std::size_t>(1, kFloatsAtOnce / row));
+  for (Index first = 0; first < rows; first += most) {
+    std::vector<float> some(static_cast<std::size_t>(std::min(most, rows - first)) * row);
+    collective_try(comm, [&] {
+      if (comm.root()) file.read_rows(name, first, std::min(most, rows - first), some);
+    });
+    comm.broadcast(some, 0);
+    if (part.cut != nullptr)
+      part.write(backend, some, values);
+    else
+      backend.write(some, values.subspan(static_cast<std::size_t>(first) * row, some.size()));
+  }
+}
+
+}  // namespace
 
 Checksum load_model(Backend& backend, const std::string& path, Model& model, Comm& comm) {
   Checksum checksum{};
@@ -195,10 +221,7 @@ Checksum load_model(Backend& backend, const std::string& path, Model& model, Com
     if (info.shape != part.shape)
       throw DataError(path + ": data set " + name + " has another shape than this model's layer; was it " +
                       "trained with another network or resolution?");
-    std::vector<float> host(part.whole());
-    if (comm.root()) file.read_rows(name, 0, part.shape.front(), host);
-    comm.broadcast(host, 0);
-    part.write(backend, host, values);
+    read_tensor(backend, file, name, part, values, comm);
   });
   collective_try(comm, [&] {
     if (comm.root()) require_nothing_else(path, model.network());

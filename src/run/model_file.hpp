@@ -5,6 +5,7 @@
 // whole weights, where ranks of a grid have parts of them.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "io/files/input_file.hpp"
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
+#include "io/hdf5/output.hpp"
 #include "kernels/backend.hpp"
 #include "layers/model.hpp"
 #include "layers/network.hpp"
@@ -45,6 +47,21 @@ struct TensorSpan {
 std::vector<TensorSpan> parameter_spans(const Network& network, const ParameterLayout& layout);
 std::vector<TensorSpan> parameter_spans(const Network& network);
 std::vector<TensorSpan> state_spans(const Network& network);
+/// Floats of a tensor that saving and loading have in the host's memory at once, where this rank has all of it.
+inline constexpr std::size_t kFloatsAtOnce = std::size_t{1} << 22;
+
+/// Makes a data set of so many values and writes them part by part: read(number of the first, some) gives them.
+template <typename Read>
+void write_parts(Hdf5Output& file, const std::string& name, const std::vector<Index>& shape, std::size_t count,
+                 const Read& read) {
+  file.create_dataset(name, shape);
+  std::vector<float> some;
+  for (std::size_t first = 0; first < count; first += some.size()) {
+    some.resize(std::min(kFloatsAtOnce, count - first));
+    read(first, Span(some));
+    file.write_values(name, static_cast<Index>(first), some);
+  }
+}
 /// Numbers of all parameters.
 double parameter_count(const Network& network);
 

@@ -174,7 +174,7 @@ void end_epoch(PhaseContext& context, TrainState& state, EpochRecord record) {
   const RunContext& ctx = context.session.ctx;
   const Phase& phase = context.phase;
   const auto metric = rising(record.metric);
-  if (phase.keeps_best() &&
+  if (context.session.config.keep_best && phase.keeps_best() &&
       state.best.update(record.epoch, monitored(phase.stop.monitor, record.validation_loss, metric)))
     context.model_state.keep_best(ctx.backend);
   state.rate.epoch_done(record.validation_loss);

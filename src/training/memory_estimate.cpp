@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "mpi/reduce_scatter.hpp"
+#include "src/run/model_file.hpp"
 #include "src/training/optimizer.hpp"
 #include "src/training/shard_replicas.hpp"
 #include "src/training/sum_coding.hpp"
@@ -18,13 +19,14 @@ constexpr Index float_bytes = sizeof(float);
 // generic set to AVX-512, with a network of some kilobytes.
 constexpr Index touched_in_training = 9'000'000;
 
-// Untied weights that other ranks of the grid have.
-Index untied_elsewhere(const Network& network, const ParameterLayout& layout) {
-  Index count = 0;
+// Of the tensors of which each rank of a grid has a part, the one that takes most when the root saves it: whole, and
+// its own part of it.
+Index largest_put_together(const Network& network, const ParameterLayout& layout) {
+  Index most = 0;
   for (std::size_t i = 0; i < network.size(); ++i)
     for (const ParameterLayout::PartitionedTensor& part : layout.partitioned_tensors(i))
-      if (part.cut->is_untied()) count += part.whole.count - part.own.count;
-  return count;
+      most = std::max(most, part.whole.count + part.own.count);
+  return most;
 }
 
 }  // namespace
@@ -43,16 +45,16 @@ RunMemory RunMemory::operator+(const RunMemory& other) const {
 
 RunMemory memory_of(const Network& network, const Execution& execution, const TrainingConfig& training, int ranks) {
   const int moments = moment_count(training.optimizer, training.update_in_place);
-  const Index whole = network.params_size(), own = execution.params.size(), state = network.state_size();
+  const Index own = execution.params.size(), state = network.state_size();
   const Index sample = execution.input.per_sample() + network.output().per_sample();
-  constexpr Index splits = 2, images = 2;
+  constexpr Index splits = 2;
   RunMemory memory;
-  memory.models = execution.floats(network, moments) + own + state + (training.accumulate > 1 ? own : 0);
+  memory.models = execution.floats(network, moments) + (training.accumulate > 1 ? own : 0);
+  if (training.keep_best) memory.models += own + state;
   memory.models += static_cast<Index>(mpi::floats_of_sums(static_cast<std::size_t>(own), ranks));
   memory.batches = splits * network.input().n * sample;
-  // A checkpoint has this rank's untied weights alone; the model in the end has all, which are put together for it.
-  memory.saving = images * ((2 + moments) * (whole - untied_elsewhere(network, execution.params)) + 2 * state);
-  memory.saving = std::max(memory.saving, (1 + images) * whole + images * state);
+  memory.saving =
+      std::max(std::min<Index>(network.params_size(), kFloatsAtOnce), largest_put_together(network, execution.params));
   for (Index* floats : {&memory.models, &memory.batches, &memory.saving}) *floats *= float_bytes;
   return memory;
 }

@@ -22,7 +22,7 @@ struct RunMemory {
                         ///< sums of their gradients over ranks keep
   Index workspace = 0;  ///< private memory of the backend's operations: packed weights and scratch
   Index batches = 0;    ///< the batch of samples in training or validation
-  Index saving = 0;     ///< a checkpoint on the root: a file in memory, and its bytes
+  Index saving = 0;     ///< a checkpoint or model on the root: what of a tensor is in memory for it at once
   Index data = 0;       ///< samples and labels at the resolutions that exist at once
   Index all() const { return program + models + workspace + batches + saving + data; }
   RunMemory operator+(const RunMemory& other) const;
