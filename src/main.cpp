@@ -1,5 +1,11 @@
 // Entry point of mrmf. Sets how threads wait, starts MPI, runs the command line, and turns errors into one line and an
-// exit code.
+// exit code:
+//
+//   0   done
+//   2   usage or configuration: ConfigError (kernels/check.hpp)
+//   3   data: DataError (kernels/check.hpp)
+//   4   a fault, or what nothing here foresees: FaultError (kernels/check.hpp)
+//   75  stopped by a signal, and saved: Stopped (src/run/signals.hpp)
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rules for the Markdown pages, run from the root by tests/check_source.sh: every relative link and #anchor leads somewhere, every
-page that a source or script names is there, no page is too long, no line of prose is too wide, and pictures are what their
-scripts draw. Prints what breaks them."""
+page that a source or script names is there, and every source or script that a page quotes, no page is too long, no line of
+prose is too wide, and pictures are what their scripts draw. Prints what breaks them."""
 import pathlib
 import re
 import subprocess
@@ -12,6 +12,9 @@ WIDTH = 120  # of a line of prose: tables and code blocks go as wide as they mus
 FREE = ("docs/results/",)  # what programs print of long runs
 DRAWN = {"docs/method.svg": "docs/method_picture.py"}  # by scripts that print them
 MADE_LATER = ("docs/results/gpu.md",)  # tests/gpu/check.py writes it on a GPU
+QUOTING = re.compile(r"(README|docs/[\w-]+|docs/guide/[\w-]+)\.md")  # results and CHANGELOG.md may name what has gone since
+QUOTED = re.compile(r"(?<![\w./$<>*-])[\w*-][\w.*-]*(?:/[\w.*-]+)+\.(?:cpp|hpp|inl|cuh?|py|sh|toml)(?![\w.*<-])")
+ELSEWHERE = ("include/", "share/", "runs/", "build/")  # of an installed program, or made
 
 
 def tracked():
@@ -72,6 +75,15 @@ def broken_names(path, text):
                 yield f"{path}:{number}: there is no {name}"
 
 
+def broken_quotes(page, text):
+    """Sources and scripts that a page quotes by their path from the root; * stands for what it does in a shell."""
+    for number, line in prose(text):
+        for span in re.findall(r"`([^`]+)`", line):
+            for name in QUOTED.findall(span):
+                if not name.startswith(ELSEWHERE) and not any(pathlib.Path().glob(name)):
+                    yield f"{page}:{number}: there is no {name}: a file is quoted by its path from the root, or by its name alone"
+
+
 def outside_site(pages):
     """Pages of the guide that the site's menu does not have."""
     menu = pathlib.Path("jobs/packaging/site/mkdocs.yml").read_text(encoding="utf-8")
@@ -105,6 +117,7 @@ def main():
         if path.suffix == ".md":
             text = path.read_text(encoding="utf-8")
             broken += [*broken_links(path, text), *broken_names(path, text), *too_large(path, text)]
+            broken += broken_quotes(path, text) if QUOTING.fullmatch(str(path)) else []
         elif path.suffix in (".cpp", ".hpp", ".inl", ".cu", ".cuh", ".py", ".sh", ".txt", ".toml", ".job") or path.name == "Makefile":
             broken += broken_names(path, path.read_text(encoding="utf-8", errors="replace"))
     if broken:

@@ -1,3 +1,4 @@
+// Copies of data sets, attributes and names from one HDF5 file into another; declared in writing.hpp.
 #include "io/hdf5/writing.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The HDF5 library's file driver that writes through OutputFile; declared in writing.hpp.
 #include "io/hdf5/writing.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-
+// The attributes of netCDF and CF that say what an array's numbers mean; declared in types.hpp.
 #include <algorithm>
 #include <cctype>
 #include <cmath>

@@ -1,4 +1,4 @@
-
+// Sources of a data set's rows in other files, and rows that were never written; declared in links.hpp.
 #include <sys/resource.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// What the headers of a data set's files say, compared file by file (inspect_headers()); declared in dataset.hpp.
 #include "io/rows/dataset.hpp"
 
 #include <algorithm>

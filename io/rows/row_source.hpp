@@ -1,5 +1,11 @@
 // Where the rows of a data set lie: what each of its names stands for in each of its files. All that reads rows of a
-// data set asks here, so that nothing else knows what one row is.
+// data set asks here, so that nothing else knows what one row is. Who asks whom (labels and headers ask RowSources):
+//
+//   RowStream   asks SampleFiles for samples that are to be in memory soon.
+//   SampleFiles asks StoredRows which rows of which file they are (RowRun), and RowSources for that file.
+//   RowSources  gives the file's OpenRows: a RowSource for each name, made anew or of PlainRows that it remembers.
+//   RowSource   asks RowReader for rows of an array. Attributes it has in memory; a row that is a group has its own.
+//   RowReader   asks h5::Rows, which ask the HDF5 library. What lies as plain bytes (PlainRows) it reads by itself.
 #pragma once
 
 #include <cstddef>

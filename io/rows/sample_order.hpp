@@ -27,7 +27,7 @@ struct Range {
 Range piece(Index count, Index part, Index parts);
 
 struct EpochOrder {
-  std::vector<std::int64_t> ids;   ///< global sample indices of this rank, step after step
+  std::vector<std::int64_t> ids;   ///< numbers of samples, or of boxes where repeats > 1, of this rank, step after step
   std::vector<Range> steps;        ///< this rank's rows of `ids` per step (may be empty for a rank, never for all)
   std::vector<Index> global_rows;  ///< rows of the whole team per step: the weight of the mean gradient
   std::vector<Index> shard_rows;   ///< from epoch_order: rows per step from each of this rank's shards, step after step

@@ -1,3 +1,4 @@
+// Transposed convolutions as a convolution's gradients; declared in convolutions.hpp.
 #include "kernels/cpu/convolutions.hpp"
 
 #include <algorithm>

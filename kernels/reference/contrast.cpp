@@ -1,3 +1,4 @@
+// Local contrast normalisation, by its formula; declared in backend.hpp.
 #include <cmath>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// Max and average pooling, by their definitions; declared in backend.hpp.
 #include <vector>
 
 #include "kernels/formulas.hpp"

@@ -1,3 +1,4 @@
+// Upsampling, nearest and linear, by its definition; declared in backend.hpp.
 #include <cmath>
 #include <vector>
 

@@ -1,4 +1,4 @@
-
+// `mrmf bench tables`: measures the times from which the planner predicts; declared in bench.hpp.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// Keys of [training] about sums over ranks: how values travel, and whose Lion's momenta are.
+// Keys about sums over ranks: how values travel, and whose Lion's momenta are. Paths are within [training]; defaults:
+// SumSettings in config.hpp.
 #include <algorithm>
 
 #include "kernels/check.hpp"

@@ -1,4 +1,5 @@
-// Keys of the data: files, axes, splits, normalisation, how samples are read.
+// Keys of the data: files, axes, splits, normalisation, how samples are read. Paths are within [data]; defaults:
+// DataConfig in config.hpp, DatasetSpec in io/rows/dataset.hpp, PatchSettings in io/rows/patches.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The table of options, but for the two lists of tables (layer_keys.cpp). Also the keys whose values need their own
-// reading.
+// reading. Paths are whole; defaults: ModelConfig, MethodConfig and RunConfig in config.hpp.
 #include "src/config/keys.hpp"
 
 #include <utility>

@@ -1,4 +1,6 @@
-// The keys of the two lists of tables, [[model.layers]] and [[method.stages]].
+// Keys of the two lists of tables. Paths are within an entry of [[model.layers]], defaults: LayerSpec in
+// layers/spec.hpp; or of [[method.stages]], defaults: StageOverride in config.hpp. Those of presets, at the end, are
+// within [model]; defaults: PresetSizes in presets.hpp.
 #include <algorithm>
 
 #include "kernels/check.hpp"

@@ -1,4 +1,5 @@
-// A loss in a configuration: a word, or a list of them as a sum.
+// A loss in a configuration: a word, or a list of them as a sum. Paths are within an entry of that list; defaults: Term
+// below.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

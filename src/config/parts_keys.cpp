@@ -1,4 +1,5 @@
-// Keys of networks of several parts: the lists [[training.terms]], [[training.parts]] and [[training.turns]].
+// Keys of networks of several parts. Paths are within an entry of [[training.terms]], [[training.turns]] or
+// [[training.parts]]; defaults: LossTerm and Turn in layers/parts.hpp, PartConfig in config.hpp.
 #include <algorithm>
 #include <set>
 

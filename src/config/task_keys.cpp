@@ -1,4 +1,5 @@
-// Keys of the task: the loss, what labels are, and what is measured.
+// Keys of the task: the loss, what labels are, and what is measured. Paths are within [training]; defaults:
+// TrainingConfig in config.hpp. Those of metric_target_keys() are within [method]; defaults: MethodConfig there.
 #include <fmt/format.h>
 
 #include <algorithm>

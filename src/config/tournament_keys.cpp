@@ -1,4 +1,4 @@
-// Keys of [tournament].
+// Keys of tournaments. Paths are within [tournament]; defaults: TournamentConfig in tournament.hpp.
 #include <algorithm>
 #include <optional>
 

@@ -1,4 +1,5 @@
-// Keys of [training]: the optimizer, batches and epochs, when a phase ends. Those of the task are in task_keys.cpp.
+// Keys of training: the optimizer, batches and epochs, when a phase ends. Paths are within [training]; defaults:
+// TrainingConfig in config.hpp. Keys of the task are in task_keys.cpp.
 #include <utility>
 
 #include "kernels/check.hpp"

@@ -1,3 +1,4 @@
+// What names of arrays say of them; declared in guess_parts.hpp.
 #include "src/inspection/guess_parts.hpp"
 
 #include <algorithm>

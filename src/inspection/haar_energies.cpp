@@ -1,3 +1,4 @@
+// Energies of a sample's detail, level by level; declared in detail_measurement.hpp.
 #include "src/inspection/detail_measurement.hpp"
 
 #include <algorithm>

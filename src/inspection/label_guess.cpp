@@ -1,3 +1,4 @@
+// What labels are, by their values: classes, numbers, one-hot rows; declared in guess_parts.hpp.
 #include "src/inspection/guess_parts.hpp"
 
 #include <fmt/format.h>

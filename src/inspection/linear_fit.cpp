@@ -1,3 +1,4 @@
+// A linear fit, judged on rows that it was not fitted to; declared in detail_measurement.hpp.
 #include "src/inspection/detail_measurement.hpp"
 
 #include <Eigen/Dense>

@@ -1,3 +1,4 @@
+// Where a file's samples lie: rows of an array, groups, or whole files; declared in guess_parts.hpp.
 #include "src/inspection/guess_parts.hpp"
 
 #include <fmt/format.h>

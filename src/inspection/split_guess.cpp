@@ -1,3 +1,4 @@
+// Columns and lists that say what rows are for or belong to, and values of labels; declared in guess_parts.hpp.
 #include <algorithm>
 #include <array>
 #include <charconv>

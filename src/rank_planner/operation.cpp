@@ -1,3 +1,4 @@
+// The operations of one rank, by which their times are found; declared in cost_model.hpp.
 #include "src/rank_planner/cost_model.hpp"
 
 #include <fmt/ranges.h>

@@ -26,7 +26,7 @@
 
 namespace mrmf {
 
-/// what the training loop keeps from phase to phase.
+/// What the training loop keeps from phase to phase.
 struct TrainingSession {
   RunContext ctx;
   TrainingConfig config;

@@ -1,3 +1,4 @@
+// Fields of spreading and drifting heat; declared in fields.hpp.
 #include "src/simulators/fields/fields.hpp"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Fine stripes on a smooth background; declared in fields.hpp.
 #include "src/simulators/fields/fields.hpp"
 
 #include <algorithm>
