@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/formulas.hpp"
 #include "kernels/operations.hpp"
 

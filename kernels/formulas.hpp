@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "kernels/backend.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/operations.hpp"
 #include "kernels/random.hpp"
 #include "kernels/tensor.hpp"

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 // Marks functions that device code calls, too: just the words that nvcc needs and other compilers do not know.
 #ifdef __CUDACC__

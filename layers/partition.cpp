@@ -72,8 +72,9 @@ bool is_window(const LayerSpec& spec) {
   return spec.kind == LayerKind::conv || output_has_fields(spec) || is_pool(spec.kind);
 }
 
-// Layers of which each output position follows from the input's alone, but for statistics.
-bool is_pointwise(LayerKind kind) {
+// Layers of which each output position follows from the input's alone. Norms are among them: their statistics are
+// summed over the ranks.
+bool keeps_positions(LayerKind kind) {
   return is_elementwise(kind) || kind == LayerKind::batch_norm || kind == LayerKind::group_norm ||
          kind == LayerKind::layer_norm;
 }
@@ -400,7 +401,7 @@ void Partition::place_layer(std::size_t i) {
     place_transposed(entry, in.owned, layer);
   } else if (entry.kind == LayerKind::upsample) {
     place_upsampled(entry, in.owned, layer);
-  } else if (is_pointwise(entry.kind) || is_join(entry.kind)) {
+  } else if (keeps_positions(entry.kind) || is_join(entry.kind)) {
     layer.needs.assign(reads.size(), in.owned);
     layer.output = {in.owned, in.owned};
   } else {

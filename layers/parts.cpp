@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
 
 namespace mrmf {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/layer.hpp"
 #include "layers/network.hpp"
 

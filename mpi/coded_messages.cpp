@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <new>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

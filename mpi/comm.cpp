@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/coded_messages.hpp"
 #include "mpi/fixed_point.hpp"
 #include "mpi/node_processes.hpp"

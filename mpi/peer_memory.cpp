@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/file_descriptor.hpp"
 
 namespace mrmf {

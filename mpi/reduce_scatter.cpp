@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::mpi {
 

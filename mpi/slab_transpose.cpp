@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/wait.hpp"
 
 namespace mrmf {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/wait_timer.hpp"
 
 namespace mrmf::mpi {

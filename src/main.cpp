@@ -2,9 +2,9 @@
 // exit code:
 //
 //   0   done
-//   2   usage or configuration: ConfigError (kernels/check.hpp)
-//   3   data: DataError (kernels/check.hpp)
-//   4   a fault, or what nothing here foresees: FaultError (kernels/check.hpp)
+//   2   usage or configuration: ConfigError (kernels/errors.hpp)
+//   3   data: DataError (kernels/errors.hpp)
+//   4   a fault, or what nothing here foresees: FaultError (kernels/errors.hpp)
 //   75  stopped by a signal, and saved: Stopped (src/run/signals.hpp)
 #include <fcntl.h>
 #include <malloc.h>
@@ -28,7 +28,7 @@
 
 #include "io/files/output_file.hpp"
 #include "io/files/readable_text.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/common_end.hpp"
 #include "mpi/launched_tasks.hpp"

@@ -12,7 +12,7 @@
 // Other headers of the library may be included too ("src/plan/plan.hpp"), but they change from version to version.
 #pragma once
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/session.hpp"
 #include "src/config/config.hpp"

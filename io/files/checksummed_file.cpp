@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/files/input_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "io/files/ending_signals.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 
 #define XXH_INLINE_ALL

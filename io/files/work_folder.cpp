@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace fs = std::filesystem;

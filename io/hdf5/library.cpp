@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "io/hdf5/file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::h5 {
 namespace {

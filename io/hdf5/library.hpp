@@ -12,7 +12,7 @@
 
 #include "io/hdf5/file.hpp"
 #include "io/values/element.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::h5 {
 

@@ -16,7 +16,7 @@
 #include "io/rows/dataset.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/rows/sample_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 
 #define XXH_INLINE_ALL

@@ -14,7 +14,7 @@
 #include "io/rows/row_source.hpp"
 #include "io/rows/split_arrays.hpp"
 #include "io/rows/split_column.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

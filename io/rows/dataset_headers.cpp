@@ -22,7 +22,7 @@
 #include "io/values/axis_order.hpp"
 #include "io/values/number_names.hpp"
 #include "io/values/unit_text.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -10,7 +10,7 @@
 #include "io/rows/row_choice.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/rows/sample_files.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

@@ -7,7 +7,7 @@
 #include "io/files/limits.hpp"
 #include "io/rows/labels.hpp"
 #include "io/values/axis_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

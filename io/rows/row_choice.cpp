@@ -6,7 +6,7 @@
 
 #include "io/rows/row_parts.hpp"
 #include "io/rows/split_column.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf {

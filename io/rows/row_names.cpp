@@ -16,7 +16,7 @@
 #include "io/hdf5/rows.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/rows/sample_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 

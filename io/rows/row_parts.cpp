@@ -7,7 +7,7 @@
 #include <set>
 
 #include "io/rows/class_values.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 
 #define XXH_INLINE_ALL

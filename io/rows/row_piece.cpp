@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "io/rows/sample_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf {

@@ -13,7 +13,7 @@
 #include "io/files/limits.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/rows.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

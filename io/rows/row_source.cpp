@@ -21,7 +21,7 @@
 #include "io/rows/row_origins.hpp"
 #include "io/rows/same_rows.hpp"
 #include "io/values/unit_text.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -13,7 +13,7 @@
 #include "io/files/input_file.hpp"
 #include "io/rows/row_choice.hpp"
 #include "io/rows/row_source.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "io/rows/not_finite.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {
@@ -111,7 +111,7 @@ void SampleFiles::read_box(Index sample, const Box& box, std::byte* to, Scratch&
   read_run(*files_.at(run.file), {run.rows, part, box}, to, scratch);
 }
 
-void SampleFiles::join_sources(const File& file, const Rows& rows, std::byte* to, Scratch& scratch) const {
+void SampleFiles::join_sources(const File& file, const ReadPart& rows, std::byte* to, Scratch& scratch) const {
   const Index positions = rows.positions(), bytes = size_of(type_);
   for (const Source& source : file.sources) {
     const auto width = static_cast<std::size_t>(source.channels * bytes);
@@ -123,7 +123,7 @@ void SampleFiles::join_sources(const File& file, const Rows& rows, std::byte* to
   }
 }
 
-void SampleFiles::read_run(const File& file, const Rows& rows, std::byte* to, Scratch& scratch) const {
+void SampleFiles::read_run(const File& file, const ReadPart& rows, std::byte* to, Scratch& scratch) const {
   if (file.sources.size() == 1 && !mask_)
     read_source(file.sources.front(), rows, to, scratch);
   else
@@ -139,7 +139,7 @@ void SampleFiles::read_run(const File& file, const Rows& rows, std::byte* to, Sc
   throw DataError(not_finite_text(source->rows, rows.range.first + bad / width, not_finite_));
 }
 
-void SampleFiles::read_source(const Source& source, const Rows& rows, std::byte* to, Scratch& scratch) const {
+void SampleFiles::read_source(const Source& source, const ReadPart& rows, std::byte* to, Scratch& scratch) const {
   if (!order_.moves()) return read_converted(source, rows, to, scratch);
   Shape own = rows.sample;
   own.channels = source.channels;
@@ -148,14 +148,14 @@ void SampleFiles::read_source(const Source& source, const Rows& rows, std::byte*
   move_channels_last(channel_box(own, order_), rows.range.count, size_of(type_), scratch.unordered.data(), to);
 }
 
-void SampleFiles::read_as_stored(const Source& source, const Rows& rows, std::byte* to) const {
+void SampleFiles::read_as_stored(const Source& source, const ReadPart& rows, std::byte* to) const {
   if (rows.box)
     source.rows.read(rows.range.first, rows.range.count, box_of(source.rows, *rows.box), to);
   else
     source.rows.read(rows.range.first, rows.range.count, to);
 }
 
-void SampleFiles::read_converted(const Source& source, const Rows& rows, std::byte* to, Scratch& scratch) const {
+void SampleFiles::read_converted(const Source& source, const ReadPart& rows, std::byte* to, Scratch& scratch) const {
   const ElementType type = source.rows.type();
   if (type == type_) return read_as_stored(source, rows, to);
   const Index elements = rows.positions() * source.channels;

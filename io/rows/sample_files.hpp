@@ -53,19 +53,19 @@ class SampleFiles {
     std::vector<Source> sources;
   };
   /// Rows of a file, and what is read of each.
-  struct Rows {
+  struct ReadPart {
     Range range;
     Shape sample;            // as read
     std::optional<Box> box;  // its positions; none: all
     Index positions() const { return range.count * product(sample.spatial); }
   };
   std::shared_ptr<const File> open(std::size_t number) const;
-  void join_sources(const File& file, const Rows& rows, std::byte* to, Scratch& scratch) const;
-  void read_run(const File& file, const Rows& rows, std::byte* to, Scratch& scratch) const;
-  void read_source(const Source& source, const Rows& rows, std::byte* to, Scratch& scratch) const;
+  void join_sources(const File& file, const ReadPart& rows, std::byte* to, Scratch& scratch) const;
+  void read_run(const File& file, const ReadPart& rows, std::byte* to, Scratch& scratch) const;
+  void read_source(const Source& source, const ReadPart& rows, std::byte* to, Scratch& scratch) const;
   RowBox box_of(const RowSource& rows, const Box& box) const;
-  void read_as_stored(const Source& source, const Rows& rows, std::byte* to) const;
-  void read_converted(const Source& source, const Rows& rows, std::byte* to, Scratch& scratch) const;
+  void read_as_stored(const Source& source, const ReadPart& rows, std::byte* to) const;
+  void read_converted(const Source& source, const ReadPart& rows, std::byte* to, Scratch& scratch) const;
 
   ElementType type_;
   Shape sample_;              // as read

@@ -174,8 +174,8 @@ Extent SampleStore::kept_resolution(const Extent& resolution) const {
 }
 
 bool SampleStore::averages_at_use(const Extent& resolution) const {
-  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::as_stored && settings_.samples.empty() &&
-         !settings_.patch.any();
+  return kept_resolution(resolution) != resolution && layout_ == SampleLayout::as_stored &&
+         settings_.sample_units.empty() && !settings_.patch.any();
 }
 
 void SampleStore::make_ready(const Extent& resolution, Index most_rows) {
@@ -293,7 +293,7 @@ void SampleStore::gather_samples(const Extent& resolution, std::span<const std::
   Level& from = level(kept);
   SampleRecipe form = from.form;
   if (kept != resolution) form.factor = resolution;
-  if (!settings_.samples.empty()) form.map = &settings_.samples;
+  if (!settings_.sample_units.empty()) form.map = &settings_.sample_units;
   const Index width = sample(resolution).per_sample(), rows = std::ssize(ids), each = boxes(resolution);
   MRMF_CHECK(static_cast<Index>(x.data.size()) == rows * width, "x does not fit the ids");
   for (const std::int64_t id : ids)
@@ -330,7 +330,7 @@ void SampleStore::cut_boxes(const Extent& resolution, std::span<const std::int64
       SampleRecipe form = from.form;
       form.factor = factor;
       form.stored.spatial = box.count;
-      if (!settings_.samples.empty()) form.map = &settings_.samples;
+      if (!settings_.sample_units.empty()) form.map = &settings_.sample_units;
       cut.resize(static_cast<std::size_t>(form.stored.per_sample() * bytes));
       cut_box(from.form.stored, bytes, from.rows->buffer_of(id / each), box, cut.data());
       make_sample(form, cut.data(), {},
@@ -351,7 +351,7 @@ void SampleStore::gather_labels(const Extent& resolution, std::span<const std::i
       labels_->write(resolution, id / each - owned_.first, box_of(resolution, key_, id), target);
     else
       labels_->write(resolution, id - owned_.first, target);
-    apply(settings_.labels, 0, target);
+    apply(settings_.label_units, 0, target);
   }
 }
 

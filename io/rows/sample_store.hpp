@@ -49,9 +49,9 @@ RowMaking row_making(const DatasetSpec& spec);
 struct StoreSettings {
   bool stream = false;  ///< samples are read when their batch comes; else all are read at the start
   Averaging averaging = Averaging::load;
-  Index budget = 0;                ///< streaming: bytes for this data set on this rank, without labels
-  ChannelMap samples{}, labels{};  ///< the units of batches; averaging comes first
-  RowMaking making{};              ///< for plan(); a store has that of its data set
+  Index budget = 0;                          ///< streaming: bytes for this data set on this rank, without labels
+  ChannelMap sample_units{}, label_units{};  ///< the units of batches; averaging comes first
+  RowMaking making{};                        ///< for plan(); a store has that of its data set
   /// With a size, gather() takes boxes of samples, drawn anew in every epoch: ids are numbers of boxes, sample *
   /// patches_of() + box.
   PatchSettings patch{};
@@ -81,7 +81,7 @@ class SampleStore {
   /// Whether batches of this resolution are averaged from the original when they are made, in its own layout. A caller
   /// may then gather the original and average it later.
   bool averages_at_use(const Extent& resolution) const;
-  const ChannelMap& label_units() const { return settings_.labels; }
+  const ChannelMap& label_units() const { return settings_.label_units; }
   bool streams() const { return settings_.stream; }
   const std::string& way() const { return way_; }  ///< how the files are read, for people
 

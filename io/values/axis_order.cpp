@@ -4,7 +4,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -16,7 +16,7 @@
 #include "io/hdf5/types.hpp"
 #include "io/rows/class_values.hpp"
 #include "io/rows/dataset.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

@@ -76,7 +76,7 @@ script() {
   list overrides "${options[@]}"
   [ -z "$cpus_per_rank" ] || echo "export OMP_NUM_THREADS=$cpus_per_rank"
   declare -f prepare is_finished
-  sed 1d "$jobs/submission/job.sh"
+  sed 1d "$jobs/submission/job_body.sh"
 }
 
 # Whether this folder of a run holds all of its results. An ensemble some of whose members failed is not finished: they

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/onednn/operations.hpp"
 
 namespace mrmf::cpu {

@@ -1,5 +1,5 @@
 // Which kernels the CPU backend takes for a convolution or a dense layer: fixed ones, or those that were the fastest
-// when they were timed on this machine. Timing happens before training, in one place (src/training/kernel_timing.hpp);
+// when they were timed on this machine. Timing happens before training, in one place (src/training/chosen_kernels.hpp);
 // while a network is built, the backend only looks up what was chosen.
 #pragma once
 

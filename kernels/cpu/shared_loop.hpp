@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::cpu {

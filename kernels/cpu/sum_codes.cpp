@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/check.hpp"
 #include "kernels/cpu/instruction_set.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cpu {
 namespace {

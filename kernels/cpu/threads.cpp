@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cpu {
 

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cuda {
 namespace {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/runtime.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cuda {
 

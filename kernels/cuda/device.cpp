@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/cudnn.hpp"
 #include "kernels/cuda/runtime.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cuda {
 

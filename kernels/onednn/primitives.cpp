@@ -5,7 +5,7 @@
 
 #include <dnnl.hpp>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/onednn/operations.hpp"
 
 namespace mrmf::onednn {

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check.hpp"
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/threads.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/onednn/operations.hpp"
 
 namespace mrmf::onednn {

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/coarsen/coarsen.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/compare/compare.hpp"
@@ -20,7 +20,7 @@
 #include "src/rank_planner/rank_grid_search.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
-#include "src/training/kernel_timing.hpp"
+#include "src/training/chosen_kernels.hpp"
 #include "src/training/training_loop.hpp"
 
 namespace mrmf {

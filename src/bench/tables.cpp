@@ -13,15 +13,15 @@
 #include <tuple>
 
 #include "io/files/input_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/messages.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/timed_steps.hpp"
 #include "src/config/presets.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
+#include "src/training/chosen_kernels.hpp"
 #include "src/training/data_parallel.hpp"
-#include "src/training/kernel_timing.hpp"
 #include "src/training/sum_trial.hpp"
 
 namespace mrmf {

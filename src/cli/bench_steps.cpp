@@ -13,7 +13,7 @@
 #include "src/config/presets.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
-#include "src/training/kernel_timing.hpp"
+#include "src/training/chosen_kernels.hpp"
 
 namespace mrmf {
 namespace {

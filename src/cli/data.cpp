@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/rows/row_choice.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
 #include "src/data/data.hpp"
 #include "src/data/label_names.hpp"

@@ -7,7 +7,7 @@
 
 #include "io/files/file_names.hpp"
 #include "io/rows/dataset.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/presets.hpp"
 #include "src/inspection/packing_counts.hpp"
 

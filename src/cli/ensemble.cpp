@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
 #include "src/ensemble/design.hpp"
 #include "src/ensemble/ensemble.hpp"

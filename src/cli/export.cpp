@@ -14,7 +14,7 @@
 #include "generated/version.hpp"
 #include "io/coarsen/coarsen.hpp"
 #include "io/rows/dataset.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/serving.hpp"
 #include "layers/stem.hpp"
 #include "src/cli/commands.hpp"

@@ -18,7 +18,7 @@
 #include "io/hdf5/file.hpp"
 #include "io/rows/not_finite.hpp"
 #include "io/rows/same_rows.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/partition.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "io/values/element.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 #include "src/cli/commands.hpp"
 #include "src/rank_planner/cost_tables.hpp"

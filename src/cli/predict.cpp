@@ -3,7 +3,7 @@
 #include <iostream>
 #include <memory>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
 #include "src/inference/predict.hpp"
 #include "src/run/fold_folders.hpp"

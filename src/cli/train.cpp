@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
 #include "src/compare/compare.hpp"
 #include "src/method/train_folds.hpp"

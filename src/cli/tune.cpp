@@ -13,7 +13,7 @@
 
 #include "io/files/output_file.hpp"
 #include "io/rows/dataset.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
 #include "src/data/data.hpp"
 #include "src/method/resolved_run.hpp"

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "generated/version.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/run/fold_folders.hpp"
 
 namespace mrmf {

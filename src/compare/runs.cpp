@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "io/files/input_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/compare/run_settings.hpp"
 #include "src/run/fold_folders.hpp"
 

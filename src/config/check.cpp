@@ -5,7 +5,7 @@
 
 #include "io/files/edit_distance.hpp"
 #include "io/files/file_names.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "layers/stem.hpp"
 #include "src/config/key_origin.hpp"

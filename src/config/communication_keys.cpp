@@ -2,7 +2,7 @@
 // SumSettings in config.hpp.
 #include <algorithm>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/files/limits.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/deprecated_keys.hpp"
 #include "src/config/keys.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "io/files/file_names.hpp"
 #include "io/values/axis_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -4,7 +4,7 @@
 // code from the drive's 5 inputs, and an inverse model the inputs from the code.
 #include <fmt/format.h>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/key_table.hpp"
 
 namespace mrmf {

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files/edit_distance.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/config/keys.hpp"
 

@@ -3,7 +3,7 @@
 // within [model]; defaults: PresetSizes in presets.hpp.
 #include <algorithm>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
 

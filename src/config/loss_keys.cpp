@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "io/files/edit_distance.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 

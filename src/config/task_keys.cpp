@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "io/rows/class_values.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 

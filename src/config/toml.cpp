@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "io/files/limits.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 

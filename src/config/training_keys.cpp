@@ -2,7 +2,7 @@
 // TrainingConfig in config.hpp. Keys of the task are in task_keys.cpp.
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/key_origin.hpp"
 #include "src/config/keys.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/coarsen/coarsen.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf {

@@ -4,7 +4,7 @@
 
 #include "io/rows/balanced_draws.hpp"
 #include "io/rows/labels.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 

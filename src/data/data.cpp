@@ -116,8 +116,8 @@ void Data::read(const DataShare& share) {
   const MemoryBudget memory = budget_memory(config_.data, parts, all, host_ranks_, all.size() / team.size());
   const auto open = [&](Split& split, const DatasetSpec& spec, const StoreSettings& settings) {
     StoreSettings units = settings;
-    units.samples = sample_map(config_, split.shape.sample);
-    units.labels = label_map(config_, split.shape.label);
+    units.sample_units = sample_map(config_, split.shape.sample);
+    units.label_units = label_map(config_, split.shape.label);
     split.store = std::make_unique<SampleStore>(spec, split.shape, visited_rows(split.order), team, units);
   };
   open(train_, config_.data.train, memory.stores[0]);

@@ -8,7 +8,7 @@
 
 #include "io/rows/class_values.hpp"
 #include "io/values/number_names.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

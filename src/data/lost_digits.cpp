@@ -15,7 +15,7 @@
 #include "io/rows/sample_order.hpp"
 #include "io/values/axis_order.hpp"
 #include "io/values/float32_digits.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/row_facts.hpp"
 

@@ -15,7 +15,7 @@
 #include "io/rows/row_source.hpp"
 #include "io/rows/sample_order.hpp"
 #include "io/values/axis_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/channel_facts.hpp"
 #include "src/data/lost_digits.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/values/unit_text.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -26,7 +26,7 @@
 #include "io/files/ending_signals.hpp"
 #include "io/files/input_file.hpp"
 #include "io/files/work_folder.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/file_descriptor.hpp"
 #include "mpi/launched_tasks.hpp"
 #include "src/system/signal_thread.hpp"

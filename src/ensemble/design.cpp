@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/ensemble/point_list.hpp"
 

@@ -19,7 +19,7 @@
 #include "io/files/output_file.hpp"
 #include "io/files/work_folder.hpp"
 #include "io/rows/sample_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "src/ensemble/collect.hpp"
 #include "src/ensemble/folder.hpp"

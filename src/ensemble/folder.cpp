@@ -20,7 +20,7 @@
 #include "generated/version.hpp"
 #include "io/files/input_file.hpp"
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/system/host.hpp"
 
 namespace mrmf {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "io/files/input_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/shared_counter.hpp"
 #include "src/ensemble/collect.hpp"

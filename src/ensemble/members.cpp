@@ -12,7 +12,7 @@
 #include "io/files/output_file.hpp"
 #include "io/files/work_folder.hpp"
 #include "io/hdf5/file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/toml.hpp"
 #include "src/ensemble/child.hpp"
 #include "src/run/records.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "io/files/edit_distance.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"
 #include "src/ensemble/point_list.hpp"

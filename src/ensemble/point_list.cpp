@@ -10,7 +10,7 @@
 #include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/names.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -15,7 +15,7 @@
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/output.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/config/toml.hpp"
 #include "src/ensemble/child.hpp"

@@ -10,7 +10,7 @@
 #include "io/files/edit_distance.hpp"
 #include "io/files/file_names.hpp"
 #include "io/files/input_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"

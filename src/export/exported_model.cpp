@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files/limits.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 
 namespace mrmf {

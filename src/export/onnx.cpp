@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 #include "src/export/onnx_graph.hpp"
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "generated/version.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "io/files/limits.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -9,7 +9,7 @@
 #include "io/files/readable_text.hpp"
 #include "io/hdf5/types.hpp"
 #include "io/values/unit_text.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/data/label_names.hpp"
 #include "src/inference/evaluate.hpp"
 #include "src/inference/sample_pictures.hpp"

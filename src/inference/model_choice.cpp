@@ -9,7 +9,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/fold_folders.hpp"
 #include "src/run/records.hpp"

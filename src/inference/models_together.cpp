@@ -6,7 +6,7 @@
 
 #include "io/rows/row_choice.hpp"
 #include "io/values/number_names.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 

@@ -10,7 +10,7 @@
 #include "io/hdf5/output.hpp"
 #include "io/rows/row_choice.hpp"
 #include "io/rows/sample_files.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/model.hpp"
 #include "src/config/key_table.hpp"
 #include "src/data/label_names.hpp"

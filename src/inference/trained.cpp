@@ -11,7 +11,7 @@
 #include "io/files/file_names.hpp"
 #include "io/rows/row_choice.hpp"
 #include "io/rows/row_source.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/model.hpp"
 #include "src/data/data.hpp"
 #include "src/data/label_names.hpp"
@@ -133,8 +133,8 @@ void open_store(Trained& t, const ChannelMap& samples, LabelUse labels, Comm& wo
   const MemoryBudget memory = budget_memory(t.config.data, {{t.shape, order, {{t.resolution, batch}}}}, world,
                                             ranks_of_same(host_name(), world).size());
   StoreSettings settings = memory.stores.front();
-  settings.samples = samples;
-  if (labels == LabelUse::needed) settings.labels = label_map(t.config, t.shape.label);
+  settings.sample_units = samples;
+  if (labels == LabelUse::needed) settings.label_units = label_map(t.config, t.shape.label);
   t.store = std::make_unique<SampleStore>(t.spec, t.shape, visited_rows(order), world, settings);
   t.store->make_ready(t.resolution, batch);
 }

@@ -9,7 +9,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/rows/same_rows.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

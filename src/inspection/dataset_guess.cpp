@@ -14,7 +14,7 @@
 #include "io/hdf5/names.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/values/axis_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 
 namespace mrmf {

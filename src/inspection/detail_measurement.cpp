@@ -12,7 +12,7 @@
 #include "io/rows/not_finite.hpp"
 #include "io/rows/sample_files.hpp"
 #include "io/rows/sample_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"

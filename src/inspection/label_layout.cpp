@@ -9,7 +9,7 @@
 
 #include "io/rows/labels.hpp"
 #include "io/values/axis_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 
 namespace mrmf {

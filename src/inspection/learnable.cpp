@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "io/rows/row_source.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 
 namespace mrmf {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf {

@@ -12,7 +12,7 @@
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/names.hpp"
 #include "io/rows/row_source.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

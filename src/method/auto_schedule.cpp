@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "io/coarsen/coarsen.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/stem.hpp"
 #include "src/method/fusion.hpp"
 #include "src/plan/plan.hpp"

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "src/method/fusion.hpp"
 #include "src/method/teams.hpp"
 #include "src/run/start_model.hpp"
-#include "src/training/kernel_timing.hpp"
+#include "src/training/chosen_kernels.hpp"
 #include "src/training/momenta.hpp"
 #include "src/training/training_loop.hpp"
 

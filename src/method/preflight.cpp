@@ -7,7 +7,7 @@
 #include <functional>
 #include <optional>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/data/data.hpp"
 #include "src/data/normalise.hpp"
 #include "src/method/fusion.hpp"

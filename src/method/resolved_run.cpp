@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 #include "src/data/augment.hpp"
 #include "src/data/class_balance.hpp"

@@ -10,7 +10,7 @@
 #include "io/rows/dataset.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/rows/split_column.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/data/memory_budget.hpp"
 #include "src/run/fold_folders.hpp"
 #include "src/run/signals.hpp"

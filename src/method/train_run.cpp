@@ -22,7 +22,7 @@
 #include "src/system/backend_choice.hpp"
 #include "src/system/host.hpp"
 #include "src/system/signal_thread.hpp"
-#include "src/training/batch_sampler.hpp"
+#include "src/training/batches.hpp"
 #include "src/training/meetings.hpp"
 #include "src/training/run_rules.hpp"
 #include "src/training/sum_trial.hpp"

@@ -33,8 +33,8 @@ struct TrainRun {
 /// result.json says. Collective over `world`: every rank gives the same configuration.
 ///
 /// While it trains it handles stop signals (src/run/signals.hpp). It throws Stopped when one came and the run is saved:
-/// the same call then continues. Throws ConfigError, DataError and FaultError (kernels/check.hpp). An error that one of
-/// several ranks sees alone is thrown there alone; MpiEnvironment::abort() then ends the others.
+/// the same call then continues. Throws ConfigError, DataError and FaultError (kernels/errors.hpp). An error that one
+/// of several ranks sees alone is thrown there alone; MpiEnvironment::abort() then ends the others.
 RunResult train_run(Config asked, const TrainRun& train, Comm& world);
 
 /// What an answer of train_run() begins with: before any file is opened. ConfigError as check_launch(). Collective.

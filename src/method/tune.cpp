@@ -15,7 +15,7 @@
 #include "io/files/input_file.hpp"
 #include "io/files/limits.hpp"
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "src/data/memory_budget.hpp"
 #include "src/method/auto_schedule.hpp"

@@ -5,7 +5,7 @@
 
 #include "io/coarsen/coarsen.hpp"
 #include "io/rows/labels.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "src/plan/plan.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/values/axis_order.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
-#include "src/training/batch_sampler.hpp"
+#include "src/training/batches.hpp"
 #include "src/training/run_rules.hpp"
 
 namespace mrmf {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/training/optimizer.hpp"
 
 namespace mrmf {

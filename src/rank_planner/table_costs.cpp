@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/rank_planner/cost_tables.hpp"
 
 namespace mrmf {

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

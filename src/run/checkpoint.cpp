@@ -17,7 +17,7 @@
 #include "io/hdf5/names.hpp"
 #include "io/hdf5/output.hpp"
 #include "kernels/backend.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"

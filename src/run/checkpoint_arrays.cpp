@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/model_file.hpp"

@@ -12,7 +12,7 @@
 #include "io/files/limits.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/output.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/records.hpp"
 

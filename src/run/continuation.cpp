@@ -15,7 +15,7 @@
 
 #include "io/values/number_names.hpp"
 #include "io/values/unit_text.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/toml.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/recorded_data.hpp"

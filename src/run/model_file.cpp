@@ -14,7 +14,7 @@
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/names.hpp"
 #include "io/hdf5/output.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/checkpoint_blocks.hpp"
 

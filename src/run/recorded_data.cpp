@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files/limits.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/records.hpp"
 

@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/run/checkpoint_blocks.hpp"
 #include "src/run/event_file.hpp"
 

@@ -10,7 +10,7 @@
 #include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/names.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/run/checkpoint_blocks.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/records.hpp"

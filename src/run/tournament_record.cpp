@@ -9,7 +9,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/files/limits.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/run/record_json.hpp"
 #include "src/run/records.hpp"
 

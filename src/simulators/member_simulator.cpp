@@ -10,7 +10,7 @@
 #include <numbers>
 
 #include "io/files/edit_distance.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/simulators/cosmology/universe.hpp"
 #include "src/simulators/fields/fields.hpp"

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/training/validation.hpp"
 
 namespace mrmf {

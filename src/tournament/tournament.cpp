@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "src/run/signals.hpp"
 

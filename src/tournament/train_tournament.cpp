@@ -13,7 +13,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/toml.hpp"
 #include "src/method/preflight.hpp"
 #include "src/method/resolved_run.hpp"

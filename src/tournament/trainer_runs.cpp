@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "src/data/data.hpp"
 #include "src/data/memory_budget.hpp"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/training/probabilities.hpp"
 
 namespace mrmf {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/training/sum_coding.hpp"
 
 namespace mrmf {

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/training/batch_sampler.hpp"
+#include "src/training/batches.hpp"
 
 namespace mrmf {
 namespace {

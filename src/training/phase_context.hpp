@@ -11,7 +11,7 @@
 #include "layers/model.hpp"
 #include "src/data/data.hpp"
 #include "src/run/train_state.hpp"
-#include "src/training/batch_sampler.hpp"
+#include "src/training/batches.hpp"
 #include "src/training/data_parallel.hpp"
 #include "src/training/epoch_clock.hpp"
 #include "src/training/meetings.hpp"

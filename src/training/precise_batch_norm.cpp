@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/training/training_step.hpp"
 
 namespace mrmf {

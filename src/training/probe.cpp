@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/plan/stop_rule.hpp"
 #include "src/training/precise_batch_norm.hpp"
 #include "src/training/training_step.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
-#include "src/training/batch_sampler.hpp"
+#include "src/training/batches.hpp"
 
 namespace mrmf {
 

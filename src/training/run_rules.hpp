@@ -1,5 +1,5 @@
 // What training refuses whatever the samples hold: rules of settings, ranks and numbers of samples, which a plan for
-// ranks keeps as well. Those of batches: require_batches() (batch_sampler.hpp).
+// ranks keeps as well. Those of batches: require_batches() (batches.hpp).
 #pragma once
 
 #include "src/config/config.hpp"

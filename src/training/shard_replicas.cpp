@@ -7,7 +7,7 @@
 
 #include <omp.h>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 
 namespace mrmf {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/check.hpp"
 #include "kernels/cpu/sum_codes.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/training/coding_parts.hpp"
 

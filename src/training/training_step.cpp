@@ -22,8 +22,9 @@ GradientSums gradient_sums(PhaseContext& context, const StepContext& step) {
 }
 
 // Adds a micro-batch's gradients and loss to those of the ones before it, and the step's to those of the other ranks.
-// Backward overwrites gradients, so the sum is kept outside of the model until the last micro-batch.
-void accumulate(PhaseContext& context, const StepContext& step, int micro_batch) {
+// Backward overwrites gradients, so the sum is kept outside of the model until the last micro-batch. The first one's
+// gradients become the sum without a copy.
+void add_micro_batch(PhaseContext& context, const StepContext& step, int micro_batch) {
   Backend& backend = context.backend();
   Model& model = context.model();
   const bool last = micro_batch + 1 == context.session.config.accumulate;
@@ -55,7 +56,7 @@ void forward(PhaseContext& context, const StepContext& step, const Feed::Batch& 
 void backward(PhaseContext& context, const StepContext& step, const Feed::Batch& batch, int micro_batch) {
   const bool single = context.session.config.accumulate == 1;
   context.model().backward(step, batch.x, single ? gradient_sums(context, step) : GradientSums{});
-  if (!single) accumulate(context, step, micro_batch);
+  if (!single) add_micro_batch(context, step, micro_batch);
 }
 
 void train_replicas(PhaseContext& context, const StepContext& step, std::span<const Index> rows,

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/check.hpp"
 #include "kernels/cpu/sum_codes.hpp"
+#include "kernels/errors.hpp"
 #include "src/training/momenta.hpp"
 
 namespace mrmf {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/conv_plan.hpp"
 #include "kernels/cuda/cudnn.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cuda {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/conv_plan.hpp"
+#include "kernels/errors.hpp"
 #include "tests/cuda/devices.hpp"
 
 using namespace mrmf;

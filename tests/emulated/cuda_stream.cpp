@@ -6,8 +6,8 @@
 #include <string>
 #include <typeinfo>
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/launch_emulated.hpp"
+#include "kernels/errors.hpp"
 #include "tests/emulated/capture.hpp"
 #include "tests/emulated/machine.hpp"
 #include "tests/emulated/settings.hpp"

@@ -1,8 +1,8 @@
 // Captures of the CUDA backend (kernels/cuda/step.hpp): one that fails leaves nothing that later work is blamed for.
-#include "kernels/check.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/cuda/step.hpp"
+#include "kernels/errors.hpp"
 #include "tests/emulated/test_support.hpp"
 
 using namespace mrmf;

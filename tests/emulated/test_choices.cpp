@@ -5,10 +5,10 @@
 #include <map>
 #include <sstream>
 
-#include "kernels/check.hpp"
 #include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/conv_plan.hpp"
+#include "kernels/errors.hpp"
 #include "tests/emulated/test_support.hpp"
 
 using namespace mrmf;

@@ -12,7 +12,7 @@
 
 #include "io/rows/dataset.hpp"
 #include "io/rows/sample_files.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/session.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/export/safetensors.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/ensemble/from_root.hpp"
 #include "src/ensemble/journal.hpp"
 #include "tests/support/data_files.hpp"

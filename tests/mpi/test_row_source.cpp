@@ -6,7 +6,7 @@
 
 #include "io/rows/dataset.hpp"
 #include "io/rows/row_source.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "tests/mpi/shared_folder.hpp"
 #include "tests/support/data_files.hpp"

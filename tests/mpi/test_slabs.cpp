@@ -4,7 +4,7 @@
 #include <numeric>
 #include <optional>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "mpi/slab_transpose.hpp"
 #include "src/simulators/cosmology/universe.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/data/augment.hpp"
 #include "tests/support/data_files.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "src/config/config.hpp"
 #include "src/config/presets.hpp"

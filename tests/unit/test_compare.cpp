@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "io/files/input_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/compare/compare.hpp"
 #include "src/compare/runs.hpp"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "tests/unit/support/config_text.hpp"
 

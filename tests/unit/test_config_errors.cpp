@@ -1,7 +1,7 @@
 // Every kind of mistake in a configuration, with the whole message a user sees.
 #include <doctest/doctest.h>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "tests/unit/support/config_text.hpp"
 

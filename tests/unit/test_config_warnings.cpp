@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "src/plan/plan.hpp"
 #include "tests/support/data_files.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/simulators/cosmology/initial_conditions.hpp"
 #include "src/simulators/cosmology/universe.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/config/deprecated_keys.hpp"
 #include "src/plan/plan.hpp"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numbers>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/inspection/detail_measurement.hpp"
 #include "src/method/auto_schedule.hpp"

@@ -6,7 +6,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/ensemble/collect.hpp"
 #include "src/ensemble/design.hpp"
 #include "src/ensemble/journal.hpp"

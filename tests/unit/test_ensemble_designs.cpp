@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/ensemble/design.hpp"
 #include "src/ensemble/point_list.hpp"
 #include "src/ensemble/spec.hpp"

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "io/hdf5/file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/simulators/fields/fields.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/read_floats.hpp"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/live_units.hpp"
 #include "layers/model.hpp"
 #include "layers/parts.hpp"

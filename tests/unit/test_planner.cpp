@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "io/files/output_file.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/halo_exchange.hpp"
 #include "mpi/reduce_scatter.hpp"
 #include "src/bench/timed_steps.hpp"

@@ -2,7 +2,7 @@
 
 #include "io/coarsen/coarsen.hpp"
 #include "io/files/edit_distance.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 #include "layers/network.hpp"
 #include "src/config/presets.hpp"

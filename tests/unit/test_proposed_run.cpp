@@ -2,7 +2,7 @@
 // and what each layer takes.
 #include <doctest/doctest.h>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/presets.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
 #include "src/rank_planner/team_sizes.hpp"

@@ -11,7 +11,7 @@
 
 #include "io/rows/row_stream.hpp"
 #include "kernels/backend.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/training/shard_replicas.hpp"
 
 using namespace mrmf;

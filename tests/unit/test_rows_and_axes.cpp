@@ -13,7 +13,7 @@
 #include "io/rows/split_column.hpp"
 #include "io/values/axis_order.hpp"
 #include "io/values/channel_map.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/run/run_folder.hpp"
 #include "tests/support/data_files.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/inference/scores.hpp"
 #include "src/plan/plan.hpp"

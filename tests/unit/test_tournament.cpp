@@ -8,7 +8,7 @@
 #include <set>
 
 #include "io/rows/row_piece.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/run/tournament_record.hpp"
 #include "src/tournament/common_round.hpp"

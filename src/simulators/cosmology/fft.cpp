@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "mpi/slab_transpose.hpp"
 
 namespace mrmf::cosmology {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cosmology {
 namespace {

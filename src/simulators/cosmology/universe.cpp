@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/simulators/cosmology/initial_conditions.hpp"
 #include "src/simulators/cosmology/linear_theory.hpp"

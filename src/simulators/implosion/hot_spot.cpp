@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::implosion {
 namespace {

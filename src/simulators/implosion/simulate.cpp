@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "generated/version.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "kernels/timer.hpp"
 #include "src/simulators/implosion/hot_spot.hpp"

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "kernels/check.hpp"
 #include "kernels/cpu/instruction_set.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::neuron {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 
 namespace mrmf::neuron {

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "generated/version.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "kernels/timer.hpp"
 

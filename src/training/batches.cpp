@@ -1,4 +1,4 @@
-#include "src/training/batch_sampler.hpp"
+#include "src/training/batches.hpp"
 
 #include <fmt/format.h>
 

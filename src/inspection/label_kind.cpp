@@ -17,7 +17,7 @@
 #include "io/rows/row_source.hpp"
 #include "io/values/axis_order.hpp"
 #include "io/values/number_names.hpp"
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf {
 namespace {

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/check.hpp"
+#include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 
 namespace mrmf {

@@ -1,4 +1,4 @@
-#include "src/training/kernel_timing.hpp"
+#include "src/training/chosen_kernels.hpp"
 
 #include <algorithm>
 #include <filesystem>
