@@ -65,6 +65,17 @@ class BestEpoch(support.MrmfTest):
         self.assertNotEqual(support.digest(self.path("best.h5")), support.digest(self.path("last.h5")))
         self.fails(2, "evaluate", "run", "--epoch", "best", "--checkpoint", message="--epoch chooses between the models")
 
+    def test_without_the_best_model_the_last_one_is_the_run_s(self):
+        self.train("run", *ROUGH, "--set", "training.keep_best=false")
+        self.train("kept", *ROUGH)
+        self.assertFalse(os.path.exists(self.path("run/checkpoints/best.h5")))
+        self.assertEqual(self.arrays("run/checkpoints/final.h5"), self.arrays("kept/checkpoints/final.h5"))
+        self.assertNotIn("best", self.result("run"))
+        losses = self.best_of("run")[1]
+        self.assertAlmostEqual(self.mean_of(self.mrmf("evaluate", "run")), losses[-1], delta=1e-5)
+        self.fails(2, "train", "config.toml", "--set", "training.keep_best=false", "--set", "method.transfer=best",
+                   message="training.keep_best = false does not keep")
+
     def test_global_statistics_of_ranks_and_local_ones_mean_what_validation_measured(self):
         for kind in ("global", "local"):
             self.train(kind, *ROUGH, "--set", f"training.batch_norm={kind}", "--set", "training.batch=8", ranks=2)

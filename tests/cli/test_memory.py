@@ -49,9 +49,15 @@ sys.exit(status)
 """
 
 
+# 14.8 million weights, without gradients and moments.
+UNTIED = 'layers = [{ type = "locally_connected", filters = 8, kernel = [16, 16] }, { type = "flatten" }, ' \
+    '{ type = "dense", units = 4 }]'
+IN_PLACE = 'optimizer = { name = "sgd", momentum = 0.0 }\nupdate_in_place = true\nkeep_best = false'
+
+
 class Memory(support.MrmfTest):
     def check(self, preset, sample, outputs, train, batch, dtype="float32", memory="", method='name = "baseline"', run="",
-              ranks=1, classes=0, parts=1, epochs=1, validation=2):
+              ranks=1, classes=0, parts=1, epochs=1, validation=2, layers=LAYERS, training=None):
         rng = np.random.default_rng(1)
         with h5py.File(self.path("data.h5"), "w") as file:
             for split, n in (("train", train), ("val", min(batch, validation))):
@@ -60,10 +66,12 @@ class Memory(support.MrmfTest):
                     file[split + "_y"] = rng.integers(0, classes, (n, *sample[:-1])).astype("uint8")
                 else:
                     file[split + "_y"] = rng.uniform(-1, 1, (n, outputs)).astype("float32")
-        model = LAYERS if preset is None else f'preset = "{preset}"'
+        model = layers if preset is None else f'preset = "{preset}"'
         if classes:
             model += f'\noutputs = {classes}\n[training]\nloss = ["cross_entropy", "dice"]'
         text = CONFIG if not classes else CONFIG.replace("[training]\n", "")
+        if training:
+            text = text.replace('optimizer = { name = "adam", learning_rate = 1e-3 }', training)
         text = text.replace("MODEL", model).replace("BATCH", f"{batch}\naccumulate = {parts}").replace("EPOCHS", str(epochs))
         self.write("config.toml", text.replace("MEMORY", memory).replace("METHOD", method).replace("RUN", run))
         text = self.mrmf("inspect", "config.toml", ranks=ranks)
@@ -110,6 +118,10 @@ class Memory(support.MrmfTest):
 
     def test_a_unet_with_classes_of_positions(self):
         self.check("unet3d", (48, 48, 48, 1), 0, train=4, batch=2, classes=3)
+
+    # A checkpoint and the model in the end take no second copy of the weights.
+    def test_saving_takes_little(self):
+        self.check(None, (64, 64, 3), 4, train=8, batch=4, epochs=2, layers=UNTIED, training=IN_PLACE)
 
     # A second epoch, after a checkpoint, needs no more than the first.
     def test_neuron_inverter(self):
