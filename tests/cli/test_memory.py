@@ -52,7 +52,7 @@ sys.exit(status)
 # 14.8 million weights, without gradients and moments.
 UNTIED = 'layers = [{ type = "locally_connected", filters = 8, kernel = [16, 16] }, { type = "flatten" }, ' \
     '{ type = "dense", units = 4 }]'
-IN_PLACE = 'optimizer = { name = "sgd", momentum = 0.0 }\nupdate_in_place = true\nkeep_best = false'
+IN_PLACE = 'optimizer = { name = "sgd", momentum = 0.0, learning_rate = 1e-9 }\nupdate_in_place = true\nkeep_best = false'
 
 
 class Memory(support.MrmfTest):
