@@ -1,11 +1,13 @@
 """Untied weights: locally connected layers and reconstruction ICA, on one rank and on the ranks of a grid, stopped and
 continued, exported, refused; and jobs/giants/run.sh at its smallest size."""
+import importlib.util
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import unittest
 
 import h5py
 import numpy as np
@@ -468,6 +470,82 @@ class Blocks(WithData):
         self.train(RICA, "run", *self.GRID, ranks=2)
         self.train(RICA, "run", "run.checkpoint.epochs=0", "training.epochs=1", overwrite=True)
         self.assertEqual(self.blocks("run"), [])
+
+
+class Frames(support.MrmfTest):
+    """Crops of the image files of a folder."""
+    rng = np.random.default_rng(7)
+
+    def frame(self, path, *, shape=(20, 24), head=b"P5 %d %d 255\n", white=255):
+        """Makes a binary PGM or PPM of random values and returns them."""
+        os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+        values = self.rng.integers(white + 1, size=shape).astype("u1" if white < 256 else ">u2")
+        with open(self.path(path), "wb") as file:
+            file.write(head % (shape[1], shape[0]) + values.tobytes())
+        return values.reshape(*shape[:2], -1)
+
+    def crops(self, output, *words):
+        command = [sys.executable, os.path.join(REPOSITORY, "jobs/giants/images.py"), "--frames", self.path("frames"),
+                   "--size", "12", "--count", "16", *words, "-o", self.path(output)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=support.environment())
+
+    def rows(self, output, *words):
+        done = self.crops(output, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with h5py.File(self.path(output)) as file:
+            return done.stdout, file["train"][:], file["validation"][:]
+
+    def test_files_are_read_in_the_order_of_their_numbers(self):
+        import images
+        made = [self.frame("frames/a/image9.pgm"),
+                self.frame("frames/a/image10.PGM", head=b"P5\n# no\n#\n%d #\n %d\n255\n"),
+                self.frame("frames/b.pgm", shape=(12, 40), head=b"P5\n%d %d\n1023\n", white=1023),
+                self.frame("frames/c.ppm", shape=(16, 17, 3), head=b"P6 %d %d\n255 ")]
+        self.write("frames/a/notes.txt", "no image")
+        grey, small = (images.frames(self.path("frames"), grey, 12) for grey in (True, False))
+        expected = [made[2] / 1023, made[3] / 255, made[0] / 255, made[1] / 255]  # files before folders
+        for image, one, values in zip(small, grey, expected):
+            np.testing.assert_allclose(images.unit(image), values, atol=1e-7)
+            whole = values @ [[0.2125], [0.7154], [0.0721]] if values.shape[2] == 3 else values
+            np.testing.assert_allclose(images.unit(one), whole, atol=1e-6)
+        self.assertEqual([len(small), len(grey), len(images.frames(self.path("frames"), False, 13))], [4, 4, 3])
+
+    def test_crops_are_grey_or_of_three_channels(self):
+        for i in range(3):
+            self.frame(f"frames/{i}.pgm")
+        said, train, validation = self.rows("grey.h5", "--grey")
+        self.assertIn("16 crops of 3 images, 0.0 million pixels", said)
+        self.assertEqual([train.shape, validation.shape, train.dtype], [(16, 12, 12, 1), (2, 12, 12, 1), "f4"])
+        self.assertGreater(train.std((1, 2, 3)).min(), 0.1)
+        np.testing.assert_array_equal(self.rows("again.h5", "--grey")[1], train)
+        train = self.rows("colour.h5")[1]
+        self.assertEqual(train.shape, (16, 12, 12, 3))
+        np.testing.assert_allclose(train, train[..., :1].repeat(3, 3), atol=1e-4)
+
+    @unittest.skipIf(importlib.util.find_spec("PIL") is None, "no Pillow")
+    def test_png(self):
+        import images
+        from PIL import Image
+        for shape, mode in (((16, 17), "L"), ((16, 17, 3), "RGB"), ((16, 17, 4), "RGBA")):
+            values = self.rng.integers(256, size=shape).astype("u1")
+            os.makedirs(self.path(mode))
+            Image.fromarray(values, mode).save(self.path(f"{mode}/1.png"))
+            image, = images.frames(self.path(mode), False, 16)
+            np.testing.assert_array_equal(image, values.reshape(16, 17, -1)[..., :3])
+
+    def test_what_cannot_be_read_is_said_in_one_line(self):
+        def fails(message):
+            done = self.crops("none.h5")
+            self.assertEqual((done.returncode, done.stderr.count("\n"), done.stdout), (1, 1, ""), done.stderr)
+            self.assertIn(message, done.stderr)
+            self.assertFalse(os.path.exists(self.path("none.h5")))
+        fails("frames: no .pgm, .ppm or .png files there")
+        self.frame("frames/1.pgm", shape=(40, 15))
+        fails("frames: none of its 1 images has 16x16 pixels")
+        self.frame("frames/2.pgm", shape=(40, 40), head=b"P2 %d %d 255\n")
+        fails("frames/2.pgm: does not begin as a binary PGM or PPM file does")
+        self.frame("frames/2.pgm", shape=(40, 40), head=b"P5 %d %d1 255\n")
+        fails("frames/2.pgm: buffer is smaller than requested size")
 
 
 class Script(support.MrmfTest):
