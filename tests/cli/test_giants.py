@@ -347,12 +347,25 @@ class AllAtOnce(WithData):
         self.write("c.toml", data + example + '[run]\nfolder = "run"\n')
         self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=2")
         self.assertEqual(list(self.lines("run/epochs.jsonl")[0]["terms"]), ["layer1", "layer2"])
+        if importlib.util.find_spec("matplotlib") is not None:
+            self.assertEqual([self.drawn_in_colour("run", name) for name in ("code1", "rica2")], [True, False])
         joint = example.replace('  { type = "stop_gradient", name = "fixed1" },\n', "")
         joint = joint.replace('"local_contrast_norm"', '"local_contrast_norm", name = "fixed1"')
         self.assertEqual(joint.count("fixed1"), 2)
         self.write("c.toml", data + joint + '[run]\nfolder = "joint"\n')
         self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=2")
         self.assertNotEqual(self.losses("joint")[0, 1], self.losses("run")[0, 1])
+
+    def drawn_in_colour(self, folder, name):
+        """Whether features.py draws a layer of it so."""
+        from matplotlib import image
+        words = ["filters", self.path(folder), "--layer", name, "-o", self.path("filters.png")]
+        done = subprocess.run([sys.executable, os.path.join(REPOSITORY, "jobs/giants/features.py"), *words],
+                              capture_output=True, text=True, timeout=120, env=support.environment())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        red, green = image.imread(self.path("filters.png"))[..., :2].transpose(2, 0, 1)
+        self.assertLess(red.min(), 0.1)
+        return bool((red != green).any())
 
     def test_script_at_its_smallest_size(self):
         shares = {}
