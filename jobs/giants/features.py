@@ -3,7 +3,7 @@ matplotlib, too.
 
     python3 jobs/giants/features.py encoder layer1 -o encoder.safetensors         # for mrmf import, as run.sh does it
     python3 jobs/giants/features.py gather train.h5 validation.h5 -o features.h5  # predictions, as samples of the next
-    python3 jobs/giants/features.py filters layer1 -o filters.png
+    python3 jobs/giants/features.py filters layer1 -o filters.png  # in colour where samples are; --layer as for share
     python3 jobs/giants/features.py readout layer1 digits.h5  # labels by a linear fit
     python3 jobs/giants/features.py share layer1 crops.h5     # of the signal that is not put together again, by
                                                               # the layer that --layer names, if there are several
@@ -182,7 +182,7 @@ def filters(options):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    layer = Layer(options.model)
+    layer = Layer(options.model, options.layer)
     rng = np.random.default_rng(0)
     chosen = rng.integers(len(layer.weight), size=(8, 12)), rng.integers(layer.units, size=(8, 12))
     figure, axes = pyplot.subplots(8, 12, figsize=(9, 6))
@@ -197,7 +197,7 @@ def filters(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    wants = {encoder: ("model", "output", "layer"), gather: ("files", "output"), filters: ("model", "output"),
+    wants = {encoder: ("model", "output", "layer"), gather: ("files", "output"), filters: ("model", "output", "layer"),
              share: ("model", "samples", "layer"), readout: ("model", "samples", "pool"), halve: ("samples", "output"),
              finer: ("model", "output", "row_length")}
     for run, words in wants.items():

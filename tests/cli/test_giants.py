@@ -1,11 +1,13 @@
 """Untied weights: locally connected layers and reconstruction ICA, on one rank and on the ranks of a grid, stopped and
 continued, exported, refused; and jobs/giants/run.sh at its smallest size."""
+import importlib.util
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import unittest
 
 import h5py
 import numpy as np
@@ -100,6 +102,57 @@ class Giants(WithData):
                                    atol=1e-4 * np.abs(put_together).max())
         best = min(self.losses("ica")[:, 1])
         np.testing.assert_allclose(((got - samples) ** 2).mean(), best, rtol=1e-3)
+
+    def test_the_gradient_of_white_crops_of_photographs(self):
+        # A prototype in numpy, whose 50,176 weights and direction are those of this generator, had 251.78731 by its
+        # formula and by differences of its objective: half the squares and 0.1 times the roots. In between it drew the
+        # places of 2,000 crops of 15 photographs, and those of the two in white_crops.json.
+        rng = np.random.default_rng(1)
+        weights = rng.normal(0, 1, (49, 16, 64)).astype("f4")
+        weights /= np.linalg.norm(weights, axis=2, keepdims=True)
+        sizes = [(512, 512), (400, 600), (300, 451), (872, 1000), (512, 512), (1411, 1411), (427, 640), *[(512, 512)] * 5,
+                 (303, 384), *[(427, 640)] * 2]
+        for _ in range(2000 + 2):
+            for most in (size - 31 for size in sizes[rng.integers(len(sizes))]):
+                rng.integers(most)
+        direction = rng.normal(0, 1, weights.shape)
+        with open(os.path.join(os.path.dirname(__file__), "white_crops.json"), encoding="utf-8") as file:
+            samples = np.array(json.load(file), "f4").reshape(2, 32, 32)
+        gradient = self.gradient_of_a_step(samples, weights)
+        self.assertAlmostEqual((gradient * direction).sum(), 251.78731, delta=2e-4)
+        slope = self.slope(samples.astype("f8"), weights.astype("f8"))
+        np.testing.assert_allclose(gradient, slope, atol=1e-6 * np.abs(slope).max())
+
+    def gradient_of_a_step(self, samples, weights):
+        """What one step of SGD takes from the weights: the gradient of the sum over samples of half the squares and 0.1
+        times the roots, since the learning rate is the number of values of a sample."""
+        import features
+        with h5py.File(self.path("crops.h5"), "w") as file:
+            file["train"] = file["validation"] = samples[..., None]
+        config = RICA[:RICA.index("[[model.layers]]")]
+        for key, old, new in (("files", '"data.h5"', '"crops.h5"'), ("batch", 8, 2), ("momentum", 0.9, "0.0"),
+                              ("epochs", 3, 1), ("learning_rate", 2.0, float(samples[0].size))):
+            self.assertIn(f"{key} = {old}", config)
+            config = config.replace(f"{key} = {old}", f"{key} = {new}")
+        rica = support.layers("rica filters=16 kernel=8 stride=4 sparsity=0.2 row_length=0")
+        self.write("c.toml", config + rica)
+        features.safetensors(self.path("start.safetensors"), {"rica1.weight": weights.reshape(7, 7, 16, 8, 8, 1)})
+        self.mrmf("import", "start.safetensors", "-o", "start.h5", "--config", "c.toml")
+        self.train(config + '[model]\nstart = "start.h5"\n' + rica, "step")
+        with h5py.File(self.path("step/checkpoints/final.h5")) as file:
+            after = file["parameters/rica1/weight"][:].reshape(weights.shape)
+        return weights.astype("f8") - after
+
+    def slope(self, samples, w):
+        """The same by the prototype's formula: of 7 x 7 fields of 8 x 8, every 4 pixels."""
+        def fields(images):
+            return np.lib.stride_tricks.sliding_window_view(images, (8, 8), (1, 2))[:, ::4, ::4].reshape(2, 49, 64)
+        x = fields(samples)
+        z, error = np.einsum("npk,pfk->npf", x, w), -samples
+        for p, part in enumerate(np.einsum("npf,pfk->pnk", z, w)):
+            error[:, p // 7 * 4:p // 7 * 4 + 8, p % 7 * 4:p % 7 * 4 + 8] += part.reshape(2, 8, 8)
+        dz = np.einsum("npk,pfk->npf", fields(error), w) + 0.1 * z / np.sqrt(0.01 + z * z)
+        return np.einsum("npf,npk->pfk", dz, x) + np.einsum("npf,npk->pfk", z, fields(error))
 
     def test_crops_at_random_while_training(self):
         self.train(RICA, "crops", "data.patch=[9,11]", "training.epochs=6", "training.batch=16")
@@ -294,12 +347,25 @@ class AllAtOnce(WithData):
         self.write("c.toml", data + example + '[run]\nfolder = "run"\n')
         self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=2")
         self.assertEqual(list(self.lines("run/epochs.jsonl")[0]["terms"]), ["layer1", "layer2"])
+        if importlib.util.find_spec("matplotlib") is not None:
+            self.assertEqual([self.drawn_in_colour("run", name) for name in ("code1", "rica2")], [True, False])
         joint = example.replace('  { type = "stop_gradient", name = "fixed1" },\n', "")
         joint = joint.replace('"local_contrast_norm"', '"local_contrast_norm", name = "fixed1"')
         self.assertEqual(joint.count("fixed1"), 2)
         self.write("c.toml", data + joint + '[run]\nfolder = "joint"\n')
         self.mrmf("train", "c.toml", "--set", "training.epochs=1", "--set", "training.batch=2")
         self.assertNotEqual(self.losses("joint")[0, 1], self.losses("run")[0, 1])
+
+    def drawn_in_colour(self, folder, name):
+        """Whether features.py draws a layer of it so."""
+        from matplotlib import image
+        words = ["filters", self.path(folder), "--layer", name, "-o", self.path("filters.png")]
+        done = subprocess.run([sys.executable, os.path.join(REPOSITORY, "jobs/giants/features.py"), *words],
+                              capture_output=True, text=True, timeout=120, env=support.environment())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        red, green = image.imread(self.path("filters.png"))[..., :2].transpose(2, 0, 1)
+        self.assertLess(red.min(), 0.1)
+        return bool((red != green).any())
 
     def test_script_at_its_smallest_size(self):
         shares = {}
@@ -417,6 +483,82 @@ class Blocks(WithData):
         self.train(RICA, "run", *self.GRID, ranks=2)
         self.train(RICA, "run", "run.checkpoint.epochs=0", "training.epochs=1", overwrite=True)
         self.assertEqual(self.blocks("run"), [])
+
+
+class Frames(support.MrmfTest):
+    """Crops of the image files of a folder."""
+    rng = np.random.default_rng(7)
+
+    def frame(self, path, *, shape=(20, 24), head=b"P5 %d %d 255\n", white=255):
+        """Makes a binary PGM or PPM of random values and returns them."""
+        os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+        values = self.rng.integers(white + 1, size=shape).astype("u1" if white < 256 else ">u2")
+        with open(self.path(path), "wb") as file:
+            file.write(head % (shape[1], shape[0]) + values.tobytes())
+        return values.reshape(*shape[:2], -1)
+
+    def crops(self, output, *words):
+        command = [sys.executable, os.path.join(REPOSITORY, "jobs/giants/images.py"), "--frames", self.path("frames"),
+                   "--size", "12", "--count", "16", *words, "-o", self.path(output)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=support.environment())
+
+    def rows(self, output, *words):
+        done = self.crops(output, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with h5py.File(self.path(output)) as file:
+            return done.stdout, file["train"][:], file["validation"][:]
+
+    def test_files_are_read_in_the_order_of_their_numbers(self):
+        import images
+        made = [self.frame("frames/a/image9.pgm"),
+                self.frame("frames/a/image10.PGM", head=b"P5\n# no\n#\n%d #\n %d\n255\n"),
+                self.frame("frames/b.pgm", shape=(12, 40), head=b"P5\n%d %d\n1023\n", white=1023),
+                self.frame("frames/c.ppm", shape=(16, 17, 3), head=b"P6 %d %d\n255 ")]
+        self.write("frames/a/notes.txt", "no image")
+        grey, small = (images.frames(self.path("frames"), grey, 12) for grey in (True, False))
+        expected = [made[2] / 1023, made[3] / 255, made[0] / 255, made[1] / 255]  # files before folders
+        for image, one, values in zip(small, grey, expected):
+            np.testing.assert_allclose(images.unit(image), values, atol=1e-7)
+            whole = values @ [[0.2125], [0.7154], [0.0721]] if values.shape[2] == 3 else values
+            np.testing.assert_allclose(images.unit(one), whole, atol=1e-6)
+        self.assertEqual([len(small), len(grey), len(images.frames(self.path("frames"), False, 13))], [4, 4, 3])
+
+    def test_crops_are_grey_or_of_three_channels(self):
+        for i in range(3):
+            self.frame(f"frames/{i}.pgm")
+        said, train, validation = self.rows("grey.h5", "--grey")
+        self.assertIn("16 crops of 3 images, 0.0 million pixels", said)
+        self.assertEqual([train.shape, validation.shape, train.dtype], [(16, 12, 12, 1), (2, 12, 12, 1), "f4"])
+        self.assertGreater(train.std((1, 2, 3)).min(), 0.1)
+        np.testing.assert_array_equal(self.rows("again.h5", "--grey")[1], train)
+        train = self.rows("colour.h5")[1]
+        self.assertEqual(train.shape, (16, 12, 12, 3))
+        np.testing.assert_allclose(train, train[..., :1].repeat(3, 3), atol=1e-4)
+
+    @unittest.skipIf(importlib.util.find_spec("PIL") is None, "no Pillow")
+    def test_png(self):
+        import images
+        from PIL import Image
+        for shape, mode in (((16, 17), "L"), ((16, 17, 3), "RGB"), ((16, 17, 4), "RGBA")):
+            values = self.rng.integers(256, size=shape).astype("u1")
+            os.makedirs(self.path(mode))
+            Image.fromarray(values, mode).save(self.path(f"{mode}/1.png"))
+            image, = images.frames(self.path(mode), False, 16)
+            np.testing.assert_array_equal(image, values.reshape(16, 17, -1)[..., :3])
+
+    def test_what_cannot_be_read_is_said_in_one_line(self):
+        def fails(message):
+            done = self.crops("none.h5")
+            self.assertEqual((done.returncode, done.stderr.count("\n"), done.stdout), (1, 1, ""), done.stderr)
+            self.assertIn(message, done.stderr)
+            self.assertFalse(os.path.exists(self.path("none.h5")))
+        fails("frames: no .pgm, .ppm or .png files there")
+        self.frame("frames/1.pgm", shape=(40, 15))
+        fails("frames: none of its 1 images has 16x16 pixels")
+        self.frame("frames/2.pgm", shape=(40, 40), head=b"P2 %d %d 255\n")
+        fails("frames/2.pgm: does not begin as a binary PGM or PPM file does")
+        self.frame("frames/2.pgm", shape=(40, 40), head=b"P5 %d %d1 255\n")
+        fails("frames/2.pgm: buffer is smaller than requested size")
 
 
 class Script(support.MrmfTest):

@@ -35,7 +35,7 @@ Shape case_shape(const Json& with) {
 
 }  // namespace
 
-TEST_CASE("layers agree with PyTorch: dilated and transposed convolution, norms, upsampling, activations") {
+TEST_CASE("layers agree with PyTorch: convolutions, norms, upsampling, activations, untied weights, contrast") {
   const Json golden = read_golden("golden_layers.json");
   const std::unique_ptr<Backend> backends[] = {make_reference_backend(), make_cpu_backend(2)};
   for (const auto& backend : backends)

@@ -75,7 +75,8 @@ def record(case, model, parameters, norms, x, target):
         optimizer.zero_grad()
         y = model(x)
         loss = torch.nn.functional.mse_loss(y, target)
-        loss.backward()
+        # Some layers add to what is minimised, but not to the loss that is shown.
+        (loss + sum(part.penalty for part in model.modules() if hasattr(part, "penalty"))).backward()
         losses.append(loss.item())
         if step == 0:
             result["output"] = y.detach().double().numpy().reshape(-1)
@@ -129,11 +130,24 @@ def write(name, cases):
     print(f"{path}: {path.stat().st_size} bytes, PyTorch {torch.__version__}")
 
 
+def without_deviations(entry):
+    """What every processor computes alike. PyTorch's sums in float32 have another order on another processor."""
+    entry = json.loads(json.dumps(entry))
+    for result in entry["results"].values():
+        del result["float32_deviation"]
+    return entry
+
+
 def write_all(name, cases, run):
-    """What run(case, dtype) gives: where parameters start, and what is recorded, in float64 and in float32."""
+    """What run(case, dtype) gives: where parameters start, and what is recorded, in float64 and in float32. A case
+    whose numbers are those of the file stays as it is there."""
+    path = pathlib.Path(__file__).with_name(name)
+    there = {entry["name"]: entry for entry in json.loads(path.read_text())["cases"]} if path.exists() else {}
     entries = []
     for case in cases:
         starts, exact = run(case, torch.float64)
         _, single = run(case, torch.float32)
-        entries.append(stored_case(case, starts, exact, single))
+        entry, before = stored_case(case, starts, exact, single), there.get(case["name"])
+        same = before is not None and without_deviations(entry) == without_deviations(before)
+        entries.append(before if same else entry)
     write(name, entries)

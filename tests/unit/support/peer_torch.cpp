@@ -76,7 +76,10 @@ class TorchComparison {
         target_(static_cast<std::size_t>(model_.network().output().count())),
         optimizer_(backend, settings_, static_cast<Index>(model_.params().size())) {
     fill_by_formula(x_, peer.golden.at("input"));
-    fill_by_formula(target_, peer.golden.at("target"));
+    if (with_.value("target", "") == "input")
+      target_ = x_;
+    else
+      fill_by_formula(target_, peer.golden.at("target"));
     visit_parameters(model_.params(), [&](const Json& start, Span part) { fill_by_formula(part, start); });
   }
 
@@ -101,13 +104,13 @@ class TorchComparison {
   double train(std::uint64_t number) {
     StepContext step;
     step.updates_done = number;
+    step.loss_weight = 1.0F / static_cast<float>(rows_);
     const std::vector<std::int64_t> ids(static_cast<std::size_t>(rows_), 0);
     step.ids = ids;
     const ConstTensor y = model_.forward(step, {sample_, x_});
     if (number == 0) check("output", {y.data.begin(), y.data.end()});
     const ConstTensor target(model_.network().output(), target_);
-    const double sum =
-        loss_of(backend_, LossKind::mse, y, target, 1.0F / static_cast<float>(rows_), model_.output_gradient(rows_));
+    const double sum = loss_of(backend_, LossKind::mse, y, target, step.loss_weight, model_.output_gradient(rows_));
     // Stale gradients must not help.
     visit_parameters(model_.grads(), [&](const Json&, Span part) { backend_.fill(part, std::nanf("")); });
     model_.backward(step, {sample_, x_});
