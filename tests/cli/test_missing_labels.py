@@ -1,0 +1,70 @@
+"""Labels that are not there: what `mrmf data` makes of them."""
+import json
+
+import h5py
+import numpy as np
+
+import support
+
+ROWS, NONE = 40, 255
+
+
+class MissingLabels(support.MrmfTest):
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(5)
+        self.yes = rng.integers(0, 2, (ROWS, 8, 8))
+        self.gone = rng.random((ROWS, 8, 8)) < 0.2
+        self.x = (self.yes + 0.3 * rng.normal(size=self.yes.shape))[..., None].astype("f4")
+
+    def config_for(self, labels, fill=None, training='loss = "binary_cross_entropy"', data="", filters=1):
+        """Writes data.h5 and its configuration."""
+        with h5py.File(self.path("data.h5"), "w") as file:
+            file["x"], file["y"] = self.x, labels
+            if fill is not None:
+                file["y"].attrs["_FillValue"] = labels.dtype.type(fill)
+        text = support.rows_config(f"conv filters={filters} kernel=1", data='train = { samples = "x", labels = "y" }\n' + data)
+        self.write("c.toml", text.replace("epochs = 1", f"epochs = 1\n{training}"))
+
+    def label_facts(self):
+        """Of all rows: what counts, its sum, the least and the largest, and how many do not count."""
+        found = json.loads(self.mrmf("data", "c.toml", "--json"))
+        parts = [(found[part]["samples"] * 64, found[part]["label"]) for part in ("training", "validation")]
+        channels = [label["channels"] for _, label in parts]
+        missing = [label["missing"] for _, label in parts]
+        sums = [(count - gone) * one["mean"][0] for (count, _), gone, one in zip(parts, missing, channels)]
+        return sum(sums), min(one["least"][0] for one in channels), max(one["most"][0] for one in channels), sum(missing)
+
+    def test_statistics_are_of_yes_or_no_that_counts(self):
+        marked = np.where(self.gone, NONE, self.yes).astype("u1")
+        nan = np.where(self.gone, np.nan, self.yes).astype("f4")
+        ignore = f'loss = "binary_cross_entropy"\nignore = {NONE}'
+        for labels, fill, training in ((marked, NONE, None), (marked, None, ignore), (nan, np.nan, None)):
+            self.config_for(labels, fill, **({} if training is None else {"training": training}))
+            with self.subTest(fill=fill, training=training):
+                total, least, most, missing = self.label_facts()
+                self.assertAlmostEqual(total, self.yes[~self.gone].sum(), places=2)
+                self.assertEqual((least, most, missing), (0, 1, self.gone.sum()))
+                self.assertIn("numbers missing", self.mrmf("data", "c.toml"))
+
+    def test_an_output_without_a_label_is_named(self):
+        labels = np.stack([self.yes, np.full_like(self.yes, NONE)], axis=-1).astype("u1")
+        self.config_for(labels, NONE, filters=2)
+        self.assertIn("no label of channel 1 of the training labels 'y' counts", self.mrmf("data", "c.toml"))
+
+    def test_a_rare_yes_among_labels_that_count(self):
+        rare = np.zeros((ROWS, 8, 8))
+        rare[:, 0, 0] = 1
+        self.config_for(np.where(self.gone & (rare == 0), NONE, rare).astype("u1"), NONE)
+        self.assertIn("output 0 is a yes in", self.mrmf("data", "c.toml"))
+
+    def test_classes_that_do_not_count_are_counted(self):
+        self.config_for(np.where(self.gone, NONE, self.yes).astype("u1"), NONE, 'loss = "cross_entropy"', filters=2)
+        found = json.loads(self.mrmf("data", "c.toml", "--json"))
+        self.assertEqual(sum(found[part]["label"]["missing"] for part in ("training", "validation")), self.gone.sum())
+        self.assertEqual(sum(sum(found[part]["class_counts"]) for part in ("training", "validation")), (~self.gone).sum())
+        self.assertIn("numbers missing", self.mrmf("data", "c.toml"))
+
+
+if __name__ == "__main__":
+    support.main()
