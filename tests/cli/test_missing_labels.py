@@ -65,6 +65,30 @@ class MissingLabels(support.MrmfTest):
         self.assertEqual(sum(sum(found[part]["class_counts"]) for part in ("training", "validation")), (~self.gone).sum())
         self.assertIn("numbers missing", self.mrmf("data", "c.toml"))
 
+    def test_why_no_label_counts(self):
+        none = np.full((ROWS, 8, 8), -99, "i2")
+        self.config_for(none, -99, 'loss = "cross_entropy"', filters=2)
+        said = "no label of the training data ('y' of data.h5) counts: all are missing by attributes of the file, such as _FillValue"
+        self.fails(3, "train", "c.toml", message=said)
+        self.assertIn(f"advice: {said}; ", self.mrmf("data", "c.toml"))
+        self.config_for(none, None, 'loss = "cross_entropy"\nignore = -99', filters=2)
+        self.fails(3, "train", "c.toml", message="counts: all are -99, which training.ignore takes for no label")
+
+    def test_init_does_not_silently_take_others(self):
+        role = np.arange(ROWS) % 4 == 0
+        for labels, fill, why in ((np.full(ROWS, -99, "i2"), -99, "is missing everywhere, by attributes such as _FillValue"),
+                                  (np.full(ROWS, np.nan, "f4"), None, "is NaN everywhere")):
+            self.config_for(labels, fill)
+            self.fails(3, "init", "data.h5", "-o", "i.toml", message=f"'y' {why}; add labels")
+            with h5py.File(self.path("data.h5"), "a") as file:
+                file["role"] = role.astype("i4")
+            said = self.mrmf("init", "data.h5", "-o", "i.toml", "--overwrite")
+            self.assertIn(f"passed over as labels: 'y' {why}", said)
+            self.assertIn("the labels 'y' are missing everywhere, so 'role' is taken for the labels", said)
+        self.config_for(np.full(ROWS, -99, "i2"), -99)
+        self.fails(3, "init", "data.h5", "--labels", "y", "-o", "j.toml", message="all 40 rows hold NaN or infinity, or what "
+                   "attributes such as _FillValue say is missing")
+
 
 if __name__ == "__main__":
     support.main()
