@@ -110,6 +110,7 @@ std::string to_json(const DataFound& found, const std::vector<std::string>& name
       json[split.part]["rows"] = {{"looked_at", split.rows->looked()},
                                   {"constant", split.rows->constant()},
                                   {"zeros", split.rows->zeros()},
+                                  {"missing", split.rows->missing()},
                                   {"repeated", split.rows->repeated()}};
   return json.dump() + "\n";
 }

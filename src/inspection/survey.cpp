@@ -136,7 +136,8 @@ void inspect_split(SplitFound& split, const Config& config, bool headers_only, C
   if (!headers_only) leave_out(split, comm);
   split.bytes = bytes_of(split);
   if (headers_only) return;
-  split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
+  split.rows.emplace(split.shape.samples, split.shape.sample.per_sample(),
+                     split.spec.mask ? split.shape.sample.channels : 0);
   split.samples.facts =
       channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm, &*split.rows);
   if (split.spec.form.kind == LabelKind::classes) {

@@ -1,4 +1,4 @@
-"""Labels that are not there: what `mrmf data` makes of them."""
+"""Labels and samples that are not there: what `mrmf data`, `init` and training make of them."""
 import json
 
 import h5py
@@ -88,6 +88,21 @@ class MissingLabels(support.MrmfTest):
         self.config_for(np.full(ROWS, -99, "i2"), -99)
         self.fails(3, "init", "data.h5", "--labels", "y", "-o", "j.toml", message="all 40 rows hold NaN or infinity, or what "
                    "attributes such as _FillValue say is missing")
+
+    def test_rows_without_any_number(self):
+        self.x[[3, 7, 21]] = np.nan
+        self.x[5, 0, 0] = np.nan  # whose other numbers are there
+        for more in ("", "\nmask = true", '\naxes = "n y x c"'):
+            self.config_for(self.yes.astype("u1"), data='not_finite = "fill"' + more)
+            said = self.mrmf("data", "c.toml")
+            self.assertRegex(said, r"advice: 3 of 40 rows \(\d training, \d validation\) of 'x' hold no number, such as row \d+ of "
+                             r"data.h5: all are missing, and data.not_finite = \"fill\" makes them all the same; leave them out")
+            self.assertNotIn("occur before", said)
+            for ranks in (0, 2):
+                found = json.loads(self.mrmf("data", "c.toml", "--json", ranks=ranks))
+                self.assertEqual(sum(found[part]["rows"]["missing"] for part in ("training", "validation")), 3)
+        self.config_for(self.yes.astype("u1"), data='not_finite = "skip"')
+        self.assertNotIn("hold no number", self.mrmf("data", "c.toml"))
 
 
 if __name__ == "__main__":
