@@ -128,9 +128,10 @@ bool declares_missing(const DatasetSpec& spec, const DatasetShape& shape) {
                          spec.files.front() + (spec.files.size() > 1 ? ", ..." : "");
   const std::string all = "all " + std::to_string(rows) + " rows hold NaN or infinity";
   if (of_labels == rows)
-    throw DataError("the labels '" + spec.labels_text() + "'" + of + " have no row that is finite: " + all +
-                    (declares_missing(spec, shape) ? ", or what attributes such as _FillValue say is missing" : "") +
-                    "; correct them, or name others");
+    throw DataError(
+        "the labels '" + spec.labels_text() + "'" + of + " have no row that is finite: " + all +
+        (declares_missing(spec, shape) ? ", or what attributes such as _FillValue say is missing" : "") +
+        (part == Subset::validation ? "; correct them, or let other rows validate" : "; correct them, or name others"));
   throw DataError(
       "data set '" + spec.samples + "'" + of + " has no sample that is finite: " + all +
       (of_labels > 0 ? ", " + std::to_string(of_labels) + " of them in the labels '" + spec.labels_text() + "'" : "") +

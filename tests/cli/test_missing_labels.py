@@ -74,6 +74,17 @@ class MissingLabels(support.MrmfTest):
         self.config_for(none, None, 'loss = "cross_entropy"\nignore = -99', filters=2)
         self.fails(3, "train", "c.toml", message="counts: all are -99, which training.ignore takes for no label")
 
+    def test_validation_labels_that_are_all_nan(self):
+        held = np.arange(ROWS) >= 28
+        for nan, part, count, advice in ((held, "validation", 12, "or let other rows validate"), (~held, "training", 28, "or name others")):
+            labels = np.where(nan, np.nan, self.yes.mean((1, 2))).astype("f4")
+            with h5py.File(self.path("data.h5"), "w") as file:
+                file["x"], file["y"], file["held"] = self.x, labels, held
+            self.write("c.toml", support.rows_config("flatten", "dense units=1", split='{ by = "column", column = "held" }',
+                                                     data='train = { samples = "x", labels = "y" }\nnot_finite = "skip"'))
+            self.fails(3, "train", "c.toml", message=f"the labels 'y' of the {part} rows of data.h5 have no row that is finite: "
+                       f"all {count} rows hold NaN or infinity; correct them, {advice}")
+
     def test_init_does_not_silently_take_others(self):
         role = np.arange(ROWS) % 4 == 0
         for labels, fill, why in ((np.full(ROWS, -99, "i2"), -99, "is missing everywhere, by attributes such as _FillValue"),
