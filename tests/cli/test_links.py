@@ -125,7 +125,7 @@ class Links(support.MrmfTest):
                               ("circle", "data set 'circle' leads through more than 16 links"),
                               ("pipe", "pipe.h5, which is a FIFO (named pipe), not a file"),
                               ("far_pipe", "pipe.h5, which is a FIFO"),
-                              ("device", "master.h5: 'device' leads to /dev/zero, which is a device, not a file")):
+                              ("device", "leads to /dev/zero, which is a device, not a file")):
             with self.subTest(name):
                 for words in (("data", "c.toml"), ("train", "c.toml")):
                     self.fails(3, *words, "--set", f"data.train.samples='{name}'", message=message, timeout=60)
