@@ -70,6 +70,18 @@ bool in_step(const Variable& variable) {
   return step != nullptr && number(step).value_or(kLargest) < kLargest && variable("SLURM_PTY_PORT") == nullptr;
 }
 
+// A rank above 0, of which nothing else tells that srun has started it. Rank 0 does not know then that it has company.
+// One that the job's tasks do not reach is not this job's, but inherited.
+std::optional<LaunchedTasks> rank_alone(const Variable& variable) {
+  const int rank = number(variable(kSrun.rank)).value_or(0);
+  const std::optional<int> of_step = number(variable(kSrun.count)), of_job = number(variable("SLURM_NTASKS"));
+  if (rank == 0 || of_step == 1 || (of_job && *of_job <= rank)) return {};
+  LaunchedTasks tasks{kSrun.name, rank + 1, rank, 1};
+  tasks.counted = of_job || (of_step && *of_step > rank);
+  if (tasks.counted) tasks.count = of_step && *of_step > rank ? *of_step : *of_job;
+  return tasks;
+}
+
 /// What makes a task one that was started by itself: all variables that tell of others.
 std::string apart(const Variable& variable, bool of_step) {
   std::vector<std::string> settings;
@@ -96,11 +108,12 @@ bool is_first_task(const Variable& variable) {
 }
 
 bool tells_of_tasks(std::string_view variable) {
-  constexpr std::array<std::string_view, 10> begins{"OMPI_",          "PMIX_",
+  constexpr std::array<std::string_view, 11> begins{"OMPI_",          "PMIX_",
                                                     "PMI_",           "MV2_COMM_",
                                                     "JSM_",           "PALS_",
                                                     "FLUX_JOB_SIZE=", "FLUX_TASK_RANK=",
-                                                    "SLURM_STEP_ID=", "SLURM_STEP_NUM_TASKS="};
+                                                    "SLURM_STEP_ID=", "SLURM_STEP_NUM_TASKS=",
+                                                    "SLURM_PROCID="};
   return !variable.starts_with("OMPI_ALLOW_") &&
          std::ranges::any_of(begins, [&](std::string_view begin) { return variable.starts_with(begin); });
 }
@@ -112,8 +125,7 @@ bool only_told_by_sruns_pmi(const Variable& variable) {
 }
 
 std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
-  std::optional<LaunchedTasks> slurm;
-  if (in_step(variable)) slurm = told_by(kSrun, variable);
+  std::optional<LaunchedTasks> slurm = in_step(variable) ? told_by(kSrun, variable) : rank_alone(variable);
   for (const Launcher& launcher : kMpiLaunchers) {
     std::optional<LaunchedTasks> told = told_by(launcher, variable);
     if (!told) continue;
@@ -125,7 +137,7 @@ std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
   if (slurm) return slurm->count > 1 ? slurm : std::nullopt;
   for (const char* name : kRanksAlone)
     if (const int rank = number(variable(name)).value_or(0); rank > 0)
-      return LaunchedTasks{name, rank + 1, rank, 1, apart(variable, false)};
+      return LaunchedTasks{name, rank + 1, rank, 1, apart(variable, false), false};
   return {};
 }
 
@@ -133,13 +145,19 @@ std::string LaunchedTasks::text(const std::string& mpi) const {
   constexpr const char* end = "each would do all of the work by itself, on the same files";
   if (launcher == "srun")
     return fmt::format(
-        "srun started {} tasks and MPI sees 1 of them, so {}; start them with srun --mpi=pmix (srun --mpi=list names "
+        "srun started {}{} tasks and MPI sees 1 of them, so {}; start them with srun --mpi=pmix (srun --mpi=list names "
         "the choices) or with mpirun; tasks that are to work apart get {}",
-        count, end, apart);
+        counted ? "" : "at least ", count, end, apart);
   return fmt::format(
       "{} says that {}{} ranks were started and MPI sees 1 of them, so {}; start them with the mpirun of {}; ranks "
       "that are to work apart get {}",
-      launcher, lowest > 0 ? "at least " : "", count, end, mpi, apart);
+      launcher, counted ? "" : "at least ", count, end, mpi, apart);
+}
+
+std::string LaunchedTasks::short_text() const {
+  return fmt::format(
+      "task {} of {}{} by {}: MPI sees this one alone; task {} says what to do (tasks that are to work apart get {})",
+      rank, counted ? "" : "at least ", count, launcher, lowest, apart);
 }
 
 namespace {

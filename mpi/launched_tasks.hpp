@@ -16,11 +16,14 @@ struct LaunchedTasks {
   int rank = 0;
   int lowest = 0;       ///< rank of those that know of it
   std::string apart{};  ///< settings of variables by which each task works by itself
+  bool counted = true;  ///< the count is known
   bool first() const { return rank == lowest; }
 
   /// What is wrong and what to do, where MPI sees one rank: one line. `mpi` is the program's own MPI, as a user knows
   /// it.
   std::string text(const std::string& mpi) const;
+  /// The same of a task that is not the first, which says it all: a short line, for a log of its own.
+  std::string short_text() const;
 };
 
 /// A variable of the environment; null where it is not set.
@@ -43,7 +46,8 @@ bool only_told_by_sruns_pmi(const Variable& variable);
 
 /// The tasks of which this process, which MPI takes for a single rank, is one; none if it was started by itself. The
 /// innermost launcher counts. What a batch job was given (SLURM_NTASKS) is none: its script may start a single process.
-/// Nor is a shell on a terminal that srun has started.
+/// Nor is a shell on a terminal that srun has started. But a rank above 0 (SLURM_PROCID) is srun's, whatever else it
+/// has said: neither scripts nor shells have one.
 std::optional<LaunchedTasks> launched_tasks(const Variable& variable);
 
 /// srun tells its tasks of each other by PMI-1 or PMI-2 where it is asked to (--mpi=pmi2, or MpiDefault of the site).

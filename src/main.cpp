@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -150,7 +151,15 @@ bool reader_gone() {
   return poll(&output, 1, 0) > 0 && (output.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-// Tasks that do not know of each other would all do the same, into the same files. One of them says so. `doctor` is
+// Whether nobody else's messages stand beside ours, as where each task has a file of its own; a launcher collects them
+// through pipes.
+bool has_own_log() {
+  struct stat facts {};
+  return fstat(STDERR_FILENO, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+// Tasks that do not know of each other would all do the same, into the same files. One of them says so; the others do
+// in short where that line may not be beside theirs, or the launcher's first task does not know of them. `doctor` is
 // there to find out, and what only prints (--version, --help) harms nobody.
 bool refuse_unseen_tasks(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
@@ -158,7 +167,10 @@ bool refuse_unseen_tasks(int argc, char** argv) {
   const auto tasks = mrmf::launched_tasks([](const char* name) { return std::getenv(name); });
   if (!tasks) return false;
   const std::string mpi = mrmf::MpiEnvironment::version();
-  if (tasks->first()) std::fprintf(stderr, "mrmf: error: %s\n", tasks->text(mpi.substr(0, mpi.find(','))).c_str());
+  if (tasks->first())
+    std::fprintf(stderr, "mrmf: error: %s\n", tasks->text(mpi.substr(0, mpi.find(','))).c_str());
+  else if (tasks->lowest > 0 || has_own_log())
+    std::fprintf(stderr, "mrmf: error: %s\n", tasks->short_text().c_str());
   return true;
 }
 

@@ -17,13 +17,36 @@ constexpr int most_links = 16;  // on the way to an object, as many as the libra
 
 }  // namespace
 
-bool is_regular(const std::string& path) {
-  std::error_code unknown;
-  const fs::file_status facts = fs::status(path, unknown);
-  if (fs::is_regular_file(facts)) return true;
-  if (unknown || !fs::exists(facts)) return false;
-  throw DataError(path + ": is " + (fs::is_directory(facts) ? "a folder" : "a FIFO, a socket or a device") +
-                  ", not a file, and data comes from it");
+bool is_regular(const std::string& path, const std::string& from, std::string& why) {
+  std::error_code trouble;
+  const fs::file_type type = fs::status(path, trouble).type();
+  if (type == fs::file_type::regular) return true;
+  if (type == fs::file_type::not_found) return false;
+  if (type == fs::file_type::none) {
+    why = "which cannot be looked at (" + trouble.message() + ")";
+    return false;
+  }
+  throw DataError(from + " leads to " + path + ", which is " +
+                  (type == fs::file_type::directory ? "a folder"
+                   : type == fs::file_type::fifo    ? "a FIFO (named pipe)"
+                   : type == fs::file_type::socket  ? "a socket"
+                                                    : "a device") +
+                  ", not a file; put the file in its place, or leave that data set out");
+}
+
+OpenSource open_first(const std::vector<std::string>& candidates, const Properties& access, const std::string& from) {
+  OpenSource none;
+  for (const std::string& candidate : candidates) {
+    std::string why, reason;
+    if (is_regular(candidate, from, why)) {
+      if (File file = open_to_read(candidate, access, reason); file) return {std::move(file), candidate};
+      why = H5Fis_hdf5(candidate.c_str()) == 0 ? "which is not an HDF5 file" : "which cannot be opened; " + reason;
+    }
+    if (why.empty() || none.there) continue;
+    none.why = why;
+    none.there = true;
+  }
+  return none;
 }
 
 std::vector<std::string> candidate_paths(const std::string& path, const std::string& name, const char* variable) {
@@ -79,7 +102,7 @@ void add_parts(const std::string& path, std::vector<std::string>& rest) {
 /// The way along a name, one part after another.
 class LinkWalk {
  public:
-  LinkWalk(hid_t file, const std::string& name) {
+  LinkWalk(hid_t file, const std::string& name) : first_(file), name_(name) {
     found_.file = file;
     add_parts(name, rest_);
     own_ = rest_.size();
@@ -143,23 +166,20 @@ class LinkWalk {
     H5AC_cache_config_t cache{};
     cache.version = H5AC__CURR_CACHE_CONFIG_VERSION;
     if (H5Fget_mdc_config(found_.file, &cache) >= 0) H5Pset_mdc_config(access.get(), &cache);
-    std::string reason;
-    for (const std::string& candidate : candidate_paths(file_of(found_.file), name, "HDF5_EXT_PREFIX")) {
-      if (!is_regular(candidate)) continue;
-      File file = open_to_read(candidate, access, reason);
-      if (!file) continue;
-      found_.files.push_back(candidate);
-      found_.file = file.get();
-      found_.other = std::move(file);
-      return;
-    }
-    break_off(reason.empty() ? "which is not there" : "which cannot be opened; " + reason);
+    OpenSource open = open_first(candidate_paths(file_of(found_.file), name, "HDF5_EXT_PREFIX"), access,
+                                 file_of(first_) + ": '" + name_ + "'");
+    if (!open.file) return break_off(open.why);
+    found_.files.push_back(open.path);
+    found_.file = open.file.get();
+    found_.other = std::move(open.file);
   }
 
   void break_off(const std::string& why) { found_.broken = "leads to " + leads_ + ", " + why + advice; }
 
   static constexpr const char* advice = "; make the link again, or put in its place what it should lead to";
 
+  hid_t first_;              // the file that was asked,
+  const std::string& name_;  // and the name
   Target found_;
   std::vector<std::string> rest_;  // the next one last
   std::size_t own_ = 0;            // so many of these, the first, are of the name that was asked for, not of links

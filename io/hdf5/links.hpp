@@ -14,13 +14,24 @@
 
 namespace mrmf::h5 {
 
-/// Whether this is a regular file; false when nothing is there. DataError for a folder, FIFO, socket or device: opening
-/// one may wait forever.
-bool is_regular(const std::string& path);
+/// Whether this is a regular file; false when nothing is there, or nothing that can be looked at: `why` says so then.
+/// DataError for a folder, FIFO, socket or device: opening one may wait forever. `from` is what leads there:
+/// "a.h5: data set 'x'".
+bool is_regular(const std::string& path, const std::string& from, std::string& why);
 
 /// Where the library looks for a file that the one at `path` names, in its order. `variable` is the environment
 /// variable with a list of folders to search: HDF5_VDS_PREFIX, or HDF5_EXT_PREFIX for links.
 std::vector<std::string> candidate_paths(const std::string& path, const std::string& name, const char* variable);
+
+/// A file that another one names.
+struct OpenSource {
+  File file;  ///< invalid: it is at none of its candidate paths
+  std::string path;
+  std::string why = "which is not there";  ///< where it is invalid
+  bool there = false;                      ///< something is there, then, that is no such file
+};
+/// Opens the first of the candidates that is an HDF5 file; `from` as for is_regular().
+OpenSource open_first(const std::vector<std::string>& candidates, const Properties& access, const std::string& from);
 
 /// What a name leads to, link by link.
 struct Target {
@@ -67,12 +78,9 @@ struct SourceName {
 };
 SourceName source_name(const Properties& creation, std::size_t i);
 
-struct OpenSource {
-  File file;  ///< invalid: it is at none of its candidate paths
-  std::string path;
-};
-/// Opens a file that a data set of the file at `path` names as its source; "." is that file itself.
-OpenSource open_source(const std::string& path, const std::string& name);
+/// Opens a file that a data set of the file at `path` names as its source; "." is that file itself. `from` as for
+/// is_regular().
+OpenSource open_source(const std::string& path, const std::string& name, const std::string& from);
 
 /// Raw bytes of a data set in a file of their own beside the HDF5 file.
 struct ExternalBytes {
@@ -87,6 +95,7 @@ std::vector<ExternalBytes> external_bytes(const std::string& path, const Propert
 struct Gap {
   Index row = 0;
   std::string reason;  ///< "were never written (3 of 12 chunks are not there)", "come from a.h5, which is not there"
+  bool wrong = false;  ///< something is there that does not belong there: it is not for the fill value
 };
 
 /// Follows the sources of a virtual data set. Call it before any other use: the library follows circular sources until

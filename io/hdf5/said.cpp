@@ -139,10 +139,11 @@ std::string not_applied_of_sources(const Dataset& dataset, const SaidAttributes&
   if (H5Pget_layout(creation.get()) != H5D_VIRTUAL || from.has_any(packing_attributes())) return "";
   std::size_t count = 0;
   if (H5Pget_virtual_count(creation.get(), &count) < 0) return "";
+  const std::string file = file_of(dataset.get());
   std::vector<std::pair<std::string, std::string>> found;  // the first source of each kind: its file and attributes
   for (std::size_t i = 0; i < count; i += std::max<std::size_t>(1, count / kMostSources)) {
     const SourceName named = source_name(creation, i), name = named.numbered() ? named.with_number(0) : named;
-    const OpenSource open = open_source(file_of(dataset.get()), name.file);
+    const OpenSource open = open_source(file, name.file, file + ": a virtual data set");
     const Target target = open.file ? follow(open.file.get(), name.dataset) : Target{};
     if (!is_dataset(target)) continue;
     const Dataset source(H5Dopen2(target.file, target.name.c_str(), H5P_DEFAULT));

@@ -70,15 +70,9 @@ SourceName source_name(const Properties& creation, std::size_t i) {
   return name.numbered() ? name : name.with_number(0);
 }
 
-OpenSource open_source(const std::string& path, const std::string& name) {
-  const std::vector<std::string> candidates =
-      name == "." ? std::vector{path} : candidate_paths(path, name, "HDF5_VDS_PREFIX");
-  for (const std::string& candidate : candidates) {
-    if (!is_regular(candidate)) continue;
-    std::string reason;
-    if (File file = open_to_read(candidate, file_access(), reason); file) return {std::move(file), candidate};
-  }
-  return {};
+OpenSource open_source(const std::string& path, const std::string& name, const std::string& from) {
+  return open_first(name == "." ? std::vector{path} : candidate_paths(path, name, "HDF5_VDS_PREFIX"), file_access(),
+                    from);
 }
 
 std::vector<ExternalBytes> external_bytes(const std::string& path, const Properties& creation) {
@@ -155,8 +149,9 @@ std::optional<Gap> chunk_gap(const Dataset& dataset, const Properties& creation,
 }
 
 /// The library looks for a file of raw bytes from the current folder on, and many lie beside the HDF5 file.
-std::string missing_raw(const std::string& path, const std::string& raw) {
-  const bool beside = is_regular((std::filesystem::path(path).parent_path() / raw).string());
+std::string missing_raw(const std::string& path, const std::string& raw, const std::string& what) {
+  std::string unknown;
+  const bool beside = is_regular((std::filesystem::path(path).parent_path() / raw).string(), what, unknown);
   return "come from " + raw +
          (beside ? ", which is beside the file and not in the current folder (set HDF5_EXTFILE_PREFIX='${ORIGIN}')"
                  : ", which is not there");
@@ -164,8 +159,8 @@ std::string missing_raw(const std::string& path, const std::string& raw) {
 
 /// Checks the files of raw bytes beside the HDF5 file, in which the rows lie one after the other, and adds them to
 /// `files`. The library reads zeros behind their end.
-std::optional<Gap> external_gap(const std::string& path, const Dataset& dataset, const Properties& creation,
-                                std::set<std::string>& files) {
+std::optional<Gap> external_gap(const std::string& path, const Dataset& dataset, const std::string& what,
+                                const Properties& creation, std::set<std::string>& files) {
   const Sizes extent = extent_of(Space(H5Dget_space(dataset.get())).get());
   const hsize_t all = std::accumulate(extent.begin(), extent.end(), H5Tget_size(Type(H5Dget_type(dataset.get())).get()),
                                       std::multiplies<>());
@@ -174,7 +169,11 @@ std::optional<Gap> external_gap(const std::string& path, const Dataset& dataset,
   for (const ExternalBytes& bytes : external_bytes(path, creation)) {
     if (there == all) break;  // for later growth
     files.insert(bytes.file);
-    if (!is_regular(bytes.file)) return Gap{static_cast<Index>(there / of_row), missing_raw(path, bytes.file)};
+    if (std::string why; !is_regular(bytes.file, what, why)) {
+      const auto row = static_cast<Index>(there / of_row);
+      if (!why.empty()) return Gap{row, "come from " + bytes.file + ", " + why, true};
+      return Gap{row, missing_raw(path, bytes.file, what)};
+    }
     std::error_code unknown;
     const auto size = static_cast<hsize_t>(std::filesystem::file_size(bytes.file, unknown));
     const auto begin = static_cast<hsize_t>(bytes.offset);
@@ -228,7 +227,7 @@ class Walk {
     const H5D_layout_t layout = H5Pget_layout(creation.get());
     if (layout == H5D_VIRTUAL) return visit_virtual({path, dataset, what, gaps}, creation);
     if (H5Pget_external_count(creation.get()) > 0) {
-      const std::optional<Gap> gap = external_gap(path, dataset, creation, files_);
+      const std::optional<Gap> gap = external_gap(path, dataset, what, creation, files_);
       return gaps ? gap : std::nullopt;
     }
     if (!gaps) return std::nullopt;
@@ -252,8 +251,10 @@ class Walk {
   };
   struct Source {
     bool there = false;
-    Sizes extent;
-    std::optional<Gap> gap;
+    std::string why = "which is not there";
+    bool wrong = false;  // something else is
+    Sizes extent{};
+    std::optional<Gap> gap{};
   };
 
   std::optional<Gap> visit_virtual(const Location& at, const Properties& creation) {
@@ -291,12 +292,13 @@ class Walk {
     const std::string from = "come from data set '" + name.dataset + "' of " + name.file + ", ";
     std::optional<Gap> found;
     if (!source.there)
-      found = Gap{row, from + "which is not there"};
+      found = Gap{row, from + source.why, source.wrong};
     else if (beyond(selected, taken, source.extent))
       found = Gap{row, from + "which has fewer"};
     else if (source.gap)
       found =
-          Gap{row, from + "where row " + std::to_string(source.gap->row) + " and maybe others " + source.gap->reason};
+          Gap{row, from + "where row " + std::to_string(source.gap->row) + " and maybe others " + source.gap->reason,
+              source.gap->wrong};
     if (found && (!gap || found->row < gap->row)) gap = found;
   }
 
@@ -394,7 +396,9 @@ class Walk {
 
   /// "a-%b.h5": sources numbered from 0, as many as exist. The extent of the result is their number.
   Source visit_numbered(const Location& at, const SourceName& name) {
-    Source all{true, {0}, std::nullopt};
+    Source all;
+    all.there = true;
+    all.extent = {0};
     for (hsize_t number = 0;; ++number) {
       const Source one = visit_source(at, name.with_number(number));
       if (!one.there) return all;
@@ -407,7 +411,8 @@ class Walk {
     const auto key = std::tuple(at.path, name.file, name.dataset, at.gaps);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
     Source source;
-    OpenSource open = open_source(at.path, name.file);
+    OpenSource open = open_source(at.path, name.file, at.what);
+    if (!open.file) source.why = open.why, source.wrong = open.there;
     const Target target = open.file ? follow(open.file.get(), name.dataset) : Target{};
     if (is_dataset(target)) {
       files_.insert(open.path);
@@ -479,8 +484,9 @@ void require_written(const Dataset& dataset, const std::string& what) {
   if (!gap) return;
   refuse_dimension(dataset, what);
   throw DataError(what + ": row " + std::to_string(gap->row) + " and maybe others " + gap->reason +
-                  "; complete the file, or take the fill value for them with data.missing = \"fill\" (of coarsen, "
-                  "evaluate and predict: --missing fill)");
+                  (gap->wrong ? "; put the file that these rows are in where that one is"
+                              : "; complete the file, or take the fill value for them with data.missing = \"fill\" (of "
+                                "coarsen, evaluate and predict: --missing fill)"));
 }
 
 }  // namespace mrmf::h5

@@ -112,14 +112,28 @@ void choose_piece(const DatasetSpec& spec, DatasetShape& shape) {
 
 namespace {
 
+// Whether attributes say which numbers of the labels are missing. The first file says it of all.
+bool declares_missing(const DatasetSpec& spec, const DatasetShape& shape) {
+  const auto open = RowSources(spec, &shape, spec.label_names(), {.words = true}).open(0);
+  return std::ranges::any_of(*open, [](const auto& labels) { return labels->packing().declared; });
+}
+
 [[noreturn]] void refuse_all_rows(const DatasetSpec& spec, const DatasetShape& shape) {
   const Index rows = std::ssize(shape.skipped), of_labels = labels_not_finite(spec, shape);
+  const Subset part = spec.choice.part;
+  const std::string of = std::string(part == Subset::train        ? " of the training rows of "
+                                     : part == Subset::validation ? " of the validation rows of "
+                                     : part == Subset::test       ? " of the test rows of "
+                                                                  : " of ") +
+                         spec.files.front() + (spec.files.size() > 1 ? ", ..." : "");
   const std::string all = "all " + std::to_string(rows) + " rows hold NaN or infinity";
   if (of_labels == rows)
-    throw DataError("the labels '" + spec.labels_text() + "' have no row that is finite: " + all +
-                    "; correct them, or name others");
+    throw DataError(
+        "the labels '" + spec.labels_text() + "'" + of + " have no row that is finite: " + all +
+        (declares_missing(spec, shape) ? ", or what attributes such as _FillValue say is missing" : "") +
+        (part == Subset::validation ? "; correct them, or let other rows validate" : "; correct them, or name others"));
   throw DataError(
-      "data set '" + spec.samples + "' has no sample that is finite: " + all +
+      "data set '" + spec.samples + "'" + of + " has no sample that is finite: " + all +
       (of_labels > 0 ? ", " + std::to_string(of_labels) + " of them in the labels '" + spec.labels_text() + "'" : "") +
       "; correct them, or, where NaN is a missing number, keep the rows with data.not_finite = \"fill\"");
 }

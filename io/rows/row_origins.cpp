@@ -233,7 +233,7 @@ class Follower {
   std::shared_ptr<const Source> open(const std::string& path, const SourceName& name) {
     if (last_ != nullptr && last_->path == path && last_->name.file == name.file && last_->name.dataset == name.dataset)
       return last_;
-    const OpenSource file = open_source(path, name.file);
+    const OpenSource file = open_source(path, name.file, path + ": a virtual data set");
     if (!file.file) return nullptr;
     const Target target = follow(file.file.get(), name.dataset);
     if (!is_dataset(target)) return nullptr;

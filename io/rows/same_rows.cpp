@@ -238,17 +238,24 @@ std::string location_text(const Listed& listed, const RowLocation& location) {
   return rows + " of " + name + in;
 }
 
+// What is done with one row, or with several.
+std::string use_text(Subset use, bool several) {
+  if (use == Subset::train) return several ? "are trained on" : "is trained on";
+  return std::string(use == Subset::validation ? "validate" : "test") + (several ? "" : "s");
+}
+
 [[noreturn]] void refuse(const Listed& once, const RowLocation& location, const Listed& again,
                          const RowLocation& other) {
+  const bool several = again.spec().rows == RowsBy::axis && other.count > 1;
+  const std::string same = location_text(again, other) + (several ? " are" : " is") + " the same as " +
+                           location_text(once, location) + ", and ";
+  if (again.use == Subset::all)
+    throw DataError(same + "would be taken twice; name them once, or add --duplicates allow");
   const std::string instead = ", or set data.duplicates = \"allow\"";
-  const auto use_text = [](Subset use) -> std::string {
-    return use == Subset::train ? "are trained on" : use == Subset::validation ? "validate" : "test";
-  };
-  if (once.use == again.use)
-    throw DataError(location_text(again, other) + " are the same as " + location_text(once, location) + ", and both " +
-                    use_text(again.use) + "; name them once" + instead);
-  throw DataError(location_text(again, other) + " " + use_text(again.use) + ", and " + use_text(once.use) + " as " +
-                  location_text(once, location) + ": these are the same rows, so the " +
+  if (once.use == again.use) throw DataError(same + "both " + use_text(again.use, true) + "; name them once" + instead);
+  throw DataError(location_text(again, other) + " " + use_text(again.use, several) + ", and " +
+                  use_text(once.use, several) + " as " + location_text(once, location) + ": " +
+                  (several ? "these are the same rows" : "this is the same row") + ", so the " +
                   (again.use == Subset::test ? "scores" : "loss") +
                   " will not show how the model does on data it has not seen; name others for " +
                   (again.use == Subset::test ? "the test" : "validation") + ", or let data.split choose" + instead);

@@ -53,7 +53,7 @@ std::vector<RowLocation> rows_also_in(const std::vector<FileRows>& here, const s
 
 struct UsedDataset {
   FoundDataset found;
-  Subset use;  ///< what its rows are for, which is never all
+  Subset use;  ///< what its rows are for; all: a trained model is run on them, whatever they were for
 };
 
 /// DataError, with both names and files, when the same rows occur twice in one of the data sets, or in two: a file

@@ -126,6 +126,8 @@ void add_model_options(CLI::App& sub, ModelOptions& options) {
       sub, "--packing", options.packing, choices<PackingRule>(),
       "scales, offsets and missing numbers of netCDF and CF: apply or ignore them; the run's data.packing unless "
       "given");
+  add_choice(sub, "--duplicates", options.duplicates, choices<DuplicateRule>(),
+             "the same rows named twice: refuse them, or take them twice; the run's data.duplicates unless given");
   add_wanted(sub, options.wanted);
 }
 

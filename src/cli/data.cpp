@@ -55,7 +55,7 @@ std::string channels_text(const ChannelFacts& facts, const Names& names) {
 
 // What was done to stored numbers, and how many were missing.
 std::string packing_text(const NumbersFound& found) {
-  const double missing = found.facts ? found.facts->missing() : 0;
+  const double missing = found.missing.value_or(0);
   std::string text = fmt::format("{}", fmt::join(found.packing, "\n    "));
   if (missing > 0) text += fmt::format("{}{:.0f} numbers missing", text.empty() ? "" : "; ", missing);
   return text.empty() ? "" : "    " + text + "\n";
@@ -89,8 +89,8 @@ nlohmann::json to_json(const NumbersFound& found) {
                       {"packing", found.packing},
                       {"storage", found.storage},
                       {"shape", found.shape}};
+  if (found.missing) json["missing"] = *found.missing;
   if (!found.facts) return json;
-  json["missing"] = found.facts->missing();
   json["channels"] = {{"least", found.facts->least},
                       {"mean", found.facts->mean},
                       {"deviation", found.facts->deviation},
@@ -110,6 +110,7 @@ std::string to_json(const DataFound& found, const std::vector<std::string>& name
       json[split.part]["rows"] = {{"looked_at", split.rows->looked()},
                                   {"constant", split.rows->constant()},
                                   {"zeros", split.rows->zeros()},
+                                  {"missing", split.rows->missing()},
                                   {"repeated", split.rows->repeated()}};
   return json.dump() + "\n";
 }

@@ -246,6 +246,8 @@ struct Units {
 
 /// What to do where the same rows are named twice, or train and validate.
 enum class DuplicateRule { refuse, allow };
+template <>
+std::vector<std::string> words_of<DuplicateRule>();
 
 struct DataConfig {
   DatasetSpec train, validation;  ///< one layout; validation.files default to train.files

@@ -226,7 +226,7 @@ void add_files(Keys<DataConfig>& keys) {
   add_split_column(keys);
   add_key(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files, groups, folds: of the random choice");
   add_key(
-      keys, "duplicates", MRMF_FIELD(duplicates), one_of({"refuse", "allow"}),
+      keys, "duplicates", MRMF_FIELD(duplicates), one_of(words_of<DuplicateRule>()),
       "the same rows named twice, or for training and for validation, by whatever names, links or virtual data sets: "
       "end with an error, or continue");
 }
@@ -537,6 +537,11 @@ std::vector<std::string> words_of<MissingRule>() {
 template <>
 std::vector<std::string> words_of<NotFiniteRule>() {
   return {"refuse", "skip", "fill"};
+}
+
+template <>
+std::vector<std::string> words_of<DuplicateRule>() {
+  return {"refuse", "allow"};
 }
 
 template <>

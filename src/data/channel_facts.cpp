@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "io/rows/class_values.hpp"
 #include "io/rows/labels.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/rows/sample_files.hpp"
@@ -188,6 +189,9 @@ class LabelRows {
       labels_.emplace(spec_, shape_, window_.rows());
     }
     labels_->write({1, 1, 1}, row - window_.rows().first, values_);
+    // The mark of labels that do not count is none of their numbers.
+    if (spec_.form.kind != LabelKind::numbers)
+      std::ranges::replace(values_, kIgnoredLabel, std::numeric_limits<float>::quiet_NaN());
     return values_;
   }
 

@@ -15,7 +15,8 @@ namespace mrmf {
 /// The values of a sample, valid until the next call. Samples in their order are read once, several at a time.
 using NumberReader = std::function<ConstSpan(Index)>;
 
-/// The numbers of a data set, with channels last. Refers to the specification and shape it was made of.
+/// The numbers of a data set, with channels last; of labels that do not count, NaN. Refers to the specification and
+/// shape it was made of.
 struct Numbers {
   std::string what;  ///< for messages
   Index samples = 0, channels = 1;

@@ -36,7 +36,6 @@ bool some_are_rare(const std::vector<Index>& counts) {
 std::vector<Index> rarely_yes(const ChannelFacts& labels) {
   std::vector<Index> rare;
   for (std::size_t c = 0; c < labels.mean.size(); ++c) {
-    if (labels.least[c] < 0) return {};
     if (labels.mean[c] > 0 && labels.mean[c] * (1 + kRare) <= 1) rare.push_back(static_cast<Index>(c));
   }
   return rare;

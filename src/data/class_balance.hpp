@@ -17,8 +17,8 @@ std::vector<Index> class_counts(const DatasetSpec& spec, const DatasetShape& sha
 /// one.
 bool some_are_rare(const std::vector<Index>& counts);
 
-/// The outputs of yes or no that are a yes at most once in four labels, and at least once; none where labels are
-/// ignored, whose share is not known. `labels` are facts of zeros and ones.
+/// The outputs of yes or no that are a yes at most once in four labels that count, and at least once. `labels` are
+/// facts of zeros and ones.
 std::vector<Index> rarely_yes(const ChannelFacts& labels);
 
 /// training.class_weights = "balanced": sets the weight of each class to labels / (classes * labels of the class), of

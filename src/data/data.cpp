@@ -53,9 +53,12 @@ DatasetSpec held_out_rows(const DatasetSpec& train) {
 }  // namespace
 
 std::string no_label_text(const DatasetSpec& spec, const TrainingConfig& training, const std::string& part) {
-  return fmt::format(
-      "no label of the {} data ('{}' of {}{}) counts: all are {}, which training.ignore takes for no label", part,
-      spec.labels, spec.files.front(), spec.files.size() > 1 ? ", ..." : "", training.ignore.value_or(0));
+  const std::string missing = "missing by attributes of the file, such as _FillValue";
+  return fmt::format("no label of the {} data ('{}' of {}{}) counts: all are {}", part, spec.labels, spec.files.front(),
+                     spec.files.size() > 1 ? ", ..." : "",
+                     training.ignore
+                         ? fmt::format("{}, which training.ignore takes for no label, or {}", *training.ignore, missing)
+                         : missing);
 }
 
 Data::Data(const Config& config, Comm& team, Reading reading, const Known* known)

@@ -37,8 +37,8 @@ std::string row_text(const RowsOfPart& part, Index sample) {
 
 }  // namespace
 
-RowFacts::RowFacts(Index samples, Index per_sample)
-    : samples_(samples), step_(std::max<Index>(1, (samples + kMostRows - 1) / kMostRows)) {
+RowFacts::RowFacts(Index samples, Index per_sample, Index mask)
+    : samples_(samples), step_(std::max<Index>(1, (samples + kMostRows - 1) / kMostRows)), mask_(mask) {
   hashes_.resize(per_sample > 1 ? static_cast<std::size_t>((samples + step_ - 1) / step_) : 0);
 }
 
@@ -48,8 +48,19 @@ void RowFacts::add_constant(Index sample, bool zero) {
   if (first_constant_ < 0 || sample < first_constant_) first_constant_ = sample;
 }
 
+bool RowFacts::has_no_number(ConstSpan values) const {
+  for (Index i = 0; i < std::ssize(values); ++i)
+    if (!(mask_ > 0 && (i + 1) % mask_ == 0) && !std::isnan(values[static_cast<std::size_t>(i)])) return false;
+  return true;
+}
+
 void RowFacts::add(Index sample, ConstSpan values, const StoredNumbers& stored) {
   constexpr float kExact = 16777216;  // 2^24: up to here float32 holds every whole number
+  if (has_no_number(values)) {
+    ++missing_;
+    if (first_missing_ < 0 || sample < first_missing_) first_missing_ = sample;
+    return;
+  }
   if (hashes_.empty() || sample % step_ != 0) return;
   std::int64_t& hash = hashes_[static_cast<std::size_t>(sample / step_)];
   const auto all_same = [](const auto& numbers) {
@@ -74,12 +85,14 @@ void RowFacts::add(Index sample, ConstSpan values, const StoredNumbers& stored) 
 
 void RowFacts::share(Comm& comm) {
   comm.sum(hashes_);
-  std::vector<std::int64_t> counts{constant_, zeros_};
+  std::vector<std::int64_t> counts{constant_, zeros_, missing_};
   comm.sum(counts);
-  constant_ = counts[0], zeros_ = counts[1];
-  const double none = static_cast<double>(samples_);
-  const double first = comm.min(first_constant_ < 0 ? none : static_cast<double>(first_constant_));
-  first_constant_ = first < none ? static_cast<Index>(first) : -1;
+  constant_ = counts[0], zeros_ = counts[1], missing_ = counts[2];
+  for (Index* const first : {&first_constant_, &first_missing_}) {
+    const double none = static_cast<double>(samples_);
+    const double of_all = comm.min(*first < 0 ? none : static_cast<double>(*first));
+    *first = of_all < none ? static_cast<Index>(of_all) : -1;
+  }
 }
 
 std::vector<std::int64_t> RowFacts::sorted() const {
@@ -113,6 +126,15 @@ std::vector<std::string> row_advice(const RowsOfPart& train, const RowsOfPart& v
         parts_text(train.rows.constant(), validation.rows.constant(), train, validation), train.spec.samples,
         zeros == 0 ? "" : fmt::format(", which is 0 in {} of them", zeros),
         row_text(part, part.rows.first_constant())));
+  }
+  const Index missing = train.rows.missing() + validation.rows.missing();
+  if (missing > 0) {
+    const RowsOfPart& part = train.rows.missing() > 0 ? train : validation;
+    advice.push_back(fmt::format(
+        "{} of {} rows ({} training, {} validation) of '{}' hold no number, such as {}: all are missing, and "
+        "data.not_finite = \"fill\" makes them all the same; leave them out",
+        missing, train.rows.samples() + validation.rows.samples(), train.rows.missing(), validation.rows.missing(),
+        train.spec.samples, row_text(part, part.rows.first_missing())));
   }
   const Index twice = train.rows.repeated(), again = validation.rows.repeated();
   if (twice + again > 0)

@@ -1,5 +1,5 @@
-// Facts of whole samples: rows of one number throughout, as files have that were allocated ahead, and rows that occur
-// more than once.
+// Facts of whole samples: rows of one number throughout, as files have that were allocated ahead, rows without any
+// number, and rows that occur more than once.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ namespace mrmf {
 using StoredNumbers = std::function<std::vector<ExactNumber>()>;
 
 /// Facts of a data set's samples, as float32, but where all of a sample is one number so large that others may be the
-/// same in float32. Looks at all of them, or, of very many, at one of every few.
+/// same in float32. Looks at all of them, or, of very many, at one of every few; for missing numbers at all.
 class RowFacts {
  public:
-  /// For so many samples; those of a single number are always the same throughout, and are not looked at.
-  RowFacts(Index samples, Index per_sample);
+  /// For so many samples; those of a single number are always the same throughout, and are not looked at. `mask`: so
+  /// many channels, of which the last says where numbers are there; 0: none does.
+  RowFacts(Index samples, Index per_sample, Index mask = 0);
 
   /// A sample that this rank has read; `stored` is asked where float32 does not tell enough.
   void add(Index sample, ConstSpan values, const StoredNumbers& stored);
@@ -34,6 +35,8 @@ class RowFacts {
   Index constant() const { return constant_; }  ///< rows of one number throughout...
   Index zeros() const { return zeros_; }        ///< ...of which it is 0
   Index first_constant() const { return first_constant_; }
+  Index missing() const { return missing_; }  ///< rows of which every number is missing
+  Index first_missing() const { return first_missing_; }
   Index repeated() const;  ///< rows, not constant, that equal an earlier one
   /// Rows, not constant, that equal one of the other's.
   Index also_in(const RowFacts& other) const;
@@ -41,10 +44,13 @@ class RowFacts {
  private:
   std::vector<std::int64_t> sorted() const;
   void add_constant(Index sample, bool zero);
+  bool has_no_number(ConstSpan values) const;
 
-  Index samples_, step_;              // looks at one of so many
-  std::vector<std::int64_t> hashes_;  // hashes of those looked at; 0: constant, or not this rank's
+  Index samples_, step_;  // looks at one of so many
+  Index mask_;
+  std::vector<std::int64_t> hashes_;  // hashes of those looked at; 0: constant, without a number, or not this rank's
   Index constant_ = 0, zeros_ = 0, first_constant_ = -1;
+  Index missing_ = 0, first_missing_ = -1;
 };
 
 /// What is to be said of the samples of training and validation; a line each.

@@ -11,6 +11,7 @@
 #include "io/files/file_names.hpp"
 #include "io/rows/row_choice.hpp"
 #include "io/rows/row_source.hpp"
+#include "io/rows/same_rows.hpp"
 #include "kernels/errors.hpp"
 #include "layers/model.hpp"
 #include "src/data/data.hpp"
@@ -186,6 +187,8 @@ Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world) 
   compare_samples(choice, t, told, world);  // with several models, their samples are alike
   for (const ModelChoice& one : choices) require_trained_units(one.config.data, {t.spec, t.shape});
   require_channels(t.config.data, t.shape.sample);
+  if (options.duplicates.value_or(t.config.data.duplicates) == DuplicateRule::refuse)
+    require_distinct_rows({{{t.spec, t.shape}, Subset::all}}, world);
   require_same_data(t.spec, &t.shape, world);
   if (labels == LabelUse::needed) resolve_labels(t.config, t.shape, {t.resolution});
   for (const ModelChoice& one : choices) require_same_names(one.config, t.shape);

@@ -31,6 +31,7 @@ struct ModelOptions {
   std::optional<MissingRule> missing;       ///< if other than the run's data.missing
   std::optional<NotFiniteRule> not_finite;  ///< if other than the run's data.not_finite
   std::optional<PackingRule> packing;       ///< if other than the run's data.packing
+  std::optional<DuplicateRule> duplicates;  ///< if other than the run's data.duplicates
   std::string output;                       ///< HDF5 file that will be written; empty: none
   std::vector<std::string> append{};        ///< data sets of the sample files to copy into it
   Replace replace = Replace::nothing;
@@ -75,7 +76,7 @@ struct Trained {
 };
 
 /// Collective. ConfigError where the models are not of one kind: tasks, samples and outputs differ, or one is there
-/// twice.
+/// twice. DataError where the same row is there twice, unless data.duplicates allows it: it would count twice.
 Trained open_trained(const ModelOptions& options, LabelUse labels, Comm& world);
 
 /// How often each model is run on a batch.

@@ -133,6 +133,7 @@ struct Learnable {
   bool unlikely = false;   ///< as below, or words of which nearly all differ
   bool spaced = false;     ///< numbers at one distance from row to row, as coordinates and times have
   bool fractions = false;  ///< and not whole, as what a design varies may be, too
+  bool missing = false;    ///< no number is there
 };
 /// Reads the array in all files until that is known; how samples lie in them is known. What cannot be read is found out
 /// later, and may be learnt from.

@@ -70,16 +70,35 @@ std::vector<const FileArray*> label_candidates(const std::vector<FileArray>& arr
 }
 
 /// An array from which there is nothing to learn, and why.
-using Useless = std::pair<const FileArray*, std::string>;
+struct Useless {
+  const FileArray* array;
+  std::string why;
+  bool missing = false;  ///< Learnable::missing
+};
 
 std::string text_of_useless(const std::vector<Useless>& all) {
   std::vector<std::string> texts;
-  for (const auto& [array, why] : all) {
+  for (const Useless& one : all) {
     if (texts.size() == kMostNamed) break;
-    texts.push_back("'" + array->name + "' " + why);
+    texts.push_back("'" + one.array->name + "' " + one.why);
   }
   if (all.size() > texts.size()) texts.push_back(fmt::format("and {} more", all.size() - texts.size()));
   return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// That what is named like labels holds none, so that something else is taken for them; "" where it is not so.
+std::string missing_labels_text(const std::vector<Useless>& all, const FileArray& samples, const FileArray& taken) {
+  const auto are_named_so = [&](const FileArray& array) {
+    return is_like_labels(array.name) || is_named_beside(array.name, samples.name);
+  };
+  if (are_named_so(taken)) return "";
+  const auto found =
+      std::ranges::find_if(all, [&](const Useless& one) { return one.missing && are_named_so(*one.array); });
+  if (found == all.end()) return "";
+  return fmt::format(
+      "the labels '{}' are missing everywhere, so '{}' is taken for the labels: fill them in, or name "
+      "others with --labels",
+      found->array->name, taken.name);
 }
 
 // The first candidate from which something may be learnt. All that are of the same split, and no row numbers, may be
@@ -97,7 +116,8 @@ Choice choose_labels(const std::vector<const FileArray*>& candidates, const File
     const Learnable use = array->no_label.empty() ? learnable_from(*array, paths, guess) : Learnable{array->no_label};
     const bool coordinate = use.spaced && is_like_coordinate(array->name);
     if (!use.nothing.empty() || coordinate) {
-      useless.emplace_back(array, coordinate ? "has its numbers at one distance, as coordinates have" : use.nothing);
+      useless.push_back(
+          {array, coordinate ? "has its numbers at one distance, as coordinates have" : use.nothing, use.missing});
       continue;
     }
     const bool rather_not = use.unlikely && (array->words || !is_like_labels(array->name));
@@ -214,6 +234,8 @@ const FileArray& find_labels(const std::vector<FileArray>& arrays, const FileArr
           "not to be learnt, name others with --labels",
           choice.best->name));
     if (!useless.empty()) guess.reasons.push_back("passed over as labels: " + text_of_useless(useless));
+    if (const std::string instead = missing_labels_text(useless, samples, *choice.best); !instead.empty())
+      guess.reasons.push_back(instead);
     for (const FileArray& array : arrays)
       if (array.unclear && &array != choice.best && array.name != samples.name && array.rows() == samples.rows())
         guess.reasons.push_back(

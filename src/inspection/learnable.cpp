@@ -115,8 +115,12 @@ class NumberUse {
   }
   bool open() const { return same_ || (columns_ && column_->may_count()); }
 
-  Learnable result() const {
-    if (known_.empty()) return {filled_ == 0 ? "is empty" : "is NaN everywhere"};
+  /// `declared`: attributes say which numbers are missing.
+  Learnable result(bool declared) const {
+    if (known_.empty() && filled_ == 0) return {"is empty"};
+    if (known_.empty())
+      return {declared ? "is missing everywhere, by attributes such as _FillValue" : "is NaN everywhere", false, false,
+              false, true};
     if (same_ && width_ == 1) return {fmt::format("is {:g} everywhere", static_cast<double>(*known_.front()))};
     if (same_) return {"is the same in all rows"};
     if (columns_ && counted_)
@@ -190,14 +194,16 @@ Learnable learnable_from(const FileArray& array, const std::vector<std::string>&
     if (array.words) return use_of_words(sources, paths.size());
     NumberUse use(array.per_row(), each);
     if (!by_file) use.begin_column(array.rows(), false);
+    bool declared = false;
     for (std::size_t file = 0; file < paths.size() && (file == 0 || use.open()); ++file) {
       const auto open = sources.at(file);
+      declared = declared || open->front()->packing().declared;
       if (by_file) use.begin_column(open->front()->shape().front(), true);
       add_numbers(*open->front(), use);
       if (by_file) use.end_column();
     }
     if (!by_file) use.end_column();
-    return use.result();
+    return use.result(declared);
   } catch (const DataError&) {
     return {};
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -135,15 +136,23 @@ void inspect_split(SplitFound& split, const Config& config, bool headers_only, C
   if (!headers_only) leave_out(split, comm);
   split.bytes = bytes_of(split);
   if (headers_only) return;
-  split.rows.emplace(split.shape.samples, split.shape.sample.per_sample());
+  split.rows.emplace(split.shape.samples, split.shape.sample.per_sample(),
+                     split.spec.mask ? split.shape.sample.channels : 0);
   split.samples.facts =
       channel_facts(numbers_of(split.spec, split.shape, NumbersOf::samples), false, comm, &*split.rows);
   if (split.spec.form.kind == LabelKind::classes) {
     if (split.spec.form.classes == 0) split.spec.form.classes = classes_of(config, split.shape);
-    if (split.spec.form.classes > 0) split.class_counts = class_counts(split.spec, split.shape, comm);
+    if (split.spec.form.classes > 0) {
+      split.class_counts = class_counts(split.spec, split.shape, comm);
+      split.labels.missing =
+          static_cast<double>(split.shape.samples * split.shape.label.per_sample() -
+                              std::accumulate(split.class_counts.begin(), split.class_counts.end(), Index{0}));
+    }
   } else {
     split.labels.facts = channel_facts(numbers_of(split.spec, split.shape, NumbersOf::labels), false, comm);
   }
+  for (NumbersFound* const found : {&split.samples, &split.labels})
+    if (found->facts) found->missing = found->facts->missing();
 }
 
 // Numbers that a network learns from badly: far from 0 for their spread, very large, very small, or of channels whose
@@ -234,9 +243,10 @@ void advise_on_limits(const SplitFound& split, std::vector<std::string>& advice)
     if (numbers->limited && numbers->facts && 2 * numbers->facts->missing() > numbers->facts->of_all_channels())
       advice.push_back(fmt::format(
           "most {} numbers of '{}' are missing ({:.0f} of {:.0f}), because they lie outside of valid_min, valid_max or "
-          "valid_range, or are fill values; are these attributes in the units of the stored numbers? correct them, or "
-          "set data.packing = \"ignore\"",
-          split.part, numbers->name, numbers->facts->missing(), numbers->facts->of_all_channels()));
+          "valid_range, or are fill values{}; are these attributes in the units of the stored numbers? correct them, "
+          "or set data.packing = \"ignore\"",
+          split.part, numbers->name, numbers->facts->missing(), numbers->facts->of_all_channels(),
+          numbers == &split.labels && split.spec.form.ignore ? ", or training.ignore" : ""));
 }
 
 // Labels from which nothing can be learnt, or by which nothing can be told.
@@ -256,14 +266,16 @@ void advise_on_constant_labels(const Config& config, const SplitFound& split, st
   if (!split.labels.facts || split.shape.samples < 2) return;  // a single label is always the same
   const ChannelFacts& facts = *split.labels.facts;
   const bool yes_or_no = split.spec.form.kind == LabelKind::probabilities;
-  if (yes_or_no && std::ranges::all_of(facts.most, [](double most) { return most < 0; })) return no_label();
+  if (yes_or_no && facts.missing() == facts.of_all_channels()) return no_label();
   const std::vector<bool> constant = constant_channels(split.spec, split.shape, NumbersOf::labels, facts);
   const Normalisation& units = config.data.normalise_labels;
   const bool divided = units.mean_std && units.std.empty() && split.part == "training";
   const bool all = std::ranges::all_of(constant, [](bool one) { return one; });
   const bool seen_to = units.mean_std && !units.std.empty() && !all;  // one channel of several
   for (std::size_t c = 0; c < facts.least.size(); ++c)
-    if (constant[c] && !seen_to)
+    if (facts.count[c] == 0)
+      advice.push_back(fmt::format("no label of channel {} of {} counts, so nothing is learnt of it", c, what));
+    else if (constant[c] && !seen_to)
       advice.push_back(
           fmt::format("{} are all {:g}{}: {}{}", what, facts.least[c],
                       facts.least.size() > 1 ? fmt::format(" in channel {}", c) : "",

@@ -25,6 +25,7 @@ struct NumbersFound {
   std::vector<Index> row_bytes{};          ///< in each file, unpacked
   std::optional<std::size_t> unpacked{};   ///< the first file with numbers that HDF5 must read; none: no file has such
   std::optional<ChannelFacts> facts;       ///< missing where labels are classes, or nothing was read
+  std::optional<double> missing;           ///< how many; of labels, those that do not count. None: nothing was read
   bool scaled_in_part = false;             ///< PackingCount::scaled_in_part()
   bool limited = false;                    ///< attributes say that numbers beyond a limit are missing
 };

@@ -122,7 +122,7 @@ struct TrialRunner {
     ctx.stops = &stops;
     if (data.validation().labelled == 0)
       throw DataError(no_label_text(config.data.validation, config.training, "validation") +
-                      ": trials cannot be compared; give it labels, or correct training.ignore");
+                      ": trials cannot be compared; give it labels, or correct that");
     try {
       return run_pipeline(plan, config, ctx).phases.back().last.validation_loss;
     } catch (const DivergedError&) {

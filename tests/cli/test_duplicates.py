@@ -1,4 +1,4 @@
-"""Rows that are named twice, or train and validate, under whatever names."""
+"""Rows that are named twice, in training, validation or evaluation, or train and validate, under whatever names."""
 import os
 import shutil
 import unittest
@@ -143,7 +143,7 @@ class Duplicates(MrmfTest):
                 if same is None:
                     self.allowed(*words)
                 else:
-                    self.refused(*same, "validate, and are trained on as", words=words, commands=("train",))
+                    self.refused(*same, "validates, and is trained on as", "this is the same row", words=words, commands=("train",))
 
     def test_parts_and_mixtures_of_rows(self):
         """Other parts of each row are other rows; the same parts are the same."""
@@ -248,13 +248,13 @@ class Duplicates(MrmfTest):
         self.allowed(*one, samples=(9, 3))
         for other, same in (("twin.h5", "s3.h5"), ("link.h5", "s5.h5")):
             self.config(*files, other)
-            self.refused(f"'x' in {other} are the same as 'x' in {same}, and both are trained on", words=one)
+            self.refused(f"'x' in {other} is the same as 'x' in {same}, and both are trained on", words=one)
         groups = ("--set", "data.rows=groups", "--set", "data.groups=sim_*", "--set", "training.batch=3")
         self.config("groups.h5")
         self.allowed(*groups, samples=(9, 3))
         with h5py.File(self.path("groups.h5"), "r+") as file:
             file["sim_again/x"], file["sim_again/y"] = file["sim_04/x"], 1.0
-        self.refused("'x' of group 'sim_again' in groups.h5 are the same as 'x' of group 'sim_04' in groups.h5", words=groups)
+        self.refused("'x' of group 'sim_again' in groups.h5 is the same as 'x' of group 'sim_04' in groups.h5", words=groups)
 
     def test_validation_alone(self):
         self.config("a.h5")
@@ -274,6 +274,39 @@ class Duplicates(MrmfTest):
         self.allowed(*words, samples=(60, 20))
         self.config("a.h5", "b.h5", "./b.h5")
         self.refused("rows 0 to 39 of 'z', 'x' in ./b.h5", words=words, commands=("train",))
+
+    def twice(self, *words, message):
+        """Evaluating and predicting these is refused, by one line; nothing is written. It is done where it is allowed."""
+        for command in (["evaluate", "run", *words], ["predict", "run", *words, "-o", "p.h5"]):
+            with self.subTest(command=command):
+                self.fails(3, *command, message=message + ", and would be taken twice; name them once, or add --duplicates allow")
+                self.assertFalse(os.path.exists(self.path("p.h5")))
+                self.mrmf(*command, "--duplicates", "allow")
+        os.remove(self.path("p.h5"))
+
+    def test_rows_that_are_evaluated_or_predicted(self):
+        os.symlink("a.h5", self.path("link.h5"))
+        self.take("part.h5", [(np.s_[:], "a.h5", np.s_[:8])], 8)
+        self.take("rest.h5", [(np.s_[:], "a.h5", np.s_[8:])], 32)
+        self.take("one.h5", [(np.s_[:], "a.h5", np.s_[8:9])], 1)
+        self.config("b.h5")
+        self.mrmf("train", "c.toml")
+        self.twice("--files", "a.h5", "link.h5", message="rows 0 to 39 of 'x' in link.h5 are the same as rows 0 to 39 of 'x' in a.h5")
+        self.twice("--files", "a.h5", "part.h5", message="rows 0 to 7 of 'x' in part.h5 are the same as rows 0 to 7 of 'x' in a.h5")
+        self.twice("--files", "rest.h5", "one.h5", message="row 0 of 'x' in one.h5 is the same as row 0 of 'x' in rest.h5")
+        self.fails(3, "evaluate", "run", "--files", "a.h5", "link.h5", message="in link.h5 are the same as", ranks=2)
+        self.assertIn("40 samples", self.mrmf("evaluate", "run", "--files", "part.h5", "rest.h5"))
+        # Rows that trained the model are there once, and may be evaluated.
+        self.assertIn("training rows", self.mrmf("evaluate", "run", "--files", "b.h5"))
+        self.mrmf("evaluate", "run", "--split", "train")
+
+    def test_a_run_that_was_allowed_to_may_be_evaluated(self):
+        os.symlink("a.h5", self.path("link.h5"))
+        self.config("a.h5", "link.h5")
+        self.mrmf("train", "c.toml", "--set", "data.duplicates=allow")
+        self.assertIn("20 samples", self.mrmf("evaluate", "run"))
+        self.assertIn("80 samples", self.mrmf("evaluate", "run", "--files", "a.h5", "link.h5"))
+        self.fails(3, "evaluate", "run", "--files", "a.h5", "link.h5", "--duplicates", "refuse", message="would be taken twice")
 
 
 if __name__ == "__main__":

@@ -244,7 +244,30 @@ class MissingRows(Hostile):
         self.virtual(self.whole)
         os.remove(self.path("source.h5"))
         os.mkfifo(self.path("source.h5"))
-        self.refused(3, message="source.h5: is a FIFO")
+        self.refused(3, message="source.h5, which is a FIFO (named pipe), not a file")
+        os.remove(self.path("source.h5"))
+        os.mkdir(self.path("source.h5"))
+        self.refused(3, "data.missing=fill", message="data.h5: data set 'train_frames' leads to ")
+
+    def test_source_that_is_something_else(self):
+        self.virtual(self.whole)
+        os.remove(self.path("source.h5"))
+        self.write("source.h5", "not HDF5\n" * 100)
+        where = "data.h5: data set 'train_frames': row 0 and maybe others come from data set 'x' of source.h5, "
+        self.refused(3, message=where + "which is not an HDF5 file; put the file that these rows are in where that one is")
+        os.remove(self.path("source.h5"))
+        os.symlink("source.h5", self.path("source.h5"))
+        self.refused(3, message=where + "which cannot be looked at (Too many levels of symbolic links); put")
+        with h5py.File(self.path("data.h5"), "a") as file:
+            del file["train_frames"]
+            file["train_frames"] = h5py.ExternalLink("source.h5", "/x")
+        self.refused(3, message="leads to '/x' of source.h5, which cannot be looked at (Too many levels of symbolic links)")
+
+    def test_raw_file_that_is_a_device(self):
+        def make(file, name, values):
+            file.create_dataset(name, values.shape, values.dtype, external=[("/dev/zero", 0, values.nbytes)])
+        self.replace("train_frames", make)
+        self.refused(3, message="data.h5: data set 'train_frames' leads to /dev/zero, which is a device, not a file")
 
     def test_raw_file_that_is_too_short(self):
         def make(file, name, values):
@@ -302,7 +325,7 @@ class NoRegularFile(Hostile):
         def make(file, name, values):
             file[name] = h5py.ExternalLink("other.h5", "x")
         self.replace("train_frames", make)
-        self.refused(3, message="other.h5: is a FIFO")
+        self.refused(3, message="other.h5, which is a FIFO (named pipe), not a file")
 
     def test_config(self):
         self.fifo("config.toml")

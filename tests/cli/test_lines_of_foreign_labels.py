@@ -1,4 +1,5 @@
 """Labels, columns and names that are other than they were taken for: each is one line that says what they are, and what to do."""
+import contextlib
 import os
 import re
 import signal
@@ -119,6 +120,31 @@ class Started(support.MrmfTest):
         self.assertEqual(done.returncode, 2)
         self.assertIn("PMI_SIZE says that 4 ranks were started and MPI sees 1 of them, so each would do all of the work by itself", done.stderr)
         self.assertNotIn("write", done.stderr)
+
+    def task(self, rank, log=None, **variables):
+        """The exit code of a task of four by Slurm, and what it says; into a file of its own, where one is given."""
+        with open(log, "w") if log else contextlib.nullcontext(subprocess.PIPE) as errors:
+            done = subprocess.run([support.MRMF, "plan", "none.toml"], cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=errors,
+                                  env=support.environment() | {"SLURM_NTASKS": "4", "SLURM_PROCID": str(rank)} | variables)
+        said = self.read(log) if log else done.stderr
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        return said.splitlines()
+
+    def test_tasks_of_slurm_that_do_not_see_each_other(self):
+        whole, short = "mrmf: error: srun started 4 tasks and MPI sees 1 of them", "mrmf: error: task {} of 4 by srun: MPI sees this one alone"
+        step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
+        log = self.path("task.log")
+        for variables in ({}, {"SLURM_STEP_ID": "0"}, {"SLURM_STEP_NUM_TASKS": "4"}):
+            with self.subTest(variables):
+                alone, first, second = (self.task(rank, **variables) for rank in (0, 1, 2))
+                self.assertEqual([len(said) for said in (alone, first, second)], [1, 1, 1])
+                self.assertIn("none.toml: there is no such file", alone[0])  # as a batch script, or a shell of salloc
+                self.assertIn(whole, first[0])
+                self.assertIn(short.format(2), second[0])
+        self.assertIn(whole, self.task(0, **step)[0])
+        self.assertEqual(self.task(2, **step), [])  # beside the first one's line
+        self.assertIn(short.format(2), self.task(2, log, **step)[0])  # in a log of its own
+        self.assertIn("none.toml", self.task(2, SLURM_STEP_NUM_TASKS="1")[0])  # to work apart
 
     def test_a_signal_before_mpi_is_there(self):
         """As soon as the program handles it, which is before MPI starts; what the system's loader does before is another matter."""

@@ -123,8 +123,9 @@ class Links(support.MrmfTest):
         for name, message in (("gone", "master.h5: data set 'gone' leads to '/x' of gone.h5, which is not there"),
                               ("lost", "data set 'lost' leads to '/no/x' of run.h5, which is not there"),
                               ("circle", "data set 'circle' leads through more than 16 links"),
-                              ("pipe", "pipe.h5: is a FIFO"), ("far_pipe", "pipe.h5: is a FIFO"),
-                              ("device", "/dev/zero: is a FIFO, a socket or a device")):
+                              ("pipe", "pipe.h5, which is a FIFO (named pipe), not a file"),
+                              ("far_pipe", "pipe.h5, which is a FIFO"),
+                              ("device", "leads to /dev/zero, which is a device, not a file")):
             with self.subTest(name):
                 for words in (("data", "c.toml"), ("train", "c.toml")):
                     self.fails(3, *words, "--set", f"data.train.samples='{name}'", message=message, timeout=60)

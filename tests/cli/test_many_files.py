@@ -138,7 +138,7 @@ class ManyFiles(support.MrmfTest):
     def test_rows_named_twice(self):
         os.symlink(self.all_files.name, self.path("again"))
         text = self.few("train", "c.toml", "--set", 'data.files=["sims/*.h5", "again/s00999.h5"]', ranks=2, code=3)
-        self.assertIn("'x' in again/s00999.h5 are the same as 'x' in sims/s00999.h5", text)
+        self.assertIn("'x' in again/s00999.h5 is the same as 'x' in sims/s00999.h5", text)
 
 
 if __name__ == "__main__":

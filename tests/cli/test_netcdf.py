@@ -566,7 +566,7 @@ threads = 1
         self.config()
         self.fails(3, "train", "c.toml", message="l.h5: data set 'y', row ")
         self.config('not_finite = "skip"')
-        self.fails(3, "train", "c.toml", message="the labels 'y' have no row that is finite: all 30 rows hold NaN or infinity; "
+        self.fails(3, "train", "c.toml", message="the labels 'y' of the training rows of l.h5 have no row that is finite: all 30 rows hold NaN or infinity; "
                    "correct them, or name others")
         labels = self.masked(1e20, "f4")
         labels[0, 9, 9] = np.inf
@@ -577,7 +577,7 @@ threads = 1
         field[:, 0, 0] = np.nan
         self.data(self.kinds, field)
         self.config('not_finite = "skip"')
-        self.fails(3, "train", "c.toml", message="data set 'f' has no sample that is finite: all 30 rows hold NaN or infinity; ")
+        self.fails(3, "train", "c.toml", message="data set 'f' of the training rows of l.h5 has no sample that is finite: all 30 rows hold NaN or infinity; ")
 
     def test_one_per_row(self):
         kinds = np.arange(40) % 3

@@ -199,8 +199,8 @@ class SplitColumns(SplitTest):
         self.file("s", x=x, y=y, mark=np.arange(64) >= 48)
         found = self.found('column = "mark"')
         self.assertEqual([found[part]["rows"] for part in ("training", "validation")],
-                         [{"looked_at": 48, "constant": 1, "zeros": 0, "repeated": 2},
-                          {"looked_at": 16, "constant": 14, "zeros": 14, "repeated": 0}])
+                         [{"looked_at": 48, "constant": 1, "zeros": 0, "missing": 0, "repeated": 2},
+                          {"looked_at": 16, "constant": 14, "zeros": 14, "missing": 0, "repeated": 0}])
         output = self.mrmf("data", "s.toml")
         self.assertIn("15 of 64 rows (1 training, 14 validation) of 'x' hold one number throughout, which is 0 in 14 of "
                       "them, such as row 7 of s.h5", output)

@@ -79,6 +79,30 @@ TEST_CASE("launched tasks: srun, with and without PMI, and the way to start them
   CHECK(tasks_of(kBatch + step(3, 0))->first());
 }
 
+TEST_CASE("launched tasks: a rank above 0 is a task of srun, whatever else it says") {
+  const Environment rank{{"SLURM_PROCID", "1"}}, job{{"SLURM_NTASKS", "4"}}, id{{"SLURM_STEP_ID", "0"}},
+      count{{"SLURM_STEP_NUM_TASKS", "4"}}, apart{{"SLURM_STEP_NUM_TASKS", "1"}};
+  for (const Environment& more :
+       {job, job + id, job + count, count, count + id, job + count + id + Environment{{"SLURM_PTY_PORT", "38000"}}}) {
+    const auto tasks = tasks_of(rank + more);
+    REQUIRE(tasks);
+    CHECK(tasks->count == 4);
+    CHECK(tasks->rank == 1);
+    CHECK(tasks->text("").find("srun started 4 tasks") == 0);
+    CHECK(tasks->text("").find("work apart get SLURM_STEP_NUM_TASKS=1") != std::string::npos);
+    CHECK_FALSE(tasks_of(rank + more + apart));
+    if (more != count + id) CHECK_FALSE(tasks_of(more + Environment{{"SLURM_PROCID", "0"}}));
+  }
+  CHECK(tasks_of(rank)->text("").find("srun started at least 2 tasks") == 0);
+  CHECK(tasks_of(rank + job)->first());  // rank 0 does not know
+  CHECK(tasks_of(job + Environment{{"SLURM_PROCID", "3"}})->short_text() ==
+        "task 3 of 4 by srun: MPI sees this one alone; task 1 says what to do (tasks that are to work apart get "
+        "SLURM_STEP_NUM_TASKS=1)");
+  CHECK_FALSE(tasks_of(rank + Environment{{"SLURM_NTASKS", "1"}}));  // of a step around this job
+  CHECK_FALSE(tasks_of(rank + job + mpirun(1, 0)));
+  CHECK(tasks_of(rank + job + mpirun(2, 1))->launcher == "mpirun");
+}
+
 TEST_CASE("launched tasks: srun that tells of them by PMI-1 or 2 alone") {
   const auto told = [](const Environment& environment) { return only_told_by_sruns_pmi(in(environment)); };
   CHECK(told(step(2, 1) + pmi2(2, 1)));
@@ -129,7 +153,8 @@ TEST_CASE("launched tasks: launchers of another MPI") {
   const auto first = [](const Environment& environment) { return is_first_task(in(environment)); };
   CHECK((first({}) && first({{"PALS_RANKID", "0"}}) && first({{"PMI_RANK", "0"}, {"SLURM_PROCID", "3"}})));
   CHECK_FALSE((first({{"FLUX_TASK_RANK", "2"}}) || first({{"SLURM_PROCID", "3"}})));
-  for (const char* variable : {"FLUX_JOB_SIZE=4", "PMI_RANK=1", "JSM_NAMESPACE_SIZE=2", "SLURM_STEP_ID=0"})
+  for (const char* variable :
+       {"FLUX_JOB_SIZE=4", "PMI_RANK=1", "JSM_NAMESPACE_SIZE=2", "SLURM_STEP_ID=0", "SLURM_PROCID=1"})
     CHECK(tells_of_tasks(variable));
   for (const char* variable : {"FLUX_URI=local:///x", "OMPI_ALLOW_RUN_AS_ROOT=1", "SLURM_JOB_ID=7", "HOME=/root"})
     CHECK_FALSE(tells_of_tasks(variable));
