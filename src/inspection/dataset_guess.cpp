@@ -20,10 +20,6 @@
 namespace mrmf {
 namespace {
 
-constexpr Index kFewChannels = 16;     // an axis as short as this may be one of channels
-constexpr Index kManyChannels = 256;   // and so may one as short as this, if positions are many times more
-constexpr Index kFar = 8, kApart = 2;  // times more: so many are positions; so many may be
-
 std::string shown(const FileArray& array) { return fmt::format("'{}' ({})", array.name, fmt::join(array.shape, ", ")); }
 
 // What a name that is no array holds, where that is a sparse matrix, as SciPy, AnnData and 10x store it; "" where not.
@@ -226,41 +222,6 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
   return arrays;
 }
 
-// data.axes for a shape; "" where channels come last.
-std::string guess_axes(const FileArray& samples, std::vector<std::string>& reasons) {
-  const std::vector<Index> sizes(samples.shape.begin() + 1, samples.shape.end());
-  const auto axes = sizes.size();
-  const std::string positions[] = {"", "x", "y x", "z y x"};
-  const auto say = [&](const std::string& what, const std::string& order, const std::string& other = "") {
-    reasons.push_back(fmt::format("{} is taken for {}{}", shown(samples), what, other));
-    return order;
-  };
-  if (axes < 1 || axes > 4) return "";  // guess_labels() refuses them
-  if (axes == 1 && sizes[0] < 2 * kFewChannels) return say("features without positions", "");
-  if (axes == 1) return say("series without an axis of channels", "n x");
-  if (samples.complex()) return say("samples of complex numbers, whose parts are their channels", "");
-  const Index others = *std::min_element(sizes.begin() + 1, sizes.end());
-  const Index before = *std::min_element(sizes.begin(), sizes.end() - 1);
-  const std::string first = "n c " + positions[axes - 1], last = "n " + positions[axes - 1] + " c";
-  if (sizes.back() <= kFewChannels && sizes.back() < before) return say("samples with channels last", "");
-  if (sizes.front() <= kFewChannels && sizes.front() < others) return say("samples with channels first", first);
-  if (axes == 4 && looks_channels_first(sample_shape(samples.shape)))
-    return say("samples with channels first", first,
-               fmt::format("; if the last axis of {} holds channels, give --axes \"{}\"", sizes.back(), last));
-  if (axes == 4) return say("samples with channels last", "");
-  // More channels than that: an axis that is far shorter than all others, or may be.
-  const bool is_last = sizes.back() < sizes.front();
-  const Index fewest = std::min(sizes.front(), sizes.back()), most = is_last ? before : others;
-  const std::string none = "n " + positions[axes], moved = is_last ? last : first;
-  if (fewest <= kManyChannels && most >= kFar * fewest)
-    return say(is_last ? "samples with channels last" : "samples with channels first", is_last ? "" : first,
-               fmt::format("; if the axis of {} holds positions, give --axes \"{}\"", fewest, none));
-  return say("samples without an axis of channels", none,
-             fewest <= kManyChannels && most >= kApart * fewest
-                 ? fmt::format("; if the axis of {} holds channels, give --axes \"{}\"", fewest, moved)
-                 : "");
-}
-
 // Where an attribute is the label, all others of fractional numbers are outputs, too.
 void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels,
                     const std::vector<std::string>& paths, DatasetGuess& guess) {
@@ -299,7 +260,8 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
       given.samples.empty() ? find_samples(arrays, path, guess) : named(arrays, given.samples, path);
   if (samples.type == ElementType::other) throw DataError(path + ": " + why_no_numbers(samples));
   std::vector<std::string> of_axes;
-  guess.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
+  guess.axes = given.axes;  // labels may have positions
+  if (given.axes.empty()) guess.axes = guess_axes(samples, axes_named_in(path, layout, samples), of_axes);
   if (guess.rows == RowsBy::axis) find_split_column(arrays, samples, paths, guess);
   const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.hint(), guess)
                                                  : named(arrays, given.labels, path);

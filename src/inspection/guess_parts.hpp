@@ -13,6 +13,7 @@
 #include "io/files/edit_distance.hpp"  // in_small_letters()
 #include "io/hdf5/names.hpp"
 #include "io/rows/dataset.hpp"
+#include "io/values/axis_kind.hpp"
 #include "io/values/axis_order.hpp"
 #include "kernels/tensor.hpp"
 #include "src/inspection/dataset_guess.hpp"
@@ -167,6 +168,7 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
 struct RowLayout {
   RowsBy rows = RowsBy::axis;
   std::string groups;             ///< data.groups
+  std::string first_group{};      ///< one of these, of which the arrays were looked at
   std::string validation_groups;  ///< data.validation.groups; "": none were found
   /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
@@ -182,6 +184,16 @@ struct RowLayout {
 /// per group, as many of either have the same arrays of the same shapes, and no array that could be labels along the
 /// first axis. DataError when a file cannot be read.
 RowLayout find_rows(const std::vector<std::string>& paths, std::vector<FileArray> first, const GivenNames& given);
+
+// Which axis holds channels.
+
+/// What the file says of the samples' axes, without that of the rows.
+std::vector<NamedAxis> axes_named_in(const std::string& path, const RowLayout& layout, const FileArray& samples);
+/// data.axes; "" where channels come last. An axis that the file calls horizontal is one of positions; another one
+/// holds channels if it is called so, or is short. Of axes of which the file says nothing, their lengths decide. A line
+/// among the reasons tells what was taken, and why.
+std::string guess_axes(const FileArray& samples, const std::vector<NamedAxis>& named,
+                       std::vector<std::string>& reasons);
 
 // Families of groups, of which each group may be one sample.
 

@@ -367,6 +367,7 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
   used.merge(held);
   layout.rows = RowsBy::groups;
   layout.groups = groups;
+  layout.first_group = family.groups.front();
   layout.validation_groups = validation;
   layout.arrays = std::move(arrays);
   tell_of_groups(users_names(paths.front()), used, layout);
