@@ -225,9 +225,9 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
 // Where an attribute is the label, all others of fractional numbers are outputs, too.
 void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels,
                     const std::vector<std::string>& paths, DatasetGuess& guess) {
-  const auto serves = [](const FileArray& array) {
+  const auto serves = [&](const FileArray& array) {
     return array.name.starts_with('@') && !array.integer() && array.type != ElementType::other &&
-           !is_like_row_numbers(array.name);
+           !is_like_row_numbers(array.name) && array.name != guess.split_column;
   };
   if (!serves(labels)) return;
   for (const FileArray& array : arrays)
@@ -262,7 +262,8 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   std::vector<std::string> of_axes;
   guess.axes = given.axes;  // labels may have positions
   if (given.axes.empty()) guess.axes = guess_axes(samples, axes_named_in(path, layout, samples), of_axes);
-  if (guess.rows == RowsBy::axis) find_split_column(arrays, samples, paths, guess);
+  const std::vector<FileArray>& columns = guess.rows == RowsBy::axis ? arrays : layout.columns;
+  if (guess.validation_groups.empty()) find_split_column(columns, samples, paths, guess);
   const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.hint(), guess)
                                                  : named(arrays, given.labels, path);
   if (given.labels.empty() && layout.constants.contains(labels.name))
@@ -281,9 +282,8 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   if (given.labels.empty()) add_attributes(arrays, labels, paths, guess);
   if (!guess.validation_samples.empty()) guess.split_column.clear(), guess.split_arrays = {};  // data sets of their own
   if (guess.split_column == guess.labels) guess.split_column.clear();                          // as the user says
-  if (guess.rows == RowsBy::axis && guess.validation_samples.empty() && guess.split_column.empty() &&
-      guess.split_arrays.empty())
-    find_group_column(arrays, samples, labels, path, guess);
+  if (guess.validation_samples.empty() && guess.split_column.empty() && guess.split_arrays.empty())
+    find_group_column(columns, samples, labels, paths, guess);
   if (guess.validation_samples.empty() && guess.split_arrays.empty() && !guess.no_split_arrays.empty())
     guess.reasons.push_back(guess.no_split_arrays);
   if (!guess.split_arrays.empty())
@@ -312,7 +312,7 @@ std::string group_advice(const DatasetSpec& spec) {
   if (samples == arrays.end() || labels == arrays.end()) return "";
   DatasetGuess found;
   found.packing = spec.packing;
-  find_group_column(arrays, *samples, *labels, path, found);
+  find_group_column(arrays, *samples, *labels, {path}, found);
   if (found.group_column.empty()) return found.reasons.empty() ? "" : found.reasons.front();
   return fmt::format("{}, if data.split says so: split = {{ by = \"groups\", column = \"{}\", validation = 0.2 }}",
                      found.reasons.front(), found.group_column);

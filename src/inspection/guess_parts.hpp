@@ -158,7 +158,8 @@ FileNames users_names(const std::string& path);
 /// them ("train_mask", "val_mask"). Else sets look.split_column and look.split_validation where a column of the first
 /// file holds words such as "train" and "val", or is a mark of 0 and 1 that is named like validation. Other values may
 /// be folds or roles, which only the user knows: a line among the reasons tells of those that are named so. Reads the
-/// columns.
+/// columns. `arrays` are all of a file or, of groups and files that are samples, RowLayout::columns; how samples lie is
+/// known.
 void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples,
                        const std::vector<std::string>& paths, DatasetGuess& look);
 
@@ -173,6 +174,8 @@ struct RowLayout {
   /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
+  /// Of groups and files that are samples: what is a number or a word of each, and may say what it is for.
+  std::vector<FileArray> columns{};
   std::string why_not{};              ///< groups or files that look like samples are none; "": nothing is to be said
   std::string text_labels{};          ///< what might be their labels is a text, and a number as it reads; or ""
   std::set<std::string> constants{};  ///< arrays in those that hold the same few numbers in all of them
@@ -261,8 +264,8 @@ std::vector<std::string> partner_names(const std::string& name, const std::strin
 
 /// Sets look.group_column where a column of the first file, of whole numbers or words that repeat, is named like what
 /// rows belong to, such as their subject; a line among the reasons tells of it, or of one that may be such. Reads the
-/// columns.
+/// columns, of groups and files that are samples of all.
 void find_group_column(const std::vector<FileArray>& arrays, const FileArray& samples, const FileArray& labels,
-                       const std::string& path, DatasetGuess& look);
+                       const std::vector<std::string>& paths, DatasetGuess& look);
 
 }  // namespace mrmf

@@ -277,6 +277,21 @@ std::vector<FileArray> of_all(const Compared& compared, Index samples, const Giv
   return arrays;
 }
 
+/// A number or a word of each sample, as an array of all. Words that all differ are names of samples, and words that
+/// are all the same say nothing, but where they are called so: only a few samples were looked at.
+std::vector<FileArray> columns_of(const Compared& compared, Index samples) {
+  std::vector<FileArray> columns;
+  for (const FileArray& array : compared.arrays()) {
+    const bool named = is_like_split(array.name) || is_like_group(array.name);
+    const bool number = is_number(array) && elements(array) == 1;
+    const bool words = array.words && (named || (is_word(array) && compared.names_classes(array)));
+    if (!number && !words) continue;
+    columns.push_back(array);
+    columns.back().shape.insert(columns.back().shape.begin(), samples);
+  }
+  return columns;
+}
+
 /// The groups of all files that fit, as a run would find them. DataError where it would refuse.
 Index count_groups(const std::vector<std::string>& paths, const std::string& pattern, const std::string& samples,
                    std::set<std::string>& first) {
@@ -370,6 +385,7 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
   layout.first_group = family.groups.front();
   layout.validation_groups = validation;
   layout.arrays = std::move(arrays);
+  layout.columns = columns_of(compared, layout.arrays.front().rows());
   tell_of_groups(users_names(paths.front()), used, layout);
   for (const std::string& line : compared.dropped()) layout.reasons.push_back(line);
   return true;
@@ -396,6 +412,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
   if (arrays.empty() && compared.alike() && layout.text_labels.empty()) layout.text_labels = compared.text_of_number();
   if (arrays.empty()) return false;
   layout.rows = RowsBy::files;
+  layout.columns = columns_of(compared, std::ssize(paths));
   layout.arrays = std::move(arrays);
   layout.reasons.push_back(
       fmt::format("each of {} files is one sample: no array has labels along the first axis of '{}'", paths.size(),
