@@ -24,11 +24,13 @@
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
 #include "src/data/class_balance.hpp"
+#include "src/data/label_names.hpp"
 #include "src/data/lost_digits.hpp"
 #include "src/data/normalise.hpp"
 #include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"
 #include "src/inspection/packing_counts.hpp"
+#include "src/inspection/survey.hpp"
 #include "src/plan/plan.hpp"
 #include "src/plan/resolve_labels.hpp"
 #include "src/system/backend_choice.hpp"
@@ -222,16 +224,18 @@ std::string normalisation(DatasetGuess& guess, const DraftSplit& train, const st
 // How many numbers are missing, in how many rows, where they are to be filled; "" where none is.
 std::string missing_text(std::vector<DraftSplit>& parts, Comm& world) {
   if (std::ranges::none_of(parts, [](const DraftSplit& part) { return part.lacking > 0; })) return "";
-  double missing = 0;
+  double missing = 0, all = 0;
   Index lacking = 0, rows = 0;
   for (DraftSplit& part : parts) {
     part.spec.not_finite = NotFiniteRule::fill;  // one rule is for all
-    missing += channel_facts(numbers_of(part.spec, part.shape, NumbersOf::samples), false, world).missing();
+    const ChannelFacts facts = channel_facts(numbers_of(part.spec, part.shape, NumbersOf::samples), false, world);
+    missing += facts.missing();
+    all += facts.of_all_channels();
     lacking += part.lacking;
     rows += part.shape.samples;
   }
-  return fmt::format("{:.0f} numbers missing, in {} of {} rows: the network sees the mean of what is there", missing,
-                     lacking, rows);
+  return fmt::format("{:.0f} of {:.0f} numbers missing, in {} of {} rows: the network sees the mean of what is there",
+                     missing, all, lacking, rows);
 }
 
 // A run would refuse files that name the same rows twice.
@@ -444,6 +448,17 @@ void require_quotable(const std::vector<std::string>& files, const DatasetGuess&
   require_words(guess.split_column, guess.split_validation);
 }
 
+// What `mrmf data` would say of the configuration, with what was said already left out. DataError where it, and
+// training, would refuse the data: nothing is written then. On the root.
+std::vector<std::string> advice_on(const Config& config, const std::vector<std::string>& said, Comm& world) {
+  DataFound found = survey(config, false, world);
+  for (const SplitFound& split : found.splits) require_same_names(found.splits.front().shape, split.shape, split.part);
+  std::erase_if(found.advice, [&](const std::string& line) {
+    return std::ranges::any_of(said, [&](const std::string& reason) { return reason.starts_with(line); });
+  });
+  return found.advice;
+}
+
 void write_config(const InitOptions& options, Comm& world) {
   Draft draft;
   const std::vector<std::string> files = expand_patterns(options.files);
@@ -461,12 +476,14 @@ void write_config(const InitOptions& options, Comm& world) {
   choose_batch(draft, options, world);
   const std::string text = draft.text(options);
   Config config = parse_config(text, options.output, {});
+  const std::vector<std::string> advice = advice_on(config, draft.guess.reasons, world);
   resolve_axes(config.model.layers, draft.shape.sample.axes);
   resolve_labels(config, draft.shape, {{1, 1, 1}});  // what was guessed must fit
   collective_try(world, [&] {
     if (!world.root()) return;
     write_file(options.output, text, options.replace);
     for (const std::string& reason : draft.guess.reasons) std::cout << in_one_line(reason) << "\n";
+    for (const std::string& line : advice) std::cout << "advice: " << in_one_line(line) << "\n";
     std::cout << fmt::format("{0}: written; see what it comes to with `mrmf plan {0}`, train with `mrmf train {0}`\n",
                              options.output);
   });
