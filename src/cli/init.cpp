@@ -20,6 +20,7 @@
 #include "io/rows/same_rows.hpp"
 #include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
+#include "src/cli/data_sample.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
@@ -139,7 +140,10 @@ DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, Subset
   part.spec.not_finite = NotFiniteRule::skip;
   const std::vector<Index> bad = rows_not_finite(part.spec, part.shape, world);
   // Attributes tell what is missing, or it is missing in most rows: it is not the rows that are bad.
-  if (!bad.empty() && (guess.may_miss || 2 * std::ssize(bad) > part.shape.samples)) {
+  const auto may_miss = [&] {
+    return guess.may_miss || count_packings(part.spec, {part.spec.samples}, world).front().declared > 0;
+  };
+  if (!bad.empty() && (2 * std::ssize(bad) > part.shape.samples || may_miss())) {
     DatasetSpec fill = part.spec;
     fill.not_finite = NotFiniteRule::fill;
     if (rows_not_finite(fill, part.shape, world).empty()) {
@@ -292,9 +296,10 @@ std::string split_lines(const DatasetGuess& guess, const std::vector<DraftSplit>
              kValidation);
 }
 
-// What attributes say that nothing applies, of all parts once. Adds reasons.
-void tell_not_applied(DatasetGuess& guess, const std::vector<DraftSplit>& parts, Comm& world) {
+// What attributes of all files say, and whether it is applied, of all parts once. Adds reasons.
+void tell_attributes(DatasetGuess& guess, const std::vector<DraftSplit>& parts, Comm& world) {
   for (const DraftSplit& part : parts) {
+    for (const std::string& line : packing_lines(part.spec, world)) add_once(guess.reasons, line);
     std::vector<std::string> names = part.spec.sample_names();
     std::ranges::copy(part.spec.label_names(), std::back_inserter(names));
     const std::vector<PackingCount> counts = count_packings(part.spec, names, world);
@@ -309,7 +314,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const bool given = !guess.validation_samples.empty();
   if (given) parts.push_back(part_of(options, guess, Subset::validation, world));
   require_once(parts, world);
-  tell_not_applied(draft.guess, parts, world);
+  tell_attributes(draft.guess, parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;
   for (const DraftSplit& part : parts) {

@@ -275,8 +275,6 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   guess.samples = samples.name;
   guess.may_miss = samples.may_miss;
   guess.labels = labels.name;
-  for (const FileArray* array : {&samples, &labels})
-    if (!array->packing.empty()) guess.reasons.push_back(fmt::format("'{}' is {}", array->name, array->packing));
   if (guess.rows == RowsBy::axis) find_validation(arrays, samples, labels, guess);
   if (!guess.validation_groups.empty()) guess.validation_samples = samples.name, guess.validation_labels = labels.name;
   if (given.labels.empty()) add_attributes(arrays, labels, paths, guess);
