@@ -139,6 +139,7 @@ FileNames users_names(const std::string& path) {
     return std::ranges::any_of(std::array{"/#refs#/", "/#subsystem#/", "/_i_"},
                                [&](const char* part) { return from_root.find(part) != std::string::npos; });
   });
+  leave_out_unreadable(names, path);
   return names;
 }
 

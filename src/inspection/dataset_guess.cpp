@@ -75,7 +75,18 @@ Choice choose_samples(const std::vector<FileArray>& arrays, const std::string& p
   return choice;
 }
 
-const FileArray& find_samples(const std::vector<FileArray>& arrays, const std::string& path, DatasetGuess& guess) {
+// What there is under names that lead to nothing that could be read, a few; "" where there is nothing.
+std::string broken_text(const FileNames& names) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> texts;
+  for (const BrokenLink& link : names.broken)
+    if (texts.size() < kMost) texts.push_back(link.text());
+  if (names.broken.size() > kMost) texts.push_back(fmt::format("and {} more", names.broken.size() - kMost));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+const FileArray& find_samples(const std::vector<FileArray>& arrays, const FileNames& names, const std::string& path,
+                              DatasetGuess& guess) {
   const Choice choice = choose_samples(arrays, path);
   if (choice.best != nullptr) {
     choice.tell("samples", guess.reasons);
@@ -89,8 +100,9 @@ const FileArray& find_samples(const std::vector<FileArray>& arrays, const std::s
                       path, shown(array), array.name));
   if (const std::string why = why_no_samples(arrays); !why.empty())
     throw DataError(path + ": no array looks like samples, and " + why);
-  throw DataError(path + ": no array looks like samples, of two to five axes and several rows; there are " +
-                  list_of(arrays));
+  const std::string broken = broken_text(names);
+  throw DataError(path + ": no array looks like samples, of two to five axes and several rows; " +
+                  (broken.empty() ? "" : broken + "; ") + "there are " + list_of(arrays));
 }
 
 const FileArray* partner(const FileArray& train, const std::string& word, const std::vector<FileArray>& arrays) {
@@ -247,7 +259,7 @@ Index FileArray::per_row() const {
 DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNames& given) {
   const std::string& path = paths.front();
   const FileNames names = users_names(path);
-  const RowLayout layout = find_rows(paths, arrays_of(path, names, given), given);
+  const RowLayout layout = find_rows(paths, names, arrays_of(path, names, given), given);
   const std::vector<FileArray>& arrays = layout.arrays;
   DatasetGuess guess;
   guess.rows = layout.rows;
@@ -257,15 +269,16 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   for (const BrokenLink& link : names.broken) guess.reasons.push_back("not used: " + link.text());
   guess.packing = given.packing;
   const FileArray& samples =
-      given.samples.empty() ? find_samples(arrays, path, guess) : named(arrays, given.samples, path);
+      given.samples.empty() ? find_samples(arrays, names, path, guess) : named(arrays, given.samples, path);
   if (samples.type == ElementType::other) throw DataError(path + ": " + why_no_numbers(samples));
   std::vector<std::string> of_axes;
   guess.axes = given.axes;  // labels may have positions
   if (given.axes.empty()) guess.axes = guess_axes(samples, axes_named_in(path, layout, samples), of_axes);
   const std::vector<FileArray>& columns = guess.rows == RowsBy::axis ? arrays : layout.columns;
   if (guess.validation_groups.empty()) find_split_column(columns, samples, paths, guess);
-  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.hint(), guess)
-                                                 : named(arrays, given.labels, path);
+  const std::string hint = layout.hint().empty() ? broken_text(names) : layout.hint();
+  const FileArray& labels =
+      given.labels.empty() ? find_labels(arrays, samples, paths, hint, guess) : named(arrays, given.labels, path);
   if (given.labels.empty() && layout.constants.contains(labels.name))
     throw DataError(
         fmt::format("{}: '{}' is the same everywhere and cannot be the labels; {}; mend that, or name the data "
@@ -304,7 +317,7 @@ std::string group_advice(const DatasetSpec& spec) {
   const std::string& path = spec.files.front();
   GivenNames given;
   given.samples = spec.samples, given.labels = spec.labels, given.packing = spec.packing;
-  const std::vector<FileArray> arrays = arrays_of(path, names_of(path), given);
+  const std::vector<FileArray> arrays = arrays_of(path, users_names(path), given);
   const auto at = [&](const std::string& name) { return std::ranges::find(arrays, name, &FileArray::name); };
   const auto samples = at(spec.samples), labels = at(spec.labels);
   if (samples == arrays.end() || labels == arrays.end()) return "";

@@ -149,7 +149,7 @@ bool is_array_per_sample(const FileArray& samples, const std::vector<FileArray>&
 /// What to do about it, for people; "" where too few arrays are alike.
 std::string array_per_sample_text(const FileArray& samples, const std::vector<FileArray>& arrays);
 /// names_of() but those data sets in which a library keeps what belongs to others, and which no user has named:
-/// MATLAB's cells and PyTables' indices.
+/// MATLAB's cells and PyTables' indices; and those that nobody can read.
 FileNames users_names(const std::string& path);
 
 // Which array says of each row whether it trains or validates, guessed from names and values.
@@ -183,10 +183,11 @@ struct RowLayout {
   const std::string& hint() const { return why_not.empty() ? text_labels : why_not; }  ///< where no labels are found
 };
 
-/// `first` are the arrays of the first file, which an axis of samples is assumed for. Where samples are one per file or
-/// per group, as many of either have the same arrays of the same shapes, and no array that could be labels along the
-/// first axis. DataError when a file cannot be read.
-RowLayout find_rows(const std::vector<std::string>& paths, std::vector<FileArray> first, const GivenNames& given);
+/// `names` and `first` are those and the arrays of the first file, which an axis of samples is assumed for. Where
+/// samples are one per file or per group, as many of either have the same arrays of the same shapes, and no array that
+/// could be labels along the first axis. DataError when a file cannot be read.
+RowLayout find_rows(const std::vector<std::string>& paths, const FileNames& names, std::vector<FileArray> first,
+                    const GivenNames& given);
 
 // Which axis holds channels.
 

@@ -350,7 +350,7 @@ bool are_counted(const std::vector<std::string>& groups) {
 }
 
 bool are_samples(const std::vector<std::string>& paths, const GroupFamily& family, const std::vector<FileArray>& all,
-                 const GivenNames& given, RowLayout& layout) {
+                 const FileNames& names, const GivenNames& given, RowLayout& layout) {
   const Compared compared(some_of(family.groups,
                                   [&](const std::string& group) {
                                     return Location{paths.front(), group};
@@ -386,24 +386,26 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
   layout.validation_groups = validation;
   layout.arrays = std::move(arrays);
   layout.columns = columns_of(compared, layout.arrays.front().rows());
-  tell_of_groups(users_names(paths.front()), used, layout);
+  tell_of_groups(names, used, layout);
   for (const std::string& line : compared.dropped()) layout.reasons.push_back(line);
   return true;
 }
 
-bool find_groups(const std::vector<std::string>& paths, const std::vector<FileArray>& all, const GivenNames& given,
-                 RowLayout& layout) {
-  return std::ranges::any_of(likely_families(users_names(paths.front()).datasets),
-                             [&](const GroupFamily& family) { return are_samples(paths, family, all, given, layout); });
+bool find_groups(const std::vector<std::string>& paths, const std::vector<FileArray>& all, const FileNames& names,
+                 const GivenNames& given, RowLayout& layout) {
+  return std::ranges::any_of(likely_families(names.datasets), [&](const GroupFamily& family) {
+    return are_samples(paths, family, all, names, given, layout);
+  });
 }
 
-bool find_files(const std::vector<std::string>& paths, const GivenNames& given, RowLayout& layout) {
+bool find_files(const std::vector<std::string>& paths, const FileNames& names, const GivenNames& given,
+                RowLayout& layout) {
   if (paths.size() < 2) return false;
   const Compared compared(some_of(paths,
                                   [&](const std::string& path) {
                                     return Location{path, ""};
                                   }),
-                          users_names(paths.front()).datasets, given.packing);
+                          names.datasets, given.packing);
   if (layout.why_not.empty() && !compared.unlike().empty()) {
     layout.why_not = "nor is each file a sample, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants()) layout.constants.insert(name);
@@ -423,9 +425,10 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
 
 }  // namespace
 
-RowLayout find_rows(const std::vector<std::string>& paths, std::vector<FileArray> first, const GivenNames& given) {
+RowLayout find_rows(const std::vector<std::string>& paths, const FileNames& names, std::vector<FileArray> first,
+                    const GivenNames& given) {
   RowLayout layout;
-  if (find_groups(paths, first, given, layout) || find_files(paths, given, layout)) return layout;
+  if (find_groups(paths, first, names, given, layout) || find_files(paths, names, given, layout)) return layout;
   layout.arrays = std::move(first);
   return layout;
 }
