@@ -237,9 +237,10 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
 // Where an attribute is the label, all others of fractional numbers are outputs, too.
 void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels,
                     const std::vector<std::string>& paths, DatasetGuess& guess) {
+  const auto owner = [](const FileArray& array) { return array.name.substr(0, array.name.find('@')); };
   const auto serves = [&](const FileArray& array) {
-    return array.name.starts_with('@') && !array.integer() && array.type != ElementType::other &&
-           !is_like_row_numbers(array.name) && array.name != guess.split_column;
+    return array.attribute && owner(array) == owner(labels) && !array.integer() && array.type != ElementType::other &&
+           !is_like_row_numbers(array.called()) && array.name != guess.split_column;
   };
   if (!serves(labels)) return;
   for (const FileArray& array : arrays)

@@ -171,7 +171,8 @@ struct RowLayout {
   std::string groups;             ///< data.groups
   std::string first_group{};      ///< one of these, of which the arrays were looked at
   std::string validation_groups;  ///< data.validation.groups; "": none were found
-  /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
+  /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>", and
+  /// "density@<name>" those of the samples' array.
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
   /// Of groups and files that are samples: what is a number or a word of each, and may say what it is for.
@@ -252,6 +253,9 @@ bool is_like_row_list(const std::string& name);
 bool is_like_mark(const std::string& name);
 /// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.
 bool is_like_row_numbers(const std::string& name);
+
+/// An attribute of an array that says how its numbers are to be read or shown, or what they range over.
+bool is_about_numbers(const std::string& attribute);
 
 /// By the name of the array itself, whatever its groups are called: "x-coordinate", "dim1", "lat", "time".
 bool is_like_coordinate(const std::string& name);

@@ -166,29 +166,29 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
   if (look.rows == RowsBy::axis) find_split_arrays(arrays, samples, paths, look);
   if (!look.split_arrays.empty()) return;
   const bool held_out_samples = std::ranges::any_of(
-      arrays, [](const FileArray& array) { return is_only_held_out(array.name) && array.per_row() > 1; });
+      arrays, [](const FileArray& array) { return is_only_held_out(array.called()) && array.per_row() > 1; });
   const bool several_marks = std::ranges::any_of(arrays, [&](const FileArray& array) {
-    return is_one_number_per_row(array, samples) && is_held_out_mark(array.name);
+    return is_one_number_per_row(array, samples) && is_held_out_mark(array.called());
   });
   std::vector<std::string> told, others;
   std::optional<bool> taken_for_tests;  // whether the mark that is taken for the split marks the test's rows
   bool test_trains = false;             // another one marks the test's rows
   std::vector<const FileArray*> columns;
   for (const FileArray& array : arrays) columns.push_back(&array);
-  std::ranges::stable_partition(columns, [](const FileArray* array) { return !is_for_tests(array->name); });
+  std::ranges::stable_partition(columns, [](const FileArray* array) { return !is_for_tests(array->called()); });
   for (const FileArray* const column_array : columns) {
     const FileArray& array = *column_array;
-    const bool named = is_like_split(array.name), characters = named && may_be_characters(array, samples);
+    const bool named = is_like_split(array.called()), characters = named && may_be_characters(array, samples);
     if (!characters && !is_one_number_per_row(array, samples)) continue;
     if (array.type == ElementType::other && !array.words) continue;
-    const bool trains = is_training_mark(array.name);  // all other rows validate, unless others are marked, too
-    const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
-    const bool may_mark = array.integer() || trains || is_held_out_mark(array.name);  // floats may be anything else
-    const bool called = array.type_name == "enumeration" && !is_like_labels(array.name);
+    const bool trains = is_training_mark(array.called());  // all other rows validate, unless others are marked, too
+    const bool marks = (trains && !several_marks) || (is_like_mark(array.called()) && !is_like_labels(array.called()));
+    const bool may_mark = array.integer() || trains || is_held_out_mark(array.called());  // floats may be anything else
+    const bool called = array.type_name == "enumeration" && !is_like_labels(array.called());
     if (!array.words && !named && !called && !(may_mark && marks && !held_out_samples)) continue;
     std::string why;
     const std::optional<SplitColumn> column = read_column(array, paths, look, why);
-    if (!column && (named || trains || is_held_out_mark(array.name)))
+    if (!column && (named || trains || is_held_out_mark(array.called())))
       told.push_back(fmt::format("'{}' does not say what rows are for: {}", array.name, why));
     if (!column) continue;
     const bool few = column->values.size() > 1 && column->values.size() <= kFewRoles;
@@ -204,9 +204,9 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
       look.split_column = array.name;
       if (trains && !several_marks) look.split_validation = {"0"};
-      if (!trains) taken_for_tests = is_for_tests(array.name);
+      if (!trains) taken_for_tests = is_for_tests(array.called());
     } else if (few && (named || (marks && array.integer()))) {
-      if (marks && !trains && taken_for_tests && *taken_for_tests != is_for_tests(array.name)) test_trains = true;
+      if (marks && !trains && taken_for_tests && *taken_for_tests != is_for_tests(array.called())) test_trains = true;
       told.push_back(split_hint(array, values));
       others.push_back(array.name);
     }
@@ -225,13 +225,13 @@ void find_group_column(const std::vector<FileArray>& arrays, const FileArray& sa
   std::string hint;
   bool hint_named = false;
   for (const FileArray& array : arrays) {
-    const bool named = is_like_group(array.name);
+    const bool named = is_like_group(array.called());
     std::string why;
     if (named && may_be_characters(array, samples) && !read_column(array, paths, look, why))
       look.reasons.push_back(fmt::format("'{}' does not say what rows belong to: {}", array.name, why));
     if (!is_one_number_per_row(array, samples) || array.name == labels.name) continue;
     if (!array.words && (array.type == ElementType::other || !named)) continue;
-    if (is_like_labels(array.name) || is_like_split(array.name)) continue;
+    if (is_like_labels(array.called()) || is_like_split(array.called())) continue;
     const auto half = static_cast<std::size_t>(samples.rows() / 2);
     const std::optional<SplitColumn> column = read_column(array, paths, look, why, std::max<std::size_t>(1, half));
     if (!column || column->values.size() < (named ? 2 : kFewest)) continue;
