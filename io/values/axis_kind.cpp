@@ -8,73 +8,74 @@
 namespace mrmf {
 namespace {
 
-using Names = std::set<std::string>;
+using AxisNames = std::set<std::string>;
 
-const Names kHorizontal{"lat",
-                        "latitude",
-                        "lats",
-                        "rlat",
-                        "nlat",
-                        "lon",
-                        "longitude",
-                        "lons",
-                        "rlon",
-                        "nlon",
-                        "x",
-                        "xc",
-                        "nx",
-                        "y",
-                        "yc",
-                        "ny",
-                        "width",
-                        "w",
-                        "h",
-                        "i",
-                        "j",
-                        "ni",
-                        "nj",
-                        "easting",
-                        "cell",
-                        "ncells",
-                        "south_north",
-                        "west_east",
-                        "northing",
-                        "xi_rho",
-                        "eta_rho",
-                        "rows",
-                        "cols",
-                        "columns",
-                        "projection_x_coordinate",
-                        "projection_y_coordinate"};
-const Names kVertical{
+const AxisNames kHorizontal{"lat",
+                            "latitude",
+                            "lats",
+                            "rlat",
+                            "nlat",
+                            "lon",
+                            "longitude",
+                            "lons",
+                            "rlon",
+                            "nlon",
+                            "x",
+                            "xc",
+                            "nx",
+                            "y",
+                            "yc",
+                            "ny",
+                            "width",
+                            "w",
+                            "h",
+                            "i",
+                            "j",
+                            "ni",
+                            "nj",
+                            "easting",
+                            "cell",
+                            "ncells",
+                            "south_north",
+                            "west_east",
+                            "northing",
+                            "xi_rho",
+                            "eta_rho",
+                            "rows",
+                            "cols",
+                            "columns",
+                            "projection_x_coordinate",
+                            "projection_y_coordinate"};
+const AxisNames kVertical{
     "z",      "nz",     "level",    "levels",        "lev",         "nlev",          "plev",  "depth",
     "deptht", "height", "alt",      "altitude",      "pressure",    "bottom_top",    "layer", "levelist",
     "sigma",  "hybrid", "isobaric", "isobaricinhpa", "model_level", "pressure_level"};
-const Names kTimes{"t", "time", "times", "date", "step", "lead_time", "valid_time", "month"};
-const Names kChannels{"c",         "channel", "channels", "band",    "bands",     "variable",
-                      "variables", "feature", "features", "species", "component", "components"};
+const AxisNames kTimes{"t", "time", "times", "date", "step", "lead_time", "valid_time", "month"};
+const AxisNames kChannels{"c",         "channel", "channels", "band",    "bands",     "variable",
+                          "variables", "feature", "features", "species", "component", "components"};
 
 bool is_horizontal_standard(const std::string& name) {
-  static const Names names{"latitude",
-                           "longitude",
-                           "grid_latitude",
-                           "grid_longitude",
-                           "projection_x_coordinate",
-                           "projection_y_coordinate",
-                           "projection_x_angular_coordinate",
-                           "projection_y_angular_coordinate"};
+  static const AxisNames names{"latitude",
+                               "longitude",
+                               "grid_latitude",
+                               "grid_longitude",
+                               "projection_x_coordinate",
+                               "projection_y_coordinate",
+                               "projection_x_angular_coordinate",
+                               "projection_y_angular_coordinate"};
   return names.contains(name);
 }
 
 bool is_vertical_standard(const std::string& name) {
-  static const Names names{"height", "depth", "altitude", "air_pressure", "model_level_number", "geopotential_height"};
+  static const AxisNames names{
+      "height", "depth", "altitude", "air_pressure", "model_level_number", "geopotential_height"};
   const bool own = name.starts_with("atmosphere_") || name.starts_with("ocean_");  // "ocean_s_coordinate_g1"
   return names.contains(name) || (own && name.find("_coordinate") != std::string::npos);
 }
 
 // "degrees_north", "degree_E", "degreesN", as CF and the UDUNITS of old have them.
 bool are_degrees_on_a_map(const std::string& units) {
-  static const Names ends{"north", "n", "east", "e"};
+  static const AxisNames ends{"north", "n", "east", "e"};
   for (const std::string start : {"degrees", "degree"})
     if (units.starts_with(start)) {
       const std::string rest = units.substr(start.size());

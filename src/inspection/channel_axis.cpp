@@ -17,10 +17,10 @@
 namespace mrmf {
 namespace {
 
-constexpr Index kFewChannels = 16;         // an axis as short as this may be one of channels
-constexpr Index kManyShort = 256;          // and so may one as short as this, if positions are many times more
-constexpr Index kFar = 8, kApart = 2;      // times more: so many are positions; so many may be
-constexpr std::size_t kMostPositions = 3;  // axes of them that samples have
+constexpr Index kFewChannels = 16;       // an axis as short as this may be one of channels
+constexpr Index kManyShort = 256;        // and so may one as short as this, if positions are many times more
+constexpr Index kFar = 8, kApart = 2;    // times more: so many are positions; so many may be
+constexpr std::size_t kMostSpatial = 3;  // axes of them that samples have
 
 /// What a file says of the axes of samples, without that of the rows.
 class ToldAxes {
@@ -91,7 +91,7 @@ std::optional<std::string> axes_as_told(const std::string& samples, const ToldAx
   if (axes == 1)
     return told.is(0, AxisKind::horizontal) ? std::optional(say("without an axis of channels", {})) : std::nullopt;
   if (called) return say(with_channels(*called), called);
-  const bool too_many = axes > kMostPositions;
+  const bool too_many = axes > kMostSpatial;
   if (!shortest) return too_many ? std::nullopt : std::optional(say("without an axis of channels", {}));
   const std::string which = told.name(*shortest).empty() ? "the other axis" : "'" + told.name(*shortest) + "'";
   if (too_many) return say(with_channels(*shortest), shortest, fmt::format("; {} holds the channels", which));
