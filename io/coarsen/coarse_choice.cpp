@@ -1,5 +1,6 @@
 // Which data sets of a file are averaged in its coarse copy.
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -88,6 +89,32 @@ std::string none_fits(const CoarseCopy& copy, const AxisOrder& order) {
 
 }  // namespace
 
+namespace {
+
+/// Whether --samples names a data set.
+std::function<bool(const std::string&)> asked_for(const CoarseCopy& copy, const FileNames& names) {
+  std::set<std::string> asked;  // by their first names
+  for (const std::string& name : copy.samples)
+    asked.insert(copy.rows == RowsBy::groups ? "/" + name : first_name(names, copy.source, name));
+  return [asked = std::move(asked), groups = copy.rows == RowsBy::groups](const std::string& name) {
+    if (!groups) return asked.contains(name);
+    return std::ranges::any_of(asked, [&](const std::string& one) { return name.ends_with(one); });
+  };
+}
+
+}  // namespace
+
+FileNames names_to_copy(const CoarseCopy& copy) {
+  FileNames names = names_of(copy.source);
+  const std::size_t links = names.broken.size();
+  leave_out_unreadable(names, copy.source, asked_for(copy, names));
+  // It may be what is to be averaged, unless the user says what is.
+  if (copy.samples.empty() && names.broken.size() > links)
+    throw DataError(copy.source + ": data set " + names.broken[links].text() +
+                    "; or name the data sets to average with --samples: the copy is then without this one");
+  return names;
+}
+
 std::vector<std::string> samples_to_average(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
                                             const FileNames& names, std::vector<std::string>& others) {
   const DataFile file(copy.source);
@@ -95,13 +122,7 @@ std::vector<std::string> samples_to_average(const CoarseCopy& copy, const AxisOr
   std::string unreadable;
   require_axes(copy, order, source);
   require_in_groups(copy, names);
-  std::set<std::string> asked;  // by their first names
-  for (const std::string& name : copy.samples)
-    if (copy.rows != RowsBy::groups) asked.insert(first_name(names, copy.source, name));
-  const auto is_asked = [&](const std::string& name) {
-    if (copy.rows != RowsBy::groups) return asked.contains(name);
-    return std::ranges::any_of(copy.samples, [&](const std::string& one) { return name.ends_with("/" + one); });
-  };
+  const auto is_asked = asked_for(copy, names);
   for (const std::string& name : names.datasets) {
     const DatasetInfo info = source.info(name);
     const bool shaped = has_axes(copy, order, info);

@@ -234,7 +234,7 @@ void leave_out_of_averages(Contents& contents) {
 Contents contents_of(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
                      const std::shared_ptr<const DataFile>& file, CoarseFile& made) {
   Contents found;
-  found.names = names_of(copy.source);
+  found.names = names_to_copy(copy);
   made.samples = samples_to_average(copy, order, source, found.names, found.others);
   find_classes(copy, order, source, made.samples, found.others).tell(made.notes);
   std::map<std::string, std::vector<std::string>> not_applied;  // which samples have the same to say

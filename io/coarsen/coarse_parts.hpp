@@ -12,6 +12,10 @@
 
 namespace mrmf {
 
+/// All that the copy may have of the source: what nobody can read is left out where --samples says what is averaged,
+/// and does not name it. DataError where it says nothing.
+FileNames names_to_copy(const CoarseCopy& copy);
+
 /// "'a', 'b', 'c', 'd' and 3 more".
 std::string listed_names(const std::vector<std::string>& names);
 

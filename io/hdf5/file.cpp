@@ -288,12 +288,13 @@ std::vector<std::string> all_inputs(const std::string& target, std::vector<std::
     if (!std::filesystem::is_regular_file(path, unknown)) continue;  // told where it is opened
     const h5::File file = h5::open_to_read(path);
     const FileNames names = names_of(path);
-    for (const std::vector<std::string>* list : {&names.datasets, &names.groups})
-      for (const std::string& name : *list) h5::add_inputs(file.get(), path, name, files);
-    for (const FurtherName& further : names.further) {
+    std::vector<std::string> all = names.datasets;
+    all.insert(all.end(), names.groups.begin(), names.groups.end());
+    for (const FurtherName& further : names.further) all.push_back(further.name);
+    for (const std::string& name : all) {
       try {
-        h5::add_inputs(file.get(), path, further.name, files);
-      } catch (const DataError&) {  // it leads to what is no file, and is no data of this one
+        h5::add_inputs(file.get(), path, name, files);
+      } catch (const DataError&) {  // it leads to what is no file, which its reader is told
       }
     }
   }

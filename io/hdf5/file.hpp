@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/hdf5/names.hpp"
+#include "io/values/axis_kind.hpp"
 #include "io/values/element.hpp"
 #include "io/values/packing.hpp"
 #include "mpi/comm.hpp"
@@ -96,6 +97,10 @@ struct DatasetNumbers {
 };
 /// On any thread. DataError where the file cannot be opened, or the data set holds no numbers or more than 2^29.
 DatasetNumbers read_stored_numbers(const std::string& path, const std::string& dataset);
+
+/// What a file says of the axes of a data set, by its dimension scales and by names that stand in an attribute
+/// (h5py's dims[i].label). Nothing of damaged attributes. DataError when it cannot be opened.
+std::vector<NamedAxis> named_axes(const std::string& path, const std::string& dataset);
 
 /// Name and kind of every attribute, by name. `object` is a path; "": the file's root. None where it is not there.
 /// DataError when the file cannot be opened.

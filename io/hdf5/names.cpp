@@ -5,6 +5,8 @@
 
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/links.hpp"
+#include "io/hdf5/rows.hpp"
+#include "io/hdf5/types.hpp"
 
 namespace mrmf {
 namespace {
@@ -145,12 +147,34 @@ class Listing {
   std::vector<Soft> soft_;
 };
 
+// Why nobody can read a data set, to follow its name; "" where that would be known by its values alone.
+std::string why_unreadable(const std::string& path, hid_t file, const std::string& name) {
+  try {
+    return h5::missing_filter(h5::open_dataset(path, file, name), true).value_or("");
+  } catch (const DataError& error) {
+    const std::string why = error.what(), what = path + ": data set '" + name + "' ";
+    return why.starts_with(what) ? why.substr(what.size()) : "cannot be read: " + why;
+  }
+}
+
 }  // namespace
 
 FileNames names_of(const std::string& path) {
   const h5::Lock lock;
   const h5::File file = h5::open_to_read(path);
   return Listing(file.get()).take();
+}
+
+void leave_out_unreadable(FileNames& names, const std::string& path,
+                          const std::function<bool(const std::string&)>& kept) {
+  const h5::Lock lock;
+  const h5::File file = h5::open_to_read(path);
+  std::erase_if(names.datasets, [&](const std::string& name) {
+    if (kept && kept(name)) return false;
+    const std::string why = why_unreadable(path, file.get(), name);
+    if (!why.empty()) names.broken.push_back({name, why});
+    return !why.empty();
+  });
 }
 
 std::string first_name(const FileNames& names, const std::string& path, const std::string& name) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -21,7 +22,7 @@ struct FurtherName {
   bool soft = false;  ///< a soft link; else a hard one, or a link to another file, whose object has a name here already
 };
 
-/// A link that leads nowhere.
+/// A link that leads nowhere, or a data set that nobody can read (leave_out_unreadable()).
 struct BrokenLink {
   std::string name, why;                                        ///< "leads to 'x' of b.h5, which is not there; ..."
   std::string text() const { return "'" + name + "' " + why; }  ///< for people
@@ -41,6 +42,12 @@ struct FileNames {
 /// Looks into all groups, and into other files as far as links lead there. DataError when the file cannot be opened, or
 /// is damaged.
 FileNames names_of(const std::string& path);
+
+/// Moves data sets that nobody can read to the broken links: those behind a filter that is not there, and those whose
+/// values come from what is no file, or from themselves. Those of `kept` names stay, for their reader to be told.
+/// Reads no values. DataError when the file cannot be opened.
+void leave_out_unreadable(FileNames& names, const std::string& path,
+                          const std::function<bool(const std::string&)>& kept = {});
 
 /// The first name of what this name leads to; the name itself where that is no object of the file. DataError when the
 /// file cannot be opened, or a link leads to what is no file.

@@ -231,34 +231,32 @@ bool is_dimension_scale(const Dataset& dataset, const std::string& what) {
   return attribute_text(dataset.get(), "CLASS", what) == "DIMENSION_SCALE";
 }
 
-namespace {
-
-std::vector<ObjectIdentity> objects_of(const Dataset& dataset, const hvl_t& references) {
-  std::vector<ObjectIdentity> objects;
-  for (std::size_t i = 0; i < references.len; ++i) {
-    const auto* reference = static_cast<const hobj_ref_t*>(references.p) + i;
-    const Object object(H5Rdereference2(dataset.get(), H5P_DEFAULT, H5R_OBJECT, reference));
-    if (object) objects.push_back(identity_of(object.get()));
-  }
-  return objects;
+void for_each_scale(const Dataset& dataset, const std::function<void(std::size_t axis, const Object& scale)>& found) {
+  if (H5Aexists(dataset.get(), "DIMENSION_LIST") <= 0) return;
+  const Space shape(H5Dget_space(dataset.get()));
+  const int axes = std::max(H5Sget_simple_extent_ndims(shape.get()), 0);
+  const Attribute attribute(H5Aopen(dataset.get(), "DIMENSION_LIST", H5P_DEFAULT));
+  const Type stored(H5Aget_type(attribute.get())), type(H5Tvlen_create(H5T_STD_REF_OBJ));
+  const Space space(H5Aget_space(attribute.get()));
+  const bool is_list = H5Tget_class(stored.get()) == H5T_VLEN && H5Tdetect_class(stored.get(), H5T_REFERENCE) > 0;
+  if (!is_list || H5Sget_simple_extent_npoints(space.get()) != axes) return;
+  std::vector<hvl_t> lists(static_cast<std::size_t>(axes));
+  if (H5Aread(attribute.get(), type.get(), lists.data()) < 0) return;
+  for (std::size_t axis = 0; axis < lists.size(); ++axis)
+    for (std::size_t i = 0; i < lists[axis].len; ++i) {
+      const auto* reference = static_cast<const hobj_ref_t*>(lists[axis].p) + i;
+      const Object object(H5Rdereference2(dataset.get(), H5P_DEFAULT, H5R_OBJECT, reference));
+      if (object) found(axis, object);
+    }
+  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, lists.data());
 }
-
-}  // namespace
 
 std::vector<std::vector<ObjectIdentity>> scales_of_axes(const Dataset& dataset) {
   const Space shape(H5Dget_space(dataset.get()));
   std::vector<std::vector<ObjectIdentity>> scales(
       static_cast<std::size_t>(std::max(H5Sget_simple_extent_ndims(shape.get()), 0)));
-  if (H5Aexists(dataset.get(), "DIMENSION_LIST") <= 0) return scales;
-  const Attribute attribute(H5Aopen(dataset.get(), "DIMENSION_LIST", H5P_DEFAULT));
-  const Type stored(H5Aget_type(attribute.get())), type(H5Tvlen_create(H5T_STD_REF_OBJ));
-  const Space space(H5Aget_space(attribute.get()));
-  const bool is_list = H5Tget_class(stored.get()) == H5T_VLEN && H5Tdetect_class(stored.get(), H5T_REFERENCE) > 0;
-  if (!is_list || H5Sget_simple_extent_npoints(space.get()) != std::ssize(scales)) return scales;
-  std::vector<hvl_t> lists(scales.size());
-  if (H5Aread(attribute.get(), type.get(), lists.data()) < 0) return scales;
-  for (std::size_t axis = 0; axis < scales.size(); ++axis) scales[axis] = objects_of(dataset, lists[axis]);
-  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, lists.data());
+  for_each_scale(dataset,
+                 [&](std::size_t axis, const Object& scale) { scales[axis].push_back(identity_of(scale.get())); });
   return scales;
 }
 

@@ -2,6 +2,8 @@
 // attributes that say what numbers mean. Private to io/.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,5 +81,7 @@ bool is_dimension_scale(const Dataset& dataset, const std::string& what);
 
 /// The dimension scales of each axis of a data set; none where they are unknown. They lie in the data set's own file.
 std::vector<std::vector<ObjectIdentity>> scales_of_axes(const Dataset& dataset);
+/// Calls `found` with each of these, open, and the number of its axis.
+void for_each_scale(const Dataset& dataset, const std::function<void(std::size_t axis, const Object& scale)>& found);
 
 }  // namespace mrmf::h5

@@ -169,8 +169,10 @@ struct DatasetShape {
   std::vector<GroupsAsRows> groups{};  ///< RowsBy::groups: of each file
   LabelNames names{};                  ///< what files call the numbers of labels
   std::vector<std::string>
-      units{};                  ///< units of samples and labels, in the order of their names; "": nothing says them
-  MixedLabels mixed{};          ///< none: labels have the positions of samples, or none of them any
+      units{};  ///< units of samples and labels, in the order of their names; "": nothing says them
+  std::vector<std::string>
+      not_applied{};    ///< what attributes say that nothing applies (Packing::not_applied), a line for each name
+  MixedLabels mixed{};  ///< none: labels have the positions of samples, or none of them any
   RememberedRows remembered{};  ///< copies share it
   /// The shape of what is read of a sample.
   Shape read_sample() const {

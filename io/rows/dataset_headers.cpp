@@ -16,6 +16,7 @@
 #include "io/rows/class_values.hpp"
 #include "io/rows/labels.hpp"
 #include "io/rows/mixed_labels.hpp"
+#include "io/rows/not_applied.hpp"
 #include "io/rows/row_names.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/rows/sample_order.hpp"
@@ -166,7 +167,8 @@ struct FileFacts {
   std::vector<std::string> units;  ///< units of samples and labels, in the order of the names
   std::vector<LabelNames> names;   ///< those of labels that differ, of one data set
   GroupsAsRows groups;
-  bool elsewhere = false;  ///< samples may lie in another file
+  std::vector<std::string> not_applied{};  ///< Packing::not_applied, in the order of the names; of groups, of the first
+  bool elsewhere = false;                  ///< samples may lie in another file
 };
 
 FileFacts inspect_file(const RowSources& sources, std::size_t file, const DatasetSpec& spec) {
@@ -177,6 +179,7 @@ FileFacts inspect_file(const RowSources& sources, std::size_t file, const Datase
   for (const auto& rows : *open) {
     common.push_back(rows->require_alike(spec.missing == MissingRule::refuse));
     facts.units.push_back(readable_text(common.back().units));
+    facts.not_applied.push_back(rows->packing().not_applied);
   }
   for (std::size_t i = 0; i < common.size(); ++i)
     if (common[i].type != (*open)[i]->type()) facts.groups.types[sources.names()[i]] = common[i].type;
@@ -343,6 +346,7 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
   all.file_samples.assign(spec.files.size(), 0);
   std::vector<std::int64_t> elsewhere(spec.files.size());
   std::vector<UnitsSeen> units(names.size());
+  std::vector<NotAppliedSeen> not_applied(names.size());
   NamesSeen label_names;
   std::vector<GroupsAsRows> groups(spec.rows == RowsBy::groups ? spec.files.size() : 0);
   const Range mine = piece(std::ssize(spec.files), comm.rank(), comm.size());
@@ -355,9 +359,11 @@ DatasetShape inspect_headers(const DatasetSpec& spec, Comm& comm, const Remember
     elsewhere[file] = one.elsewhere ? 1 : 0;
     if (!groups.empty()) groups[file] = one.groups;
     for (std::size_t name = 0; name < units.size(); ++name) units[name].add(file, one.units[name]);
+    for (std::size_t name = 0; name < units.size(); ++name) not_applied[name].add(file, one.not_applied[name]);
     for (const LabelNames& one_name : one.names) label_names.add(i, one_name);
   });
   all.units = require_units(sources, units, comm);
+  all.not_applied = not_applied_lines(sources, not_applied, spec.files.size(), comm);
   all.names = label_names.agreed(comm);
   join(all, comm);
   all.groups = share_groups(groups, comm);

@@ -213,6 +213,7 @@ SplitColumn read_split_column(const RowSources& sources, const std::vector<Index
     const auto open = sources.at(i);
     const RowSource& rows = *open->front();
     const std::vector<Index>& shape = rows.shape();
+    if (const std::string characters = characters_text(rows); !characters.empty()) throw DataError(characters);
     if (shape.front() != rows_of_file[i] || shape.size() > 2 || (shape.size() == 2 && shape[1] != 1))
       throw DataError(rows.where() + " has shape " + shape_text(shape) +
                       ", and data.split.column wants one number for " + "each of " + std::to_string(rows_of_file[i]) +

@@ -20,15 +20,18 @@
 #include "io/rows/same_rows.hpp"
 #include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
+#include "src/cli/data_sample.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/channel_facts.hpp"
 #include "src/data/class_balance.hpp"
+#include "src/data/label_names.hpp"
 #include "src/data/lost_digits.hpp"
 #include "src/data/normalise.hpp"
 #include "src/data/row_facts.hpp"
 #include "src/inspection/dataset_guess.hpp"
 #include "src/inspection/packing_counts.hpp"
+#include "src/inspection/survey.hpp"
 #include "src/plan/plan.hpp"
 #include "src/plan/resolve_labels.hpp"
 #include "src/system/backend_choice.hpp"
@@ -137,7 +140,10 @@ DraftSplit part_of(const InitOptions& options, const DatasetGuess& guess, Subset
   part.spec.not_finite = NotFiniteRule::skip;
   const std::vector<Index> bad = rows_not_finite(part.spec, part.shape, world);
   // Attributes tell what is missing, or it is missing in most rows: it is not the rows that are bad.
-  if (!bad.empty() && (guess.may_miss || 2 * std::ssize(bad) > part.shape.samples)) {
+  const auto may_miss = [&] {
+    return guess.may_miss || count_packings(part.spec, {part.spec.samples}, world).front().declared > 0;
+  };
+  if (!bad.empty() && (2 * std::ssize(bad) > part.shape.samples || may_miss())) {
     DatasetSpec fill = part.spec;
     fill.not_finite = NotFiniteRule::fill;
     if (rows_not_finite(fill, part.shape, world).empty()) {
@@ -222,16 +228,18 @@ std::string normalisation(DatasetGuess& guess, const DraftSplit& train, const st
 // How many numbers are missing, in how many rows, where they are to be filled; "" where none is.
 std::string missing_text(std::vector<DraftSplit>& parts, Comm& world) {
   if (std::ranges::none_of(parts, [](const DraftSplit& part) { return part.lacking > 0; })) return "";
-  double missing = 0;
+  double missing = 0, all = 0;
   Index lacking = 0, rows = 0;
   for (DraftSplit& part : parts) {
     part.spec.not_finite = NotFiniteRule::fill;  // one rule is for all
-    missing += channel_facts(numbers_of(part.spec, part.shape, NumbersOf::samples), false, world).missing();
+    const ChannelFacts facts = channel_facts(numbers_of(part.spec, part.shape, NumbersOf::samples), false, world);
+    missing += facts.missing();
+    all += facts.of_all_channels();
     lacking += part.lacking;
     rows += part.shape.samples;
   }
-  return fmt::format("{:.0f} numbers missing, in {} of {} rows: the network sees the mean of what is there", missing,
-                     lacking, rows);
+  return fmt::format("{:.0f} of {:.0f} numbers missing, in {} of {} rows: the network sees the mean of what is there",
+                     missing, all, lacking, rows);
 }
 
 // A run would refuse files that name the same rows twice.
@@ -288,9 +296,10 @@ std::string split_lines(const DatasetGuess& guess, const std::vector<DraftSplit>
              kValidation);
 }
 
-// What attributes say that nothing applies, of all parts once. Adds reasons.
-void tell_not_applied(DatasetGuess& guess, const std::vector<DraftSplit>& parts, Comm& world) {
+// What attributes of all files say, and whether it is applied, of all parts once. Adds reasons.
+void tell_attributes(DatasetGuess& guess, const std::vector<DraftSplit>& parts, Comm& world) {
   for (const DraftSplit& part : parts) {
+    for (const std::string& line : packing_lines(part.spec, world)) add_once(guess.reasons, line);
     std::vector<std::string> names = part.spec.sample_names();
     std::ranges::copy(part.spec.label_names(), std::back_inserter(names));
     const std::vector<PackingCount> counts = count_packings(part.spec, names, world);
@@ -305,7 +314,7 @@ void describe_data(Draft& draft, const InitOptions& options, Comm& world) {
   const bool given = !guess.validation_samples.empty();
   if (given) parts.push_back(part_of(options, guess, Subset::validation, world));
   require_once(parts, world);
-  tell_not_applied(draft.guess, parts, world);
+  tell_attributes(draft.guess, parts, world);
   draft.shape = parts.front().shape;
   Index skipped = 0, rows = 0;
   for (const DraftSplit& part : parts) {
@@ -444,6 +453,17 @@ void require_quotable(const std::vector<std::string>& files, const DatasetGuess&
   require_words(guess.split_column, guess.split_validation);
 }
 
+// What `mrmf data` would say of the configuration, with what was said already left out. DataError where it, and
+// training, would refuse the data: nothing is written then. On the root.
+std::vector<std::string> advice_on(const Config& config, const std::vector<std::string>& said, Comm& world) {
+  DataFound found = survey(config, false, world);
+  for (const SplitFound& split : found.splits) require_same_names(found.splits.front().shape, split.shape, split.part);
+  std::erase_if(found.advice, [&](const std::string& line) {
+    return std::ranges::any_of(said, [&](const std::string& reason) { return reason.starts_with(line); });
+  });
+  return found.advice;
+}
+
 void write_config(const InitOptions& options, Comm& world) {
   Draft draft;
   const std::vector<std::string> files = expand_patterns(options.files);
@@ -461,12 +481,14 @@ void write_config(const InitOptions& options, Comm& world) {
   choose_batch(draft, options, world);
   const std::string text = draft.text(options);
   Config config = parse_config(text, options.output, {});
+  const std::vector<std::string> advice = advice_on(config, draft.guess.reasons, world);
   resolve_axes(config.model.layers, draft.shape.sample.axes);
   resolve_labels(config, draft.shape, {{1, 1, 1}});  // what was guessed must fit
   collective_try(world, [&] {
     if (!world.root()) return;
     write_file(options.output, text, options.replace);
     for (const std::string& reason : draft.guess.reasons) std::cout << in_one_line(reason) << "\n";
+    for (const std::string& line : advice) std::cout << "advice: " << in_one_line(line) << "\n";
     std::cout << fmt::format("{0}: written; see what it comes to with `mrmf plan {0}`, train with `mrmf train {0}`\n",
                              options.output);
   });

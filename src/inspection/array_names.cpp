@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "io/files/edit_distance.hpp"
+#include "io/values/unit_text.hpp"
 
 namespace mrmf {
 namespace {
@@ -137,6 +139,53 @@ bool is_like_row_numbers(const std::string& name) {
 bool is_like_coordinate(const std::string& name) {
   return has_any(name.substr(name.rfind('/') + 1), {"coordinate", "coord", "dim", "dimension", "axis", "lat",
                                                     "latitude", "lon", "longitude", "time", "timestamp"});
+}
+
+bool is_about_numbers(const std::string& attribute) {
+  static const std::set<std::string> all{"units",
+                                         "unit",
+                                         "scale_factor",
+                                         "add_offset",
+                                         "_fillvalue",
+                                         "missing_value",
+                                         "valid_min",
+                                         "valid_max",
+                                         "valid_range",
+                                         "_unsigned",
+                                         "fillvalue",
+                                         "missingvalue",
+                                         "actual_range",
+                                         "min",
+                                         "max",
+                                         "mean",
+                                         "std",
+                                         "minimum",
+                                         "maximum",
+                                         "stddev",
+                                         "range",
+                                         "long_name",
+                                         "standard_name",
+                                         "description",
+                                         "comment",
+                                         "title",
+                                         "history",
+                                         "class",
+                                         "name",
+                                         "coordinates",
+                                         "cell_methods",
+                                         "dimension_list",
+                                         "dimension_labels",
+                                         "grid_mapping",
+                                         "reference_list",
+                                         "checksum",
+                                         "fletcher32",
+                                         "flag_values",
+                                         "flag_masks",
+                                         "flag_meanings"};
+  const std::string small = in_small_letters(attribute);
+  return all.contains(small) || small.starts_with("_netcdf4") ||
+         std::ranges::any_of(other_scales(),
+                             [&](const auto& one) { return attribute == one.scale || attribute == one.offset; });
 }
 
 bool is_like_group(const std::string& name) {

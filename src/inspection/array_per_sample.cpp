@@ -89,7 +89,7 @@ bool is_array_per_sample(const FileArray& samples, const std::vector<FileArray>&
   bool per_row = false, per_array = false, named_row = false, named_array = false;
   for (const FileArray& array : arrays) {
     if (have_one_form(array, samples) && !says_labels(array, samples)) continue;
-    if (array.scale || array.name.starts_with('@') || is_another_sample(array, samples, arrays)) continue;
+    if (array.scale || array.attribute || is_another_sample(array, samples, arrays)) continue;
     const bool named = is_like_labels(array.name);
     if (array.rows() == count) per_array = true, named_array = named_array || named;
     if (array.rows() == samples.rows()) per_row = true, named_row = named_row || named;
@@ -122,9 +122,8 @@ std::string array_per_sample_text(const FileArray& samples, const std::vector<Fi
   const std::string join = fmt::format("{} along the first axis into one array of {} rows{}",
                                        one_shape ? "join them" : "bring their rows to one shape and join them", rows,
                                        one_shape ? ", as a virtual data set does without a copy" : "");
-  const auto labels = std::ranges::find_if(arrays, [&](const FileArray& array) {
-    return array.rows() == rows && !array.scale && !array.name.starts_with('@');
-  });
+  const auto labels = std::ranges::find_if(
+      arrays, [&](const FileArray& array) { return array.rows() == rows && !array.scale && !array.attribute; });
   if (labels != arrays.end())
     return fmt::format("{} have {} rows together, as '{}' has: {}", such, rows, labels->name, join);
   if (count >= kMany && !may_be_parts(samples, count)) return such + " seem to be one sample each; " + one_each;
@@ -139,6 +138,7 @@ FileNames users_names(const std::string& path) {
     return std::ranges::any_of(std::array{"/#refs#/", "/#subsystem#/", "/_i_"},
                                [&](const char* part) { return from_root.find(part) != std::string::npos; });
   });
+  leave_out_unreadable(names, path);
   return names;
 }
 

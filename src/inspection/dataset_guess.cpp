@@ -20,10 +20,6 @@
 namespace mrmf {
 namespace {
 
-constexpr Index kFewChannels = 16;     // an axis as short as this may be one of channels
-constexpr Index kManyChannels = 256;   // and so may one as short as this, if positions are many times more
-constexpr Index kFar = 8, kApart = 2;  // times more: so many are positions; so many may be
-
 std::string shown(const FileArray& array) { return fmt::format("'{}' ({})", array.name, fmt::join(array.shape, ", ")); }
 
 // What a name that is no array holds, where that is a sparse matrix, as SciPy, AnnData and 10x store it; "" where not.
@@ -79,7 +75,18 @@ Choice choose_samples(const std::vector<FileArray>& arrays, const std::string& p
   return choice;
 }
 
-const FileArray& find_samples(const std::vector<FileArray>& arrays, const std::string& path, DatasetGuess& guess) {
+// What there is under names that lead to nothing that could be read, a few; "" where there is nothing.
+std::string broken_text(const FileNames& names) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> texts;
+  for (const BrokenLink& link : names.broken)
+    if (texts.size() < kMost) texts.push_back(link.text());
+  if (names.broken.size() > kMost) texts.push_back(fmt::format("and {} more", names.broken.size() - kMost));
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+const FileArray& find_samples(const std::vector<FileArray>& arrays, const FileNames& names, const std::string& path,
+                              DatasetGuess& guess) {
   const Choice choice = choose_samples(arrays, path);
   if (choice.best != nullptr) {
     choice.tell("samples", guess.reasons);
@@ -93,8 +100,9 @@ const FileArray& find_samples(const std::vector<FileArray>& arrays, const std::s
                       path, shown(array), array.name));
   if (const std::string why = why_no_samples(arrays); !why.empty())
     throw DataError(path + ": no array looks like samples, and " + why);
-  throw DataError(path + ": no array looks like samples, of two to five axes and several rows; there are " +
-                  list_of(arrays));
+  const std::string broken = broken_text(names);
+  throw DataError(path + ": no array looks like samples, of two to five axes and several rows; " +
+                  (broken.empty() ? "" : broken + "; ") + "there are " + list_of(arrays));
 }
 
 const FileArray* partner(const FileArray& train, const std::string& word, const std::vector<FileArray>& arrays) {
@@ -226,47 +234,13 @@ std::vector<FileArray> arrays_of(const std::string& path, const FileNames& names
   return arrays;
 }
 
-// data.axes for a shape; "" where channels come last.
-std::string guess_axes(const FileArray& samples, std::vector<std::string>& reasons) {
-  const std::vector<Index> sizes(samples.shape.begin() + 1, samples.shape.end());
-  const auto axes = sizes.size();
-  const std::string positions[] = {"", "x", "y x", "z y x"};
-  const auto say = [&](const std::string& what, const std::string& order, const std::string& other = "") {
-    reasons.push_back(fmt::format("{} is taken for {}{}", shown(samples), what, other));
-    return order;
-  };
-  if (axes < 1 || axes > 4) return "";  // guess_labels() refuses them
-  if (axes == 1 && sizes[0] < 2 * kFewChannels) return say("features without positions", "");
-  if (axes == 1) return say("series without an axis of channels", "n x");
-  if (samples.complex()) return say("samples of complex numbers, whose parts are their channels", "");
-  const Index others = *std::min_element(sizes.begin() + 1, sizes.end());
-  const Index before = *std::min_element(sizes.begin(), sizes.end() - 1);
-  const std::string first = "n c " + positions[axes - 1], last = "n " + positions[axes - 1] + " c";
-  if (sizes.back() <= kFewChannels && sizes.back() < before) return say("samples with channels last", "");
-  if (sizes.front() <= kFewChannels && sizes.front() < others) return say("samples with channels first", first);
-  if (axes == 4 && looks_channels_first(sample_shape(samples.shape)))
-    return say("samples with channels first", first,
-               fmt::format("; if the last axis of {} holds channels, give --axes \"{}\"", sizes.back(), last));
-  if (axes == 4) return say("samples with channels last", "");
-  // More channels than that: an axis that is far shorter than all others, or may be.
-  const bool is_last = sizes.back() < sizes.front();
-  const Index fewest = std::min(sizes.front(), sizes.back()), most = is_last ? before : others;
-  const std::string none = "n " + positions[axes], moved = is_last ? last : first;
-  if (fewest <= kManyChannels && most >= kFar * fewest)
-    return say(is_last ? "samples with channels last" : "samples with channels first", is_last ? "" : first,
-               fmt::format("; if the axis of {} holds positions, give --axes \"{}\"", fewest, none));
-  return say("samples without an axis of channels", none,
-             fewest <= kManyChannels && most >= kApart * fewest
-                 ? fmt::format("; if the axis of {} holds channels, give --axes \"{}\"", fewest, moved)
-                 : "");
-}
-
 // Where an attribute is the label, all others of fractional numbers are outputs, too.
 void add_attributes(const std::vector<FileArray>& arrays, const FileArray& labels,
                     const std::vector<std::string>& paths, DatasetGuess& guess) {
-  const auto serves = [](const FileArray& array) {
-    return array.name.starts_with('@') && !array.integer() && array.type != ElementType::other &&
-           !is_like_row_numbers(array.name);
+  const auto owner = [](const FileArray& array) { return array.name.substr(0, array.name.find('@')); };
+  const auto serves = [&](const FileArray& array) {
+    return array.attribute && owner(array) == owner(labels) && !array.integer() && array.type != ElementType::other &&
+           !is_like_row_numbers(array.called()) && array.name != guess.split_column;
   };
   if (!serves(labels)) return;
   for (const FileArray& array : arrays)
@@ -286,7 +260,7 @@ Index FileArray::per_row() const {
 DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNames& given) {
   const std::string& path = paths.front();
   const FileNames names = users_names(path);
-  const RowLayout layout = find_rows(paths, arrays_of(path, names, given), given);
+  const RowLayout layout = find_rows(paths, names, arrays_of(path, names, given), given);
   const std::vector<FileArray>& arrays = layout.arrays;
   DatasetGuess guess;
   guess.rows = layout.rows;
@@ -296,13 +270,16 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   for (const BrokenLink& link : names.broken) guess.reasons.push_back("not used: " + link.text());
   guess.packing = given.packing;
   const FileArray& samples =
-      given.samples.empty() ? find_samples(arrays, path, guess) : named(arrays, given.samples, path);
+      given.samples.empty() ? find_samples(arrays, names, path, guess) : named(arrays, given.samples, path);
   if (samples.type == ElementType::other) throw DataError(path + ": " + why_no_numbers(samples));
   std::vector<std::string> of_axes;
-  guess.axes = given.axes.empty() ? guess_axes(samples, of_axes) : given.axes;  // labels may have positions
-  if (guess.rows == RowsBy::axis) find_split_column(arrays, samples, paths, guess);
-  const FileArray& labels = given.labels.empty() ? find_labels(arrays, samples, paths, layout.hint(), guess)
-                                                 : named(arrays, given.labels, path);
+  guess.axes = given.axes;  // labels may have positions
+  if (given.axes.empty()) guess.axes = guess_axes(samples, axes_named_in(path, layout, samples), of_axes);
+  const std::vector<FileArray>& columns = guess.rows == RowsBy::axis ? arrays : layout.columns;
+  if (guess.validation_groups.empty()) find_split_column(columns, samples, paths, guess);
+  const std::string hint = layout.hint().empty() ? broken_text(names) : layout.hint();
+  const FileArray& labels =
+      given.labels.empty() ? find_labels(arrays, samples, paths, hint, guess) : named(arrays, given.labels, path);
   if (given.labels.empty() && layout.constants.contains(labels.name))
     throw DataError(
         fmt::format("{}: '{}' is the same everywhere and cannot be the labels; {}; mend that, or name the data "
@@ -312,16 +289,13 @@ DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNa
   guess.samples = samples.name;
   guess.may_miss = samples.may_miss;
   guess.labels = labels.name;
-  for (const FileArray* array : {&samples, &labels})
-    if (!array->packing.empty()) guess.reasons.push_back(fmt::format("'{}' is {}", array->name, array->packing));
   if (guess.rows == RowsBy::axis) find_validation(arrays, samples, labels, guess);
   if (!guess.validation_groups.empty()) guess.validation_samples = samples.name, guess.validation_labels = labels.name;
   if (given.labels.empty()) add_attributes(arrays, labels, paths, guess);
   if (!guess.validation_samples.empty()) guess.split_column.clear(), guess.split_arrays = {};  // data sets of their own
   if (guess.split_column == guess.labels) guess.split_column.clear();                          // as the user says
-  if (guess.rows == RowsBy::axis && guess.validation_samples.empty() && guess.split_column.empty() &&
-      guess.split_arrays.empty())
-    find_group_column(arrays, samples, labels, path, guess);
+  if (guess.validation_samples.empty() && guess.split_column.empty() && guess.split_arrays.empty())
+    find_group_column(columns, samples, labels, paths, guess);
   if (guess.validation_samples.empty() && guess.split_arrays.empty() && !guess.no_split_arrays.empty())
     guess.reasons.push_back(guess.no_split_arrays);
   if (!guess.split_arrays.empty())
@@ -344,13 +318,13 @@ std::string group_advice(const DatasetSpec& spec) {
   const std::string& path = spec.files.front();
   GivenNames given;
   given.samples = spec.samples, given.labels = spec.labels, given.packing = spec.packing;
-  const std::vector<FileArray> arrays = arrays_of(path, names_of(path), given);
+  const std::vector<FileArray> arrays = arrays_of(path, users_names(path), given);
   const auto at = [&](const std::string& name) { return std::ranges::find(arrays, name, &FileArray::name); };
   const auto samples = at(spec.samples), labels = at(spec.labels);
   if (samples == arrays.end() || labels == arrays.end()) return "";
   DatasetGuess found;
   found.packing = spec.packing;
-  find_group_column(arrays, *samples, *labels, path, found);
+  find_group_column(arrays, *samples, *labels, {path}, found);
   if (found.group_column.empty()) return found.reasons.empty() ? "" : found.reasons.front();
   return fmt::format("{}, if data.split says so: split = {{ by = \"groups\", column = \"{}\", validation = 0.2 }}",
                      found.reasons.front(), found.group_column);

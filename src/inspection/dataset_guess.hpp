@@ -23,9 +23,12 @@ struct FileArray {
   bool unclear = false;    ///< as DatasetInfo's: only its stored numbers can be compared
   std::string file{};      ///< in which it lies
   bool ancillary = false;  ///< tells of another array's numbers, as marks of quality do (CF's ancillary_variables)
+  bool attribute = false;  ///< of a sample that is a group or a file, "@om", or of its samples' array, "density@om"
   std::string no_label{};  ///< why attributes say that it is none, to follow its name: "is a coordinate of 'x'"; or ""
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
+  /// What words are looked for in: of attributes, without the name of whose they are.
+  std::string called() const { return attribute ? name.substr(name.rfind('@') + 1) : name; }
   bool complex() const { return type_name.starts_with("complex "); }    ///< the last axis: real and imaginary part
   bool integer() const { return type == ElementType::other || whole; }  ///< if it is of numbers
 };

@@ -13,6 +13,7 @@
 #include "io/files/edit_distance.hpp"  // in_small_letters()
 #include "io/hdf5/names.hpp"
 #include "io/rows/dataset.hpp"
+#include "io/values/axis_kind.hpp"
 #include "io/values/axis_order.hpp"
 #include "kernels/tensor.hpp"
 #include "src/inspection/dataset_guess.hpp"
@@ -149,7 +150,7 @@ bool is_array_per_sample(const FileArray& samples, const std::vector<FileArray>&
 /// What to do about it, for people; "" where too few arrays are alike.
 std::string array_per_sample_text(const FileArray& samples, const std::vector<FileArray>& arrays);
 /// names_of() but those data sets in which a library keeps what belongs to others, and which no user has named:
-/// MATLAB's cells and PyTables' indices.
+/// MATLAB's cells and PyTables' indices; and those that nobody can read.
 FileNames users_names(const std::string& path);
 
 // Which array says of each row whether it trains or validates, guessed from names and values.
@@ -158,7 +159,8 @@ FileNames users_names(const std::string& path);
 /// them ("train_mask", "val_mask"). Else sets look.split_column and look.split_validation where a column of the first
 /// file holds words such as "train" and "val", or is a mark of 0 and 1 that is named like validation. Other values may
 /// be folds or roles, which only the user knows: a line among the reasons tells of those that are named so. Reads the
-/// columns.
+/// columns. `arrays` are all of a file or, of groups and files that are samples, RowLayout::columns; how samples lie is
+/// known.
 void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples,
                        const std::vector<std::string>& paths, DatasetGuess& look);
 
@@ -168,10 +170,14 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
 struct RowLayout {
   RowsBy rows = RowsBy::axis;
   std::string groups;             ///< data.groups
+  std::string first_group{};      ///< one of these, of which the arrays were looked at
   std::string validation_groups;  ///< data.validation.groups; "": none were found
-  /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>".
+  /// What may be samples and labels, with the number of all samples as their first axis; attributes are "@<name>", and
+  /// "density@<name>" those of the samples' array.
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
+  /// Of groups and files that are samples: what is a number or a word of each, and may say what it is for.
+  std::vector<FileArray> columns{};
   std::string why_not{};              ///< groups or files that look like samples are none; "": nothing is to be said
   std::string text_labels{};          ///< what might be their labels is a text, and a number as it reads; or ""
   std::set<std::string> constants{};  ///< arrays in those that hold the same few numbers in all of them
@@ -179,10 +185,21 @@ struct RowLayout {
   const std::string& hint() const { return why_not.empty() ? text_labels : why_not; }  ///< where no labels are found
 };
 
-/// `first` are the arrays of the first file, which an axis of samples is assumed for. Where samples are one per file or
-/// per group, as many of either have the same arrays of the same shapes, and no array that could be labels along the
-/// first axis. DataError when a file cannot be read.
-RowLayout find_rows(const std::vector<std::string>& paths, std::vector<FileArray> first, const GivenNames& given);
+/// `names` and `first` are those and the arrays of the first file, which an axis of samples is assumed for. Where
+/// samples are one per file or per group, as many of either have the same arrays of the same shapes, and no array that
+/// could be labels along the first axis. DataError when a file cannot be read.
+RowLayout find_rows(const std::vector<std::string>& paths, const FileNames& names, std::vector<FileArray> first,
+                    const GivenNames& given);
+
+// Which axis holds channels.
+
+/// What the file says of the samples' axes, without that of the rows.
+std::vector<NamedAxis> axes_named_in(const std::string& path, const RowLayout& layout, const FileArray& samples);
+/// data.axes; "" where channels come last. An axis that the file calls horizontal is one of positions; another one
+/// holds channels if it is called so, or is short. Of axes of which the file says nothing, their lengths decide. A line
+/// among the reasons tells what was taken, and why.
+std::string guess_axes(const FileArray& samples, const std::vector<NamedAxis>& named,
+                       std::vector<std::string>& reasons);
 
 // Families of groups, of which each group may be one sample.
 
@@ -238,6 +255,9 @@ bool is_like_mark(const std::string& name);
 /// Numbers that count or name the samples, or mark a split: hardly what a network is to learn.
 bool is_like_row_numbers(const std::string& name);
 
+/// An attribute of an array that says how its numbers are to be read or shown, or what they range over.
+bool is_about_numbers(const std::string& attribute);
+
 /// By the name of the array itself, whatever its groups are called: "x-coordinate", "dim1", "lat", "time".
 bool is_like_coordinate(const std::string& name);
 
@@ -250,8 +270,8 @@ std::vector<std::string> partner_names(const std::string& name, const std::strin
 
 /// Sets look.group_column where a column of the first file, of whole numbers or words that repeat, is named like what
 /// rows belong to, such as their subject; a line among the reasons tells of it, or of one that may be such. Reads the
-/// columns.
+/// columns, of groups and files that are samples of all.
 void find_group_column(const std::vector<FileArray>& arrays, const FileArray& samples, const FileArray& labels,
-                       const std::string& path, DatasetGuess& look);
+                       const std::vector<std::string>& paths, DatasetGuess& look);
 
 }  // namespace mrmf

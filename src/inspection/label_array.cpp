@@ -45,14 +45,15 @@ struct LabelRole {
 };
 
 LabelRole role_of(const FileArray& labels, const FileArray& samples) {
-  const bool marks = labels.per_row() == 1 && (is_training_mark(labels.name) || is_held_out_mark(labels.name));
+  const bool marks = labels.per_row() == 1 && (is_training_mark(labels.called()) || is_held_out_mark(labels.called()));
   return {is_for_training(labels.name) != is_for_training(samples.name),
-          marks || is_like_row_numbers(labels.name) || is_like_group(labels.name)};
+          marks || is_like_row_numbers(labels.called()) || is_like_group(labels.called())};
 }
 
 // Other arrays with as many rows, the likeliest first: rather one whose name is that of the samples with a word for
-// labels in it, then one named like labels, then one that lies in the same file, then the one with fewer numbers per
-// row, then one of the same group.
+// labels in it, then one named like labels, then, of attributes, one of fractional numbers, and one of the sample
+// rather than of its array, then one that lies in the same file, then the one with fewer numbers per row, then one of
+// the same group.
 std::vector<const FileArray*> label_candidates(const std::vector<FileArray>& arrays, const FileArray& samples,
                                                const DatasetGuess& guess) {
   std::vector<const FileArray*> candidates;
@@ -63,8 +64,9 @@ std::vector<const FileArray*> label_candidates(const std::vector<FileArray>& arr
       candidates.push_back(&array);
   std::ranges::stable_sort(candidates, {}, [&](const FileArray* array) {
     return std::tuple(role_of(*array, samples), array->ancillary, !is_named_beside(array->name, samples.name),
-                      !is_like_labels(array->name), array->unclear, array->words, array->file != samples.file,
-                      array->per_row(), group_of(*array) != group_of(samples));
+                      !is_like_labels(array->called()), array->unclear, array->words,
+                      array->attribute && array->integer(), array->attribute && !array->name.starts_with('@'),
+                      array->file != samples.file, array->per_row(), group_of(*array) != group_of(samples));
   });
   return candidates;
 }
@@ -114,13 +116,13 @@ Choice choose_labels(const std::vector<const FileArray*>& candidates, const File
     const FileArray* const first = choice.best != nullptr ? choice.best : unlikely;
     if (first != nullptr && role_of(*array, samples) != role_of(*first, samples)) break;
     const Learnable use = array->no_label.empty() ? learnable_from(*array, paths, guess) : Learnable{array->no_label};
-    const bool coordinate = use.spaced && is_like_coordinate(array->name);
+    const bool coordinate = use.spaced && is_like_coordinate(array->called());
     if (!use.nothing.empty() || coordinate) {
       useless.push_back(
           {array, coordinate ? "has its numbers at one distance, as coordinates have" : use.nothing, use.missing});
       continue;
     }
-    const bool rather_not = use.unlikely && (array->words || !is_like_labels(array->name));
+    const bool rather_not = use.unlikely && (array->words || !is_like_labels(array->called()));
     if (!rather_not) useful.push_back(array);
     const FileArray*& place = rather_not ? unlikely : choice.best;
     if (place != nullptr) continue;
@@ -129,7 +131,7 @@ Choice choose_labels(const std::vector<const FileArray*>& candidates, const File
   }
   // A number for each sample is likelier than what may be another sample, and is not named like labels.
   if (fractions && choice.best != nullptr && choice.best->per_row() > unlikely->per_row() &&
-      !is_like_labels(choice.best->name) && !is_named_beside(choice.best->name, samples.name))
+      !is_like_labels(choice.best->called()) && !is_named_beside(choice.best->name, samples.name))
     choice.best = nullptr;
   if (choice.best == nullptr) choice.best = unlikely, choice.spaced = spaced;
   choice.add_others(useful, [&](const FileArray& array) {

@@ -20,6 +20,7 @@ void add_packings(const RowSource& rows, PackingCount& count) {
     if (!packing.not_applied.empty()) ++count.not_applied[packing.not_applied];
     if (packing.scaled()) ++count.scaled;
     if (packing.whole()) ++count.whole;
+    if (packing.declared) ++count.declared;
   });
 }
 
@@ -75,10 +76,10 @@ std::vector<PackingCount> count_packings(const DatasetSpec& spec, const std::vec
     }
   });
   std::vector<std::int64_t> sums;
-  for (const PackingCount& one : own) sums.insert(sums.end(), {one.all, one.scaled, one.whole});
+  for (const PackingCount& one : own) sums.insert(sums.end(), {one.all, one.scaled, one.whole, one.declared});
   comm.sum(std::span(sums));
   for (std::size_t i = 0; i < all.size(); ++i)
-    all[i] = {{}, sums[3 * i], sums[3 * i + 1], sums[3 * i + 2], groups ? "groups" : "files", {}};
+    all[i] = {{}, sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3], groups ? "groups" : "files", {}};
   share(own, &PackingCount::texts, all, comm);
   share(own, &PackingCount::not_applied, all, comm);
   return all;

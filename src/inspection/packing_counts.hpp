@@ -15,6 +15,7 @@ struct PackingCount {
   std::map<std::string, Index> texts;  ///< in how many files or groups so, by Packing::text(); nothing is done: nothing
   Index all = 0;                       ///< files or, where these are samples, groups
   Index scaled = 0, whole = 0;         ///< those with a scale or offset, and those whose integers are taken as stored
+  Index declared = 0;                  ///< those whose attributes tell what is missing
   std::string what;                    ///< "files" or "groups"
   std::map<std::string, Index> not_applied{};  ///< the same of Packing::not_applied
 

@@ -41,6 +41,16 @@ std::string within(const std::string& group, const std::string& name) {
   return group.empty() ? name : group + "/" + name;
 }
 
+void add_attributes_of(const Location& location, const std::string& array, std::vector<FileArray>& arrays) {
+  const std::string object = array.empty() ? location.group : within(location.group, array);
+  for (const auto& [name, info] : attributes_of(location.path, object)) {
+    if (!array.empty() && is_about_numbers(name)) continue;
+    arrays.push_back({array + "@" + name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing,
+                      info.may_miss, false, info.unclear});
+    arrays.back().attribute = true;
+  }
+}
+
 /// The arrays at a location, single numbers too, and its own attributes.
 std::vector<FileArray> arrays_at(const Location& location, const std::vector<std::string>& names, PackingRule packing) {
   const Hdf5File file = Hdf5File::open(location.path, Comm::self(), packing);
@@ -53,9 +63,7 @@ std::vector<FileArray> arrays_at(const Location& location, const std::vector<std
     if (!location.group.empty()) array.name.erase(0, location.group.size() + 1);
     array.file.clear();  // another one at every location
   }
-  for (const auto& [name, info] : attributes_of(location.path, location.group))
-    arrays.push_back({"@" + name, info.shape, info.type, info.type_name, info.words, info.whole, info.packing,
-                      info.may_miss, false, info.unclear});
+  add_attributes_of(location, "", arrays);
   return arrays;
 }
 
@@ -82,13 +90,32 @@ std::string kind_text(const Location& location, const FileArray& array) {
                      array.type_name);
 }
 
+/// The array with the most numbers: rather one that is not named like labels.
+const FileArray* largest(const std::vector<FileArray>& arrays, const std::string& given) {
+  const FileArray* best = nullptr;
+  const auto rank = [](const FileArray& array) { return std::pair(!is_like_labels(array.name), elements(array)); };
+  for (const FileArray& array : arrays) {
+    if (!given.empty() && array.name != given) continue;
+    if (!is_number(array) || array.shape.empty() || array.attribute || elements(array) < 2) continue;
+    if (best == nullptr || rank(array) > rank(*best)) best = &array;
+  }
+  return best;
+}
+
 /// Locations of one sample each, evenly chosen of all: whether they are alike, and what varies.
 class Compared {
  public:
-  Compared(std::vector<Location> locations, const std::vector<std::string>& names, PackingRule packing)
-      : locations_(std::move(locations)), packing_(packing) {
-    arrays_ = arrays_at(locations_.front(), names, packing);
-    for (const Location& location : locations_) compare(location, arrays_at(location, names, packing));
+  Compared(std::vector<Location> locations, const std::vector<std::string>& names, const GivenNames& given)
+      : locations_(std::move(locations)), packing_(given.packing) {
+    arrays_ = arrays_at(locations_.front(), names, packing_);
+    const FileArray* const samples = largest(arrays_, given.samples);
+    const std::string of = samples == nullptr ? "" : samples->name;  // whose attributes may be labels, too
+    if (!of.empty()) add_attributes_of(locations_.front(), of, arrays_);
+    for (const Location& location : locations_) {
+      std::vector<FileArray> here = arrays_at(location, names, packing_);
+      if (!of.empty()) add_attributes_of(location, of, here);
+      compare(location, here);
+    }
     std::erase_if(arrays_, [&](const FileArray& array) { return dropped_.contains(array.name); });
   }
 
@@ -101,7 +128,7 @@ class Compared {
   std::vector<std::string> constants() const {
     std::vector<std::string> names;
     for (const FileArray& array : arrays_)
-      if (is_number(array) && !array.name.starts_with('@') && !unlike_arrays_.contains(array.name) && !varies(array))
+      if (is_number(array) && !array.attribute && !unlike_arrays_.contains(array.name) && !varies(array))
         names.push_back(array.name);
     return names;
   }
@@ -146,7 +173,7 @@ class Compared {
   // An attribute may be for people; a data set that one location lacks says that the locations are not alike.
   void compare(const Location& location, const std::vector<FileArray>& here) {
     const auto differs = [&](const FileArray& array, const std::string& how) {
-      if (array.name.starts_with('@')) {
+      if (array.attribute) {
         dropped_.try_emplace(array.name, how);
       } else {
         unlike_arrays_.insert(array.name);
@@ -206,18 +233,6 @@ std::vector<Location> some_of(const All& all, const auto& location_of) {
   return locations;
 }
 
-/// The array with the most numbers: rather one that is not named like labels.
-const FileArray* largest(const std::vector<FileArray>& arrays, const std::string& given) {
-  const FileArray* best = nullptr;
-  const auto rank = [](const FileArray& array) { return std::pair(!is_like_labels(array.name), elements(array)); };
-  for (const FileArray& array : arrays) {
-    if (!given.empty() && array.name != given) continue;
-    if (!is_number(array) || array.shape.empty() || array.name.starts_with('@') || elements(array) < 2) continue;
-    if (best == nullptr || rank(array) > rank(*best)) best = &array;
-  }
-  return best;
-}
-
 /// What of one sample may be its labels.
 std::vector<const FileArray*> labels_beside(const FileArray& samples, const Compared& compared,
                                             const std::string& given) {
@@ -251,10 +266,10 @@ bool count_rows(const FileArray& samples, const std::vector<const FileArray*>& l
     const bool mask = has_positions_of(samples, *array) &&
                       (kind == LocationKind::counted_groups ||
                        (kind == LocationKind::files && samples.shape.size() == 2 && array->shape.size() == 2));
-    return !mask && !array->name.starts_with('@') && samples.shape.front() > 1 && !array->shape.empty() &&
+    return !mask && !array->attribute && samples.shape.front() > 1 && !array->shape.empty() &&
            array->shape.front() == samples.shape.front();
   };
-  const auto named = [](const FileArray* array) { return is_like_labels(array->name); };
+  const auto named = [](const FileArray* array) { return is_like_labels(array->called()); };
   const bool rows = std::ranges::any_of(labels, along);
   const bool named_rows =
       std::ranges::any_of(labels, [&](const FileArray* array) { return along(array) && named(array); });
@@ -275,6 +290,21 @@ std::vector<FileArray> of_all(const Compared& compared, Index samples, const Giv
   for (const FileArray* array : labels) arrays.push_back(*array);
   for (FileArray& array : arrays) array.shape.insert(array.shape.begin(), samples);
   return arrays;
+}
+
+/// A number or a word of each sample, as an array of all. Words that all differ are names of samples, and words that
+/// are all the same say nothing, but where they are called so: only a few samples were looked at.
+std::vector<FileArray> columns_of(const Compared& compared, Index samples) {
+  std::vector<FileArray> columns;
+  for (const FileArray& array : compared.arrays()) {
+    const bool named = is_like_split(array.called()) || is_like_group(array.called());
+    const bool number = is_number(array) && elements(array) == 1;
+    const bool words = array.words && (named || (is_word(array) && compared.names_classes(array)));
+    if (!number && !words) continue;
+    columns.push_back(array);
+    columns.back().shape.insert(columns.back().shape.begin(), samples);
+  }
+  return columns;
 }
 
 /// The groups of all files that fit, as a run would find them. DataError where it would refuse.
@@ -335,12 +365,12 @@ bool are_counted(const std::vector<std::string>& groups) {
 }
 
 bool are_samples(const std::vector<std::string>& paths, const GroupFamily& family, const std::vector<FileArray>& all,
-                 const GivenNames& given, RowLayout& layout) {
+                 const FileNames& names, const GivenNames& given, RowLayout& layout) {
   const Compared compared(some_of(family.groups,
                                   [&](const std::string& group) {
                                     return Location{paths.front(), group};
                                   }),
-                          family.names, given.packing);
+                          family.names, given);
   if (!compared.unlike().empty() && layout.why_not.empty()) {
     layout.why_not = "the groups beside each other are no samples, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants())
@@ -367,26 +397,30 @@ bool are_samples(const std::vector<std::string>& paths, const GroupFamily& famil
   used.merge(held);
   layout.rows = RowsBy::groups;
   layout.groups = groups;
+  layout.first_group = family.groups.front();
   layout.validation_groups = validation;
   layout.arrays = std::move(arrays);
-  tell_of_groups(users_names(paths.front()), used, layout);
+  layout.columns = columns_of(compared, layout.arrays.front().rows());
+  tell_of_groups(names, used, layout);
   for (const std::string& line : compared.dropped()) layout.reasons.push_back(line);
   return true;
 }
 
-bool find_groups(const std::vector<std::string>& paths, const std::vector<FileArray>& all, const GivenNames& given,
-                 RowLayout& layout) {
-  return std::ranges::any_of(likely_families(users_names(paths.front()).datasets),
-                             [&](const GroupFamily& family) { return are_samples(paths, family, all, given, layout); });
+bool find_groups(const std::vector<std::string>& paths, const std::vector<FileArray>& all, const FileNames& names,
+                 const GivenNames& given, RowLayout& layout) {
+  return std::ranges::any_of(likely_families(names.datasets), [&](const GroupFamily& family) {
+    return are_samples(paths, family, all, names, given, layout);
+  });
 }
 
-bool find_files(const std::vector<std::string>& paths, const GivenNames& given, RowLayout& layout) {
+bool find_files(const std::vector<std::string>& paths, const FileNames& names, const GivenNames& given,
+                RowLayout& layout) {
   if (paths.size() < 2) return false;
   const Compared compared(some_of(paths,
                                   [&](const std::string& path) {
                                     return Location{path, ""};
                                   }),
-                          users_names(paths.front()).datasets, given.packing);
+                          names.datasets, given);
   if (layout.why_not.empty() && !compared.unlike().empty()) {
     layout.why_not = "nor is each file a sample, of which all are alike: " + compared.unlike();
     for (const std::string& name : compared.constants()) layout.constants.insert(name);
@@ -395,6 +429,7 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
   if (arrays.empty() && compared.alike() && layout.text_labels.empty()) layout.text_labels = compared.text_of_number();
   if (arrays.empty()) return false;
   layout.rows = RowsBy::files;
+  layout.columns = columns_of(compared, std::ssize(paths));
   layout.arrays = std::move(arrays);
   layout.reasons.push_back(
       fmt::format("each of {} files is one sample: no array has labels along the first axis of '{}'", paths.size(),
@@ -405,9 +440,10 @@ bool find_files(const std::vector<std::string>& paths, const GivenNames& given, 
 
 }  // namespace
 
-RowLayout find_rows(const std::vector<std::string>& paths, std::vector<FileArray> first, const GivenNames& given) {
+RowLayout find_rows(const std::vector<std::string>& paths, const FileNames& names, std::vector<FileArray> first,
+                    const GivenNames& given) {
   RowLayout layout;
-  if (find_groups(paths, first, given, layout) || find_files(paths, given, layout)) return layout;
+  if (find_groups(paths, first, names, given, layout) || find_files(paths, names, given, layout)) return layout;
   layout.arrays = std::move(first);
   return layout;
 }

@@ -22,18 +22,34 @@ namespace {
 
 constexpr std::size_t kFewRoles = 12;  // different values of a column that may say what rows are for
 
+// Words as netCDF may keep them, a character each, and of which nobody can tell what rows are for.
+bool may_be_characters(const FileArray& array, const FileArray& samples) {
+  return array.words && array.shape.size() == 2 && array.rows() == samples.rows() && array.per_row() > 1;
+}
+
 bool is_one_number_per_row(const FileArray& array, const FileArray& samples) {
   return array.rows() == samples.rows() && array.per_row() == 1 && array.name != samples.name;
 }
 
-// The values of a column that says what rows are for; none where the array is none, and `why` then.
-std::optional<SplitColumn> read_column(const FileArray& array, const std::string& path, PackingRule packing,
-                                       std::string& why, std::size_t most = kMostRoles) {
+// The values of a column that says what rows are for, of the first file or, where samples are groups or files, of all;
+// none where the array is none, and `why` then.
+std::optional<SplitColumn> read_column(const FileArray& array, const std::vector<std::string>& paths,
+                                       const DatasetGuess& look, std::string& why, std::size_t most = kMostRoles) {
   try {
     DatasetSpec spec;
-    spec.files = {path};
-    spec.packing = packing;
-    return read_split_column(RowSources(spec, nullptr, {array.name}, {.words = true}), {array.rows()}, most);
+    spec.files = paths;
+    spec.packing = look.packing;
+    spec.rows = look.rows;
+    spec.groups = look.groups;
+    std::vector<Index> rows{array.rows()};
+    if (look.rows == RowsBy::axis) spec.files.resize(1);
+    const RowSources sources(spec, nullptr, {array.name}, {.words = true});
+    if (look.rows != RowsBy::axis) {
+      rows.clear();
+      for (std::size_t file = 0; file < paths.size(); ++file)
+        rows.push_back(sources.at(file)->front()->shape().front());
+    }
+    return read_split_column(sources, rows, most);
   } catch (const DataError& error) {
     why = error.what();
     return {};
@@ -147,32 +163,32 @@ void find_split_arrays(const std::vector<FileArray>& arrays, const FileArray& sa
 
 void find_split_column(const std::vector<FileArray>& arrays, const FileArray& samples,
                        const std::vector<std::string>& paths, DatasetGuess& look) {
-  const std::string& path = paths.front();
-  find_split_arrays(arrays, samples, paths, look);
+  if (look.rows == RowsBy::axis) find_split_arrays(arrays, samples, paths, look);
   if (!look.split_arrays.empty()) return;
   const bool held_out_samples = std::ranges::any_of(
-      arrays, [](const FileArray& array) { return is_only_held_out(array.name) && array.per_row() > 1; });
+      arrays, [](const FileArray& array) { return is_only_held_out(array.called()) && array.per_row() > 1; });
   const bool several_marks = std::ranges::any_of(arrays, [&](const FileArray& array) {
-    return is_one_number_per_row(array, samples) && is_held_out_mark(array.name);
+    return is_one_number_per_row(array, samples) && is_held_out_mark(array.called());
   });
   std::vector<std::string> told, others;
   std::optional<bool> taken_for_tests;  // whether the mark that is taken for the split marks the test's rows
   bool test_trains = false;             // another one marks the test's rows
   std::vector<const FileArray*> columns;
   for (const FileArray& array : arrays) columns.push_back(&array);
-  std::ranges::stable_partition(columns, [](const FileArray* array) { return !is_for_tests(array->name); });
+  std::ranges::stable_partition(columns, [](const FileArray* array) { return !is_for_tests(array->called()); });
   for (const FileArray* const column_array : columns) {
     const FileArray& array = *column_array;
-    if (!is_one_number_per_row(array, samples) || (array.type == ElementType::other && !array.words)) continue;
-    const bool trains = is_training_mark(array.name);  // all other rows validate, unless others are marked, too
-    const bool marks = (trains && !several_marks) || (is_like_mark(array.name) && !is_like_labels(array.name));
-    const bool may_mark = array.integer() || trains || is_held_out_mark(array.name);  // floats may be anything else
-    const bool named = is_like_split(array.name);
-    const bool called = array.type_name == "enumeration" && !is_like_labels(array.name);
+    const bool named = is_like_split(array.called()), characters = named && may_be_characters(array, samples);
+    if (!characters && !is_one_number_per_row(array, samples)) continue;
+    if (array.type == ElementType::other && !array.words) continue;
+    const bool trains = is_training_mark(array.called());  // all other rows validate, unless others are marked, too
+    const bool marks = (trains && !several_marks) || (is_like_mark(array.called()) && !is_like_labels(array.called()));
+    const bool may_mark = array.integer() || trains || is_held_out_mark(array.called());  // floats may be anything else
+    const bool called = array.type_name == "enumeration" && !is_like_labels(array.called());
     if (!array.words && !named && !called && !(may_mark && marks && !held_out_samples)) continue;
     std::string why;
-    const std::optional<SplitColumn> column = read_column(array, path, look.packing, why);
-    if (!column && (named || trains || is_held_out_mark(array.name)))
+    const std::optional<SplitColumn> column = read_column(array, paths, look, why);
+    if (!column && (named || trains || is_held_out_mark(array.called())))
       told.push_back(fmt::format("'{}' does not say what rows are for: {}", array.name, why));
     if (!column) continue;
     const bool few = column->values.size() > 1 && column->values.size() <= kFewRoles;
@@ -188,9 +204,9 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
     } else if (marks && values == std::vector<std::string>{"0", "1"} && look.split_column.empty()) {
       look.split_column = array.name;
       if (trains && !several_marks) look.split_validation = {"0"};
-      if (!trains) taken_for_tests = is_for_tests(array.name);
+      if (!trains) taken_for_tests = is_for_tests(array.called());
     } else if (few && (named || (marks && array.integer()))) {
-      if (marks && !trains && taken_for_tests && *taken_for_tests != is_for_tests(array.name)) test_trains = true;
+      if (marks && !trains && taken_for_tests && *taken_for_tests != is_for_tests(array.called())) test_trains = true;
       told.push_back(split_hint(array, values));
       others.push_back(array.name);
     }
@@ -203,20 +219,21 @@ void find_split_column(const std::vector<FileArray>& arrays, const FileArray& sa
 }
 
 void find_group_column(const std::vector<FileArray>& arrays, const FileArray& samples, const FileArray& labels,
-                       const std::string& path, DatasetGuess& look) {
+                       const std::vector<std::string>& paths, DatasetGuess& look) {
   constexpr std::size_t kFewest = 3,
                         kMany = 10;  // groups that can be told apart from roles; that a split may be made of
   std::string hint;
   bool hint_named = false;
   for (const FileArray& array : arrays) {
-    const bool named = is_like_group(array.name);
+    const bool named = is_like_group(array.called());
+    std::string why;
+    if (named && may_be_characters(array, samples) && !read_column(array, paths, look, why))
+      look.reasons.push_back(fmt::format("'{}' does not say what rows belong to: {}", array.name, why));
     if (!is_one_number_per_row(array, samples) || array.name == labels.name) continue;
     if (!array.words && (array.type == ElementType::other || !named)) continue;
-    if (is_like_labels(array.name) || is_like_split(array.name)) continue;
-    std::string why;
+    if (is_like_labels(array.called()) || is_like_split(array.called())) continue;
     const auto half = static_cast<std::size_t>(samples.rows() / 2);
-    const std::optional<SplitColumn> column =
-        read_column(array, path, look.packing, why, std::max<std::size_t>(1, half));
+    const std::optional<SplitColumn> column = read_column(array, paths, look, why, std::max<std::size_t>(1, half));
     if (!column || column->values.size() < (named ? 2 : kFewest)) continue;
     if (!array.words && !std::ranges::all_of(column->values, is_whole)) continue;
     const std::string line = fmt::format(

@@ -35,6 +35,14 @@ std::vector<std::string> choose_method(Config& config, const DatasetShape& shape
   return std::move(chosen.reasons);
 }
 
+// What attributes of both parts say that nothing applies, each line once.
+std::vector<std::string> not_applied_warnings(const DatasetShape& train, const DatasetShape& validation) {
+  std::vector<std::string> lines = train.not_applied;
+  for (const std::string& line : validation.not_applied)
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(line);
+  return lines;
+}
+
 }  // namespace
 
 Warnings::~Warnings() { print_warnings(lines_, world_); }
@@ -60,6 +68,7 @@ ResolvedRun resolve_run(Config config, Warnings& warnings, Comm& world) {
   require_distinct_rows(config.data, shape, validation, test ? &*test : nullptr, world);
   require_channels(config.data, shape.sample);
   warnings.add(sample_warnings(config, shape.sample));
+  warnings.add(not_applied_warnings(shape, validation));
   // "[1]" suits any data, and so does one size for all axes; from here on each axis has its own number.
   resolve_axes(config.model.layers, shape.sample.axes);
   require_patch(config, shape.sample, shape.label);

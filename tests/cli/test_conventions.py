@@ -128,6 +128,22 @@ class Packing(support.MrmfTest):
             self.assertIn("1 of 5 files: packed int16: value * 0.25\n", said)
             self.assertIn("advice: 'x' of the training data is scaled by attributes in some files", said)
 
+    def test_init_looks_at_all_files(self):
+        rng = np.random.default_rng(0)
+        for i, own in enumerate(({}, {"scale_factor": 0.5}, {"scale_factor": 0.25}, {"scale_factor": 0.5, "_FillValue": np.int16(-1)})):
+            with h5py.File(self.path(f"f{i}.h5"), "w") as file:
+                file["x"], file["y"] = rng.integers(-90, 90, (N, 16, 2)).astype("i2"), rng.normal(0, 1, N)
+                file["x"].attrs.update(own)
+        for files, lines in (("f1.h5", ["'x' is packed int16: value * 0.5"]), ("f1.h5 f2.h5", ["'x' in 1 of 2 files: packed int16: value * 0.5",
+                             "'x' in 1 of 2 files: packed int16: value * 0.25"]), ("f0.h5 f1.h5", ["'x' in 1 of 2 files: packed int16: value * 0.5"])):
+            said = self.mrmf("init", *files.split(), "-o", "i.toml", "--overwrite").splitlines()
+            for line in lines:
+                self.assertIn(line, said)
+                self.assertIn("# " + line, self.read("i.toml"))
+        # That some are missing is said by the last file alone.
+        self.mrmf("init", "f1.h5", "f3.h5", "-o", "i.toml", "--overwrite")
+        self.assertIn('not_finite = "fill"', self.read("i.toml"))
+
     def test_floats_beside_packed_integers_are_what_they_are(self):
         for i, kind in enumerate(("i2", "f4")):
             with h5py.File(self.path(f"f{i}.h5"), "w") as file:
@@ -152,7 +168,9 @@ class Packing(support.MrmfTest):
             said = self.mrmf("data", "c.toml", ranks=ranks)
             self.assertIn("8 of 12 groups: packed int16: value * 0.5", said)
             self.assertNotIn("scaled by attributes in some", said)
-        self.assertIn("'x' is packed, by attributes of its own in each sample", self.mrmf("init", "g.h5", "-o", "i.toml"))
+        said = self.mrmf("init", "g.h5", "-o", "i.toml")
+        for line in lines:
+            self.assertIn(line, said)
 
 
 class Labels(InitTest):

@@ -196,6 +196,40 @@ class NothingToLearn(InitLabels):
         self.assertIn("passed over as labels: '@age' counts the rows from 20 on", said)
         self.assertIn('labels = "@sick"', self.read("groups.toml"))
 
+    def each_with(self, own, of_array):
+        """As files and as groups, attributes of each sample and of its array: own(i), of_array(i)."""
+        with h5py.File(self.path("groups.h5"), "w") as groups:
+            for i, image in enumerate(self.images[:24]):
+                with h5py.File(self.path(f"each{i:02}.h5"), "w") as file:
+                    for place in (file, groups.create_group(f"s{i:02}")):
+                        place["density"] = image
+                        place.attrs.update(own(i))
+                        place["density"].attrs.update(of_array(i))
+        for files in ("each*.h5", "groups.h5"):
+            said = self.mrmf("init", files, "-o", "each.toml", "--overwrite", "--folder", f"run-{files[:4]}")
+            yield self.read("each.toml"), said
+            self.mrmf("train", "each.toml", "--set", "training.epochs=1", "--overwrite")
+
+    def test_attributes_of_the_samples_array(self):
+        values = self.rng.uniform(0, 1, (24, 2))
+        about = {"units": "K", "min": 0.0, "description": "a map"}
+        for text, _ in self.each_with(lambda i: {}, lambda i: about | {"omega_m": values[i, 0], "min": values[i, 1]}):
+            self.assertIn('labels = "density@omega_m"', text)  # and no range of its numbers
+        for text, said in self.each_with(lambda i: {}, lambda i: about | {"omega_m": values[i, 0], "sigma_8": values[i, 1]}):
+            self.assertIn('labels = ["density@omega_m", "density@sigma_8"]', text)
+            self.assertIn("the attributes 'density@omega_m', 'density@sigma_8' are the labels", said)
+        # The sample's own come first.
+        for text, _ in self.each_with(lambda i: {"om": values[i, 0]}, lambda i: {"noise": values[i, 1]}):
+            self.assertIn('labels = "@om"', text)
+
+    def test_fractions_come_before_yes_or_no(self):
+        values = self.rng.uniform(0, 1, 24)
+        for text, said in self.each_with(lambda i: {"b": i % 2 == 1, "om": values[i]}, lambda i: {}):
+            self.assertIn('labels = "@om"', text)
+            self.assertIn("'@om' is taken for the labels; '@b' would do as well: choose with --labels", said)
+        for text, _ in self.each_with(lambda i: {"label": i % 3, "om": values[i]}, lambda i: {}):
+            self.assertIn('labels = "@label"', text)
+
     def test_fixed_tables_of_pandas(self):
         self.file("fixed", df__axis0=np.arange(5), df__axis1=np.arange(ROWS), df__block0_values=self.rng.normal(0, 1, (ROWS, 5)),
                   df__block1_values=self.rng.normal(0, 1, (ROWS, 1)))

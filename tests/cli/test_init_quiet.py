@@ -1,4 +1,6 @@
-"""`mrmf init` writes nothing that `mrmf data` or `mrmf plan` then warns of."""
+"""`mrmf init` writes nothing that `mrmf data` or `mrmf plan` then warns of, but what it has said itself, and nothing that they
+refuse."""
+import os
 import unittest
 
 import h5py
@@ -61,6 +63,58 @@ class InitIsQuiet(MrmfTest):
         self.assertIn('axes = "n c z y x"', self.read("run.toml"))
         self.mrmf("init", "d.h5", "--axes", "n z y x c", "-o", "other.toml")
         self.assertNotIn("channels =", self.read("other.toml"))  # the axes say it
+
+
+class InitSaysWhatDataSays(MrmfTest):
+    """What is odd about numbers, for which there is no configuration that helps."""
+
+    def arrays(self, name, **arrays):
+        """Of values, or of values and attributes."""
+        with h5py.File(self.path(name), "w") as file:
+            for key, (values, attributes) in arrays.items():
+                file[key] = values
+                file[key].attrs.update(attributes)
+
+    def said_of(self, *files):
+        """Each advice that `mrmf data` has for what init wrote is a line of init, too. Returns these."""
+        said = self.mrmf("init", *files, "--overwrite").splitlines()
+        advice = [line for line in self.mrmf("data", "run.toml").splitlines() if line.startswith("advice: ")]
+        for line in advice:
+            self.assertTrue(line in said or line.removeprefix("advice: ") in said, f"{line}\n{said}")
+        return "\n".join(advice)
+
+    def test_numbers_that_are_odd(self):
+        x, y = normal(0, ROWS, 16, 2), normal(1, ROWS)
+        marked = np.where(x < -1.5, np.float32(-9999), x)
+        identifiers = np.random.default_rng(0).integers(6 * 10**18, 9 * 10**18, (ROWS, 8))
+        for name, arrays, told in (("marked", {"x": (marked, {}), "y": (y, {})}, "-9999 stands"),
+                                   ("labels", {"x": (x, {}), "y": (np.where(np.arange(ROWS) % 5 == 0, -9999, y), {})}, "-9999 stands"),
+                                   ("ids", {"x": (identifiers, {}), "y": (y, {})}, "as identifiers are"),
+                                   ("twice", {"x": (np.repeat(x[:12], 5, 0), {}), "y": (np.repeat(y[:12], 5), {})}, "occur before"),
+                                   ("few", {"x_train": (x[:10], {}), "y_train": (y[:10], {}), "x_val": (x[10:], {}), "y_val": (y[10:], {})},
+                                    "50 samples validate and 10 train"),
+                                   ("absent", {"x_train": (x[:30], {}), "y_train": (np.arange(30) % 2, {}), "x_val": (x[30:], {}),
+                                               "y_val": (np.arange(30) % 3, {})}, "class 2 never occurs in the training labels")):
+            with self.subTest(name):
+                self.arrays("d.h5", **arrays)
+                self.assertIn(told, self.said_of("d.h5"))
+
+    def test_packing(self):
+        raw, y = np.round(100 * normal(0, ROWS, 16, 2)).astype("i2"), normal(1, ROWS)
+        self.arrays("a.h5", x=(raw, {"scale_factor": 0.01}), y=(y, {}))
+        self.arrays("b.h5", x=(raw[::-1] + 1, {}), y=(y, {}))
+        self.assertIn("is scaled by attributes in some files", self.said_of("a.h5", "b.h5"))
+        # Limits in double beside a scale in float are limits of stored numbers, of which few are left.
+        self.arrays("d.h5", y=(y, {}), x=(raw, {"scale_factor": np.float32(0.01), "valid_range": np.array([-1.0, 1.0])}))
+        self.assertIn("most training numbers of 'x' are missing", self.said_of("d.h5"))
+        there = (np.abs(raw) <= 1).sum()
+        self.assertIn(f"{raw.size - there} of {raw.size} numbers missing, in", self.mrmf("init", "d.h5", "--overwrite"))
+
+    def test_units_that_differ_are_refused(self):
+        x, y = normal(0, ROWS, 16, 2), normal(1, ROWS)
+        self.arrays("d.h5", x_train=(x, {"units": "K"}), y_train=(y, {}), x_val=(x[:20] + 1, {"units": "degC"}), y_val=(y[:20], {}))
+        self.fails(3, "init", "d.h5", message="'x_val' of the validation data has units of degC, but 'x_train' of the training data")
+        self.assertFalse(os.path.exists(self.path("run.toml")))
 
 
 if __name__ == "__main__":

@@ -791,7 +791,7 @@ class Coordinates(InitTest):
             file["t2m"].attrs.update(scale_factor=0.001, add_offset=280.0, _FillValue=np.int16(-32767))
         said = self.mrmf("init", "packed.nc", "-o", "packed.toml", "--folder", "run-packed", "--labels", "target")
         self.assertIn("'t2m' is packed int16: value * 0.001 + 280; -32767 is missing", said)
-        self.assertIn(f"{gone.sum()} numbers missing, in 48 of 48 rows", said)
+        self.assertIn(f"{gone.sum()} of {gone.size} numbers missing, in 48 of 48 rows", said)
         self.assertIn('not_finite = "fill"', self.read("packed.toml"))
         self.trains("packed")
         said = self.mrmf("init", "packed.nc", "-o", "kind.toml", "--labels", "kind")

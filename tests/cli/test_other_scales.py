@@ -135,6 +135,17 @@ class OtherScales(InitTest):
         for said in (self.virtual(*PACKED, own={"scale_factor": 0.5}), self.virtual({}, {})):
             self.assertNotIn("not applied", said)
 
+    def test_training_warns_of_what_is_not_applied(self):
+        self.virtual(*PACKED)
+        for ranks in (0, 2):
+            said = self.mrmf("train", "c.toml", "--overwrite", ranks=ranks)
+            self.assertEqual(said.count("warning: 'x': of virtual data sets their own attributes count, and those of its sources are not "
+                                        "applied: they differ, scale_factor = 0.01"), 1, said)
+        self.files({}, {"MissingValue": np.float32(-9999)}, {"MissingValue": -9999})
+        for ranks in (0, 2):
+            said = self.mrmf("train", "c.toml", "--overwrite", ranks=ranks)
+            self.assertIn("warning: 'x' in 2 of 3 files, such as f1.h5: MissingValue = -9999 is not applied", said)
+
 
 if __name__ == "__main__":
     support.main()

@@ -1,6 +1,7 @@
 """Columns, and arrays of each part, that say what rows are for: marks, roles, words, folds, lists of rows; and what is said
 of parts and of rows."""
 import json
+import os
 
 import h5py
 import numpy as np
@@ -319,6 +320,73 @@ class SplitArrays(SplitTest):
         text, said = self.made("ids", x=self.x, y=self.y, train_id=np.arange(10) + 5, val_id=np.arange(10))
         self.assertIn('split = { by = "rows"', text)
         self.assertIn("'train_id', 'val_id' are not taken for rows of the split: ids.h5: data set 'val_id' names row 5", said)
+
+
+class SplitOfSamples(InitTest):
+    """Files and groups that are samples say themselves what they are for."""
+
+    COUNT = 25
+    ROLES = ["train", "train", "train", "val", "test"]
+
+    def samples(self, form, **own):
+        """As files or groups, each with what own[name](i) gives: an attribute, or, where the name ends with "_d", a data set."""
+        rng = np.random.default_rng(0)
+        os.makedirs(self.path("each"), exist_ok=True)
+        with h5py.File(self.path("groups.h5"), "w") as groups:
+            for i in range(self.COUNT):
+                with h5py.File(self.path(f"each/s{i:02}.h5"), "w") as file:
+                    place = file if form == "files" else groups.create_group(f"s{i:02}")
+                    place["d"], place.attrs["om"] = rng.normal(0, 1, (8, 8, 1)).astype("f4"), rng.uniform()
+                    for name, value in own.items():
+                        if name.endswith("_d"):
+                            place[name] = value(i)
+                        else:
+                            place.attrs[name] = value(i)
+        return "each/*.h5" if form == "files" else "groups.h5"
+
+    def role(self, i):
+        return self.ROLES[i % 5]
+
+    def test_words_that_say_what_samples_are_for(self):
+        for form in ("files", "groups"):
+            for name, column in (("split", "@split"), ("word_d", "word_d")):
+                with self.subTest(form, column=column):
+                    said = self.mrmf("init", self.samples(form, **{name: self.role}), "--overwrite")
+                    self.assertIn(f"'{column}' says what rows are for: those of val validate", said)
+                    self.assertIn(f'split = {{ column = "{column}", validation = ["val"] }}', self.read("run.toml"))
+                    found = json.loads(self.mrmf("data", "run.toml", "--json"))
+                    self.assertEqual([found[part]["samples"] for part in ("training", "validation")], [15, 5])
+
+    def test_numbers_are_told_of(self):
+        for form in ("files", "groups"):
+            said = self.mrmf("init", self.samples(form, role_d=lambda i: np.int32([0, 0, 0, 1, 2][i % 5])), "--overwrite")
+            self.assertIn("'role_d' holds 0, 1, 2: if these say what rows are for, set split = { column = \"role_d\", validation = [1], "
+                          "train = [0] }", said)
+            self.assertIn("labels = \"@om\"", self.read("run.toml"))
+
+    def test_a_mark_and_subjects(self):
+        for form in ("files", "groups"):
+            self.mrmf("init", self.samples(form, held_out=lambda i: i % 5 == 3), "--overwrite")
+            self.assertIn('split = { column = "@held_out" }', self.read("run.toml"))
+            said = self.mrmf("init", self.samples(form, subject=lambda i: i % 12), "--overwrite")
+            self.assertIn("'@subject' has 12 different values in 25 rows: rows of one stay on one side of the split", said)
+            self.mrmf("data", "run.toml")
+
+
+class Characters(SplitTest):
+    """netCDF's classic model keeps a word as an array of characters."""
+
+    def test_a_column_of_characters_is_told_of(self):
+        characters = {"split": np.array(WORDS, "S5").view("S1").reshape(N, 5), "subject": np.array(WORDS, "S5").view("S1").reshape(N, 5)}
+        self.data("s.h5", **characters)
+        told = ("s.h5: data set 'split' has 5 texts of one character in each row, as netCDF may keep a word; store each word as one "
+                "text, such as netCDF4.chartostring makes of them")
+        said = self.mrmf("init", "s.h5")
+        self.assertIn("'split' does not say what rows are for: " + told, said)
+        self.assertIn("'subject' does not say what rows belong to: " + told.replace("split", "subject"), said)
+        self.write("s.toml", CONFIG.replace("SPLIT", 'column = "split", validation = ["val"]'))
+        for command in ("data", "train"):
+            self.fails(3, command, "s.toml", message=told)
 
 
 if __name__ == "__main__":

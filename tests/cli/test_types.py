@@ -125,7 +125,7 @@ class Types(support.MrmfTest):
         named = ("--set", "data.train.samples='zstd'")
         for words in (("data", "c.toml", *named), ("train", "c.toml", *named),
                       ("coarsen", "data.h5", "--factor", "2", "-o", "coarse"),
-                      ("coarsen", "data.h5", "--factor", "2", "-o", "coarse", "--samples", "x"),
+                      ("coarsen", "data.h5", "--factor", "2", "-o", "coarse", "--samples", "zstd"),
                       ("init", "data.h5", "--samples", "zstd", "--labels", "y")):
             output = self.fails(3, *words, message=message)
             self.assertIn("data.h5: data set 'zstd' ", output)

@@ -11,6 +11,7 @@
 #include "io/files/input_file.hpp"
 #include "io/rows/row_choice.hpp"
 #include "io/rows/split_column.hpp"
+#include "io/values/axis_kind.hpp"
 #include "io/values/axis_order.hpp"
 #include "io/values/channel_map.hpp"
 #include "kernels/errors.hpp"
@@ -35,6 +36,29 @@ TEST_CASE("axes: names say where channels are") {
   CHECK(channels_last({7, 4, 2, 5}, parse_axes("n y c x"), "x") == std::vector<Index>{7, 4, 5, 2});
   CHECK(channels_last({7, 4, 5}, parse_axes("n y x"), "x") == std::vector<Index>{7, 4, 5, 1});
   CHECK(message<DataError>([&] { channels_last({7, 4}, parse_axes("n y x"), "x"); }).starts_with("x has 2 axes"));
+}
+
+TEST_CASE("axes: what a file calls them says what they are") {
+  for (const char* name : {"lat", "Longitude", "x", "lon_0", "rlat", "south_north"})
+    CHECK_MESSAGE(axis_kind(std::string(name)) == AxisKind::horizontal, name);
+  for (const char* name : {"level", "plev", "z", "depth", "lev_2"})
+    CHECK_MESSAGE(axis_kind(std::string(name)) == AxisKind::vertical, name);
+  CHECK(axis_kind(std::string("Time")) == AxisKind::time);
+  CHECK(axis_kind(std::string("bands")) == AxisKind::channels);
+  for (const char* name : {"", "12", "_", "phony_dim_1", "latent", "row_id"})
+    CHECK_MESSAGE(axis_kind(std::string(name)) == AxisKind::unknown, name);
+  CHECK(axis_kind(CoordinateSaid{.axis = "Y"}) == AxisKind::horizontal);
+  CHECK(axis_kind(CoordinateSaid{.axis = "z", .units = "degrees_north"}) == AxisKind::vertical);
+  CHECK(axis_kind(CoordinateSaid{.standard_name = "ocean_s_coordinate_g1"}) == AxisKind::vertical);
+  for (const char* units : {"degrees_north", "degree_E", "degreesN"})
+    CHECK_MESSAGE(axis_kind(CoordinateSaid{.units = units}) == AxisKind::horizontal, units);
+  for (const char* units : {"degrees", "degrees_C", "m"})
+    CHECK_MESSAGE(axis_kind(CoordinateSaid{.units = units}) == AxisKind::unknown, units);
+  CHECK(axis_kind(CoordinateSaid{.units = "days since 2000-01-01"}) == AxisKind::time);
+  CHECK(axis_kind(CoordinateSaid{.positive = "down"}) == AxisKind::vertical);
+  std::vector<NamedAxis> image{{AxisKind::vertical, "height"}, {AxisKind::horizontal, "width"}};
+  settle_kinds(image);
+  CHECK(image.front().kind == AxisKind::horizontal);
 }
 
 TEST_CASE("axes: channels move to the end, for every size of element") {
