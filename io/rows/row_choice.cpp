@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "io/rows/row_parts.hpp"
 #include "io/rows/split_column.hpp"
+#include "io/rows/split_groups.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 

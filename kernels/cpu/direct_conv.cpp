@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/norm.hpp"
 #include "kernels/cpu/norm_conv.hpp"
 #include "kernels/cpu/shared_loop.hpp"
 #include "kernels/cpu/vector_kernels.hpp"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/norm.hpp"
 #include "kernels/cpu/shared_loop.hpp"
 
 namespace mrmf::cpu {

@@ -1,4 +1,4 @@
-// For processors that are not x86-64 (CMakeLists.txt leaves this file out for those): they have one instruction set,
+// For processors that are not x86-64 (CMakeLists.txt leaves this file out for x86-64): they have one instruction set,
 // `generic`, so nobody calls these.
 #include "kernels/cpu/vector_kernels.hpp"
 

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/norm.hpp"
+#include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/shared_loop.hpp"
 
 namespace mrmf::cpu {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "kernels/backend.hpp"
-#include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/conv_plan.hpp"
+#include "kernels/cuda/conv_plan_choice.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/runtime.hpp"

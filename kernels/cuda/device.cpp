@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/autotune.hpp"
+#include "kernels/cuda/conv_plan_choice.hpp"
 #include "kernels/cuda/cudnn.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/errors.hpp"

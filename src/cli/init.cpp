@@ -23,7 +23,7 @@
 #include "src/cli/data_sample.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
-#include "src/data/channel_facts.hpp"
+#include "src/data/channel_statistics.hpp"
 #include "src/data/class_balance.hpp"
 #include "src/data/label_names.hpp"
 #include "src/data/lost_digits.hpp"

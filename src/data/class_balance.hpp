@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/data/channel_facts.hpp"
+#include "src/data/channel_statistics.hpp"
 #include "src/data/data.hpp"
 
 namespace mrmf {

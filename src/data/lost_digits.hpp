@@ -8,7 +8,7 @@
 #include "io/rows/dataset.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/data/channel_facts.hpp"
+#include "src/data/channel_statistics.hpp"
 
 namespace mrmf {
 

@@ -17,7 +17,7 @@
 #include "io/values/axis_order.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
-#include "src/data/channel_facts.hpp"
+#include "src/data/channel_statistics.hpp"
 #include "src/data/lost_digits.hpp"
 #include "src/data/row_facts.hpp"
 

@@ -10,7 +10,7 @@
 #include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/data/channel_facts.hpp"
+#include "src/data/channel_statistics.hpp"
 
 namespace mrmf {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/data/channel_facts.hpp"
+#include "src/data/channel_statistics.hpp"
 
 namespace mrmf {
 

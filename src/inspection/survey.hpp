@@ -9,7 +9,7 @@
 #include "io/rows/dataset.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/data/channel_facts.hpp"
+#include "src/data/channel_statistics.hpp"
 #include "src/data/row_facts.hpp"
 
 namespace mrmf {

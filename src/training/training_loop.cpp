@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "src/training/epoch_record.hpp"
+#include "src/training/epoch_end.hpp"
 #include "src/training/meetings.hpp"
 #include "src/training/precise_batch_norm.hpp"
 #include "src/training/training_step.hpp"

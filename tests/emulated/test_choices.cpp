@@ -5,9 +5,9 @@
 #include <map>
 #include <sstream>
 
-#include "kernels/cuda/autotune.hpp"
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/conv_plan.hpp"
+#include "kernels/cuda/conv_plan_choice.hpp"
 #include "kernels/errors.hpp"
 #include "tests/emulated/test_support.hpp"
 

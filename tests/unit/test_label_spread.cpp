@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "src/training/epoch_record.hpp"
+#include "src/training/epoch_end.hpp"
 
 using namespace mrmf;
 

@@ -1,4 +1,4 @@
-#include "io/rows/row_parts.hpp"
+#include "io/rows/split_groups.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "src/training/epoch_record.hpp"
+#include "src/training/epoch_end.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "kernels/cpu/norm.hpp"
+#include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/arena.hpp"
 
 #include <algorithm>

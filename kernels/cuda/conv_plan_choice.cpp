@@ -1,4 +1,4 @@
-#include "kernels/cuda/autotune.hpp"
+#include "kernels/cuda/conv_plan_choice.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "src/data/channel_facts.hpp"
+#include "src/data/channel_statistics.hpp"
 
 #include <algorithm>
 #include <bit>
