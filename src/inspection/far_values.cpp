@@ -31,10 +31,11 @@ struct End {
 };
 
 /// Whether a number may be one that programs write where there is none: background, saturation and peaks that are
-/// scaled to 1 are not.
+/// scaled to 1 are not. float32 has the largest integers of 32 and 64 bits as powers of two.
 bool may_be_mark(double value) {
-  const double above = value + 1;
-  const bool saturated = value >= 255 && std::exp2(std::round(std::log2(above))) == above;
+  const auto is_power = [](double x) { return std::exp2(std::round(std::log2(x))) == x; };
+  constexpr double whole_floats = 1 << 24;
+  const bool saturated = value >= 255 && (is_power(value + 1) || (value >= whole_floats && is_power(value)));
   return value < -1 || (value >= 900 && !saturated);
 }
 

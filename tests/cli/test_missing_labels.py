@@ -90,7 +90,7 @@ class MissingLabels(support.MrmfTest):
         for labels, fill, why in ((np.full(ROWS, -99, "i2"), -99, "is missing everywhere, by attributes such as _FillValue"),
                                   (np.full(ROWS, np.nan, "f4"), None, "is NaN everywhere")):
             self.config_for(labels, fill)
-            self.fails(3, "init", "data.h5", "-o", "i.toml", message=f"'y' {why}; add labels")
+            self.fails(3, "init", "data.h5", "-o", "none.toml", message=f"'y' {why}; add labels")
             with h5py.File(self.path("data.h5"), "a") as file:
                 file["role"] = role.astype("i4")
             said = self.mrmf("init", "data.h5", "-o", "i.toml", "--overwrite")

@@ -10,8 +10,8 @@ import support
 ROWS = 32
 NETWORK = ("flatten", "dense units=1")
 KINDS = {"filter": "is packed by filter 32015, which HDF5 does not find here; put its plugin into a folder",
-         "virtual": "cannot be read: /dev/zero: is a FIFO, a socket or a device, not a file",
-         "external": "cannot be read: /dev/zero: is a FIFO, a socket or a device, not a file",
+         "virtual": "leads to /dev/zero, which is a device, not a file",
+         "external": "leads to /dev/zero, which is a device, not a file",
          "circle": "is virtual, and is among its own sources; make the file again"}
 
 
