@@ -125,7 +125,8 @@ bool only_told_by_sruns_pmi(const Variable& variable) {
 }
 
 std::optional<LaunchedTasks> launched_tasks(const Variable& variable) {
-  std::optional<LaunchedTasks> slurm = in_step(variable) ? told_by(kSrun, variable) : rank_alone(variable);
+  std::optional<LaunchedTasks> slurm = in_step(variable) ? told_by(kSrun, variable) : std::nullopt;
+  if (!slurm) slurm = rank_alone(variable);
   for (const Launcher& launcher : kMpiLaunchers) {
     std::optional<LaunchedTasks> told = told_by(launcher, variable);
     if (!told) continue;

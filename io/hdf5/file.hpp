@@ -1,4 +1,4 @@
-// HDF5 files for reading, with RAII and clear errors. hdf5.h stays behind io/hdf5/.
+// HDF5 files for reading, with RAII and clear errors.
 #pragma once
 
 #include <memory>

@@ -145,6 +145,8 @@ Hdf5Output::~Hdf5Output() {
   state_->file.close();  // the partial file is removed with the output
 }
 
+void Hdf5Output::reserve(std::uint64_t bytes) { state_->output.reserve(bytes); }
+
 void Hdf5Output::create_dataset(const std::string& name, const std::vector<Index>& shape, ElementType type) {
   create(name, shape, type, 0, {});
 }

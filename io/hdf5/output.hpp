@@ -34,6 +34,9 @@ class Hdf5Output {
   Hdf5Output(const Hdf5Output&) = delete;
   Hdf5Output& operator=(const Hdf5Output&) = delete;
 
+  /// On the root: takes room for so many bytes of data sets at once, where the file system can. DataError when there is
+  /// less.
+  void reserve(std::uint64_t bytes);
   /// Collective: a contiguous data set of any type but `other`, little-endian. Together, the ranks write every element
   /// exactly once.
   void create_dataset(const std::string& name, const std::vector<Index>& shape,

@@ -10,7 +10,7 @@ constexpr long panel_vectors = 2, panel_rows = panel_vectors * lanes;
 constexpr long panel_accumulators = 12;  // of a tile: its features or values, times the panel's vectors
 constexpr long panel_chunk = 128;        // values whose panel and weights stay in the first cache
 
-// Calls body(begin of the panel, Constant<its vectors>) for panels of `length` values each.
+// Calls body(the panel's first row, Constant<its vectors>).
 template <class Body>
 inline void for_panels(long rows, const Body& body) {
   for (long first = 0; first < rows; first += panel_rows) {

@@ -454,7 +454,8 @@ void require_quotable(const std::vector<std::string>& files, const DatasetGuess&
 }
 
 // What `mrmf data` would say of the configuration, with what was said already left out. DataError where it, and
-// training, would refuse the data: nothing is written then. On the root.
+// training, would refuse the data: nothing is written then. Collective; the
+// lines are the root's.
 std::vector<std::string> advice_on(const Config& config, const std::vector<std::string>& said, Comm& world) {
   DataFound found = survey(config, false, world);
   for (const SplitFound& split : found.splits) require_same_names(found.splits.front().shape, split.shape, split.part);

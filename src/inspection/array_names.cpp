@@ -142,7 +142,22 @@ bool is_like_coordinate(const std::string& name) {
 }
 
 bool is_about_numbers(const std::string& attribute) {
-  static const std::set<std::string> all{"units",
+  static const std::set<std::string> all{"date",
+                                         "created",
+                                         "gain",
+                                         "exposure",
+                                         "dx",
+                                         "dy",
+                                         "dz",
+                                         "dt",
+                                         "pixel_size",
+                                         "voxel_size",
+                                         "resolution",
+                                         "spacing",
+                                         "vmin",
+                                         "vmax",
+                                         "sampling_rate",
+                                         "units",
                                          "unit",
                                          "scale_factor",
                                          "add_offset",

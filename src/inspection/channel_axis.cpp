@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,8 +89,11 @@ std::optional<std::string> axes_as_told(const std::string& samples, const ToldAx
   };
   const std::optional<std::size_t> called = told.called_channels(), shortest = told.shortest();
   if (axes == 1 && called) return say("of channels without positions", 0);
+  static const std::set<std::string> of_tables{"rows", "cols", "columns", "cell", "cells", "ncells", "i", "j"};
   if (axes == 1)
-    return told.is(0, AxisKind::horizontal) ? std::optional(say("without an axis of channels", {})) : std::nullopt;
+    return told.is(0, AxisKind::horizontal) && !of_tables.contains(told.name(0))
+               ? std::optional(say("without an axis of channels", {}))
+               : std::nullopt;
   if (called) return say(with_channels(*called), called);
   const bool too_many = axes > kMostSpatial;
   if (!shortest) return too_many ? std::nullopt : std::optional(say("without an axis of channels", {}));

@@ -37,9 +37,7 @@ using checkpoint::Array;
 using checkpoint::arrays_of;
 using checkpoint::Blocks;
 using checkpoint::blocks_from_json;
-using checkpoint::collect;
 using checkpoint::distribute;
-using checkpoint::write_array;
 
 [[noreturn]] void damaged(const std::string& what) {
   throw DataError(what +
@@ -152,12 +150,12 @@ void save_checkpoint(Backend& backend, const std::string& path, const SavedArray
   };
   on_root([&] {
     file.emplace(path, Replace::file, Comm::self(), Hdf5Output::End::checksum);
+    std::size_t bytes = 0;
+    for (const Array& array : arrays) bytes += array.bytes();
+    file->reserve(bytes);
     file->write_attribute("format", kCheckpointFormat);
   });
-  for (Array& array : arrays) {
-    collect(backend, array, team, model.sample_group);
-    on_root([&] { write_array(backend, *file, array, array.shape); });
-  }
+  for (Array& array : arrays) checkpoint::save_array(backend, file ? &*file : nullptr, array, team, model.sample_group);
   on_root([&] {
     file->write_text("progress", texts.progress);
     file->write_text("config", texts.config);

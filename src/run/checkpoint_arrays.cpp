@@ -38,16 +38,27 @@ void add_best(std::vector<Array>& arrays, const SavedArrays& model, HostModel& b
     arrays.push_back(make_array("best/state/", part, best.state)), arrays.back().on_host = true;
 }
 
-// The root gets every worker's row.
-void collect_workers(Backend& backend, Array& array, Comm& team) {
-  const int own = static_cast<int>(array.workers.size());
+/// What saves an array: its file is open on the root alone. Collective.
+struct Saving {
+  Hdf5Output* file;
+  Comm& team;
+
+  void write(const std::string& name, std::size_t first, ConstSpan values) const {
+    collective_try(team, [&] {
+      if (team.root()) file->write_values(name, static_cast<Index>(first), values);
+    });
+  }
+};
+
+// The root gets the rows one by one, of which each rank has so many: read(i, row) fills those of this rank.
+template <typename Read>
+void save_rows(const Saving& to, const Array& array, std::size_t own, const Read& read) {
   std::vector<float> row(array.count());
-  if (team.root()) array.make_room();
-  for (int worker = 0; worker < own * team.size(); ++worker) {
-    const int rank = worker / own;
-    if (team.rank() == rank) backend.read(array.workers[static_cast<std::size_t>(worker % own)], row);
-    if (rank != 0) team.broadcast(row, rank);
-    if (team.root()) std::ranges::copy(row, array.row(worker).begin());
+  for (std::size_t i = 0; i < array.rows; ++i) {
+    const int rank = static_cast<int>(i / own);
+    if (to.team.rank() == rank) read(i % own, Span(row));
+    if (rank != 0) to.team.broadcast(row, rank);
+    to.write(array.name, i * row.size(), row);
   }
 }
 
@@ -63,23 +74,36 @@ void collect_pieces(Backend& backend, Array& array, Comm& team) {
   }
 }
 
+/// What loads an array: its file is open on the root alone. Collective.
+struct Loading {
+  const Hdf5File* file;
+  Comm& team;
+
+  /// Rows of the first axis, on every rank.
+  void read(const std::string& name, std::size_t first, std::size_t rows, Span values) const {
+    collective_try(team, [&] {
+      if (team.root()) file->read_rows(name, static_cast<Index>(first), static_cast<Index>(rows), values);
+    });
+    team.broadcast(values, 0);
+  }
+};
+
 // Every worker gets its row; of another number of rows than there are workers, their mean, or of residuals its share of
 // their sum.
-void distribute_workers(Backend& backend, Array& array, Comm& team) {
-  const std::size_t own = array.workers.size(), all = own * static_cast<std::size_t>(team.size());
-  std::vector<float> row(array.count());
-  for (std::size_t worker = 0; array.rows == all && worker < all; ++worker) {
-    if (team.root()) std::ranges::copy(array.row(static_cast<int>(worker)), row.begin());
-    team.broadcast(row, 0);
-    if (static_cast<std::size_t>(team.rank()) == worker / own) backend.write(row, array.workers[worker % own]);
+void distribute_workers(Backend& backend, const Loading& from, const Array& array) {
+  const std::size_t own = array.workers.size(), all = own * static_cast<std::size_t>(from.team.size());
+  std::vector<float> row(array.count()), sum(array.rows == all ? 0 : row.size());
+  const std::size_t parts = array.name.starts_with("residuals/") ? all : array.rows;
+  for (std::size_t i = 0; i < array.rows; ++i) {
+    from.read(array.name, i, 1, row);
+    if (array.rows != all)
+      std::ranges::transform(sum, row, sum.begin(),
+                             [&](float a, float value) { return a + value / static_cast<float>(parts); });
+    else if (static_cast<std::size_t>(from.team.rank()) == i / own)
+      backend.write(row, array.workers[i % own]);
   }
   if (array.rows == all) return;
-  const std::size_t parts = array.name.starts_with("residuals/") ? all : array.rows;
-  for (std::size_t saved = 0; team.root() && saved < array.rows; ++saved)
-    std::ranges::transform(row, array.row(static_cast<int>(saved)), row.begin(),
-                           [&](float sum, float value) { return sum + value / static_cast<float>(parts); });
-  team.broadcast(row, 0);
-  for (const Span worker : array.workers) backend.write(row, worker);
+  for (const Span worker : array.workers) backend.write(sum, worker);
 }
 
 }  // namespace
@@ -108,25 +132,6 @@ std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks
   return arrays;
 }
 
-void collect(Backend& backend, Array& array, Comm& team, Comm* sample_group) {
-  if (array.cut != nullptr) {
-    MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
-    std::vector<float> own(array.memory.size());
-    array.read(backend, own);
-    array.make_room();
-    gather(*array.cut, own, *sample_group, array.values);
-  } else if (!array.workers.empty()) {
-    collect_workers(backend, array, team);
-  } else if (array.pieces) {
-    collect_pieces(backend, array, team);
-  } else if (array.rows > 1) {
-    array.make_room();
-    array.read(backend, array.row(team.rank()));
-    for (int rank = 0; rank < team.size(); ++rank) team.broadcast(array.row(rank), rank);
-  }
-  if (!team.root()) array.give_back();
-}
-
 void write_array(Backend& backend, Hdf5Output& file, Array& array, const std::vector<Index>& shape) {
   if (array.values.empty())
     return write_parts(file, array.name, shape, array.memory.size(),
@@ -136,53 +141,68 @@ void write_array(Backend& backend, Hdf5Output& file, Array& array, const std::ve
   array.give_back();
 }
 
+void save_array(Backend& backend, Hdf5Output* file, Array& array, Comm& team, Comm* sample_group) {
+  const Saving to{file, team};
+  if (array.cut != nullptr) {
+    MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
+    std::vector<float> own(array.memory.size());
+    array.read(backend, own);
+    if (team.root()) array.make_room();
+    gather(*array.cut, own, *sample_group, array.values);
+  } else if (array.pieces) {
+    collect_pieces(backend, array, team);
+  }
+  const bool by_rows = !array.workers.empty() || array.rows > 1;
+  collective_try(team, [&] {
+    if (!team.root()) return;
+    if (by_rows)
+      file->create_dataset(array.name, array.shape);
+    else
+      write_array(backend, *file, array, array.shape);
+  });
+  if (!array.workers.empty())
+    save_rows(to, array, array.workers.size(), [&](std::size_t i, Span row) { backend.read(array.workers[i], row); });
+  else if (by_rows)
+    save_rows(to, array, 1, [&](std::size_t, Span row) { array.read(backend, row); });
+}
+
 namespace {
 
 // Some rows of the first axis at a time.
-void distribute_plain(Backend& backend, const Hdf5File* file, Array& array, Comm& team) {
-  const Index rows = array.shape.front();
+void distribute_plain(Backend& backend, const Loading& from, const Array& array) {
+  const auto rows = static_cast<std::size_t>(array.shape.front());
   if (array.memory.empty()) return;
-  const std::size_t row = array.memory.size() / static_cast<std::size_t>(rows);
-  const auto most = static_cast<Index>(std::max<std::size_t>(1, kFloatsAtOnce / row));
-  for (Index first = 0; first < rows; first += most) {
-    array.values.resize(static_cast<std::size_t>(std::min(most, rows - first)) * row);
-    collective_try(team, [&] {
-      if (team.root()) file->read_rows(array.name, first, std::min(most, rows - first), array.values);
-    });
-    team.broadcast(array.values, 0);
-    array.write(backend, array.values, static_cast<std::size_t>(first) * row);
+  const std::size_t row = array.memory.size() / rows, most = std::max<std::size_t>(1, kFloatsAtOnce / row);
+  std::vector<float> some;
+  for (std::size_t first = 0; first < rows; first += most) {
+    some.resize(std::min(most, rows - first) * row);
+    from.read(array.name, first, std::min(most, rows - first), some);
+    array.write(backend, some, first * row);
   }
 }
 
 }  // namespace
 
 void distribute(Backend& backend, const Hdf5File* file, Array& array, Comm& team) {
-  if (array.plain()) {
-    distribute_plain(backend, file, array, team);
-    return array.give_back();
-  }
-  collective_try(team, [&] {
-    if (!team.root()) return;
-    array.make_room();
-    file->read_rows(array.name, 0, array.shape.front(), array.values);
-  });
+  const Loading from{file, team};
+  if (array.plain()) return distribute_plain(backend, from, array);
   if (!array.workers.empty()) {
     auto rows = static_cast<std::int64_t>(array.rows);
     team.broadcast(std::span(&rows, 1), 0);
     array.rows = static_cast<std::size_t>(rows);
-    distribute_workers(backend, array, team);
-    return array.give_back();
+    return distribute_workers(backend, from, array);
   }
-  array.make_room();
-  team.broadcast(array.values, 0);
-  if (array.cut != nullptr) {
-    std::vector<float> own(array.memory.size());
-    array.cut->take(array.values, own);
-    array.write(backend, own);
-  } else {
-    array.write(backend, array.row(team.rank()));
+  std::vector<float> values(array.count());
+  for (std::size_t rank = 0; array.rows > 1 && rank < array.rows; ++rank) {
+    from.read(array.name, rank, 1, values);
+    if (static_cast<std::size_t>(team.rank()) == rank) array.write(backend, values);
   }
-  array.give_back();
+  if (array.rows > 1) return;
+  from.read(array.name, 0, static_cast<std::size_t>(array.shape.front()), values);
+  if (array.cut == nullptr) return array.write(backend, values);
+  std::vector<float> own(array.memory.size());
+  array.cut->take(values, own);
+  array.write(backend, own);
 }
 
 }  // namespace mrmf::checkpoint

@@ -29,7 +29,7 @@ struct Array {
     return cut != nullptr ? static_cast<std::size_t>(cut->whole.count()) : memory.size();
   }
   std::size_t bytes() const { return rows * count() * sizeof(float); }
-  void make_room() { values.resize(rows * count()); }
+  void make_room() { values.resize(count()); }
   /// Whether this rank's memory has all of it.
   bool plain() const { return cut == nullptr && rows == 1 && !pieces && workers.empty(); }
   // Values of this rank's memory, from the one with the number `first` on.
@@ -42,15 +42,12 @@ struct Array {
     on_host ? (void)std::ranges::copy(from, part.begin()) : backend.write(from, part);
   }
   void give_back() { values = std::vector<float>(); }  // assigning {} would keep the memory
-  std::span<float> row(int rank) {
-    return std::span(values).subspan(rows > 1 ? static_cast<std::size_t>(rank) * count() : 0, count());
-  }
 };
 
 std::vector<Array> arrays_of(const SavedArrays& model, StateRows rows, int ranks);
-/// Gathers the values that other ranks than the root have, which keeps them until they are written. Collective.
-void collect(Backend& backend, Array& array, Comm& team, Comm* sample_group);
-/// Writes an array of this shape: what was gathered, else this rank's memory part by part.
+/// Writes an array to a file that the root has open, with what other ranks have of it. Collective.
+void save_array(Backend& backend, Hdf5Output* file, Array& array, Comm& team, Comm* sample_group);
+/// Writes an array of this shape: its values where they are on the host, else this rank's memory part by part.
 void write_array(Backend& backend, Hdf5Output& file, Array& array, const std::vector<Index>& shape);
 /// Gives every rank its own of what the root reads from the file, which only the root has open. Collective.
 void distribute(Backend& backend, const Hdf5File* file, Array& array, Comm& team);

@@ -57,10 +57,11 @@ void write_texts(Hdf5Output& file, const Model& model, const ModelTexts& texts) 
   if (!texts.epoch.empty()) file.write_attribute("epoch", texts.epoch);
 }
 
-// Whole weights of which each rank of the group has some. Collective over it.
-std::vector<float> gather_whole(Backend& backend, const TensorSpan& part, ConstSpan values, Comm* sample_group) {
+// Whole weights of which each rank of the group has some; on the root alone. Collective over the group.
+std::vector<float> gather_whole(Backend& backend, const TensorSpan& part, ConstSpan values, Comm* sample_group,
+                                bool root) {
   MRMF_CHECK(sample_group != nullptr, "weights that are cut over no ranks");
-  std::vector<float> own(values.size()), whole(part.whole());
+  std::vector<float> own(values.size()), whole(root ? part.whole() : 0);
   backend.read(values, own);
   gather(*part.cut, own, *sample_group, whole);
   return whole;
@@ -153,11 +154,14 @@ void save_model(Backend& backend, const std::string& path, const Model& model, c
   };
   on_root([&] {
     file.emplace(path, replace, Comm::self(), Hdf5Output::End::checksum);
+    std::size_t floats = 0;
+    for_each_tensor(model, [&](const std::string&, const TensorSpan& part, ConstSpan) { floats += part.whole(); });
+    file->reserve(floats * sizeof(float));
     write_texts(*file, model, texts);
   });
   for_each_tensor(model, [&](const std::string& name, const TensorSpan& part, ConstSpan values) {
     std::vector<float> whole;
-    if (part.cut != nullptr) whole = gather_whole(backend, part, values, sample_group);
+    if (part.cut != nullptr) whole = gather_whole(backend, part, values, sample_group, comm.root());
     on_root([&] {
       write_parts(*file, name, part.shape, part.whole(), [&](std::size_t first, Span some) {
         if (part.cut != nullptr)
@@ -259,7 +263,7 @@ void gather(const PartitionedWeights& cut, ConstSpan own, Comm& sample_group, Sp
     std::vector<float> values(static_cast<std::size_t>(cut.count(rank)));
     if (rank == sample_group.rank()) std::ranges::copy(own, values.begin());
     sample_group.broadcast(values, rank);
-    cut.put(rank, values, all);
+    if (!all.empty()) cut.put(rank, values, all);
   }
 }
 

@@ -19,13 +19,13 @@ constexpr Index float_bytes = sizeof(float);
 // generic set to AVX-512, with a network of some kilobytes.
 constexpr Index touched_in_training = 9'000'000;
 
-// Of the tensors of which each rank of a grid has a part, the one that takes most when the root saves it: whole, and
-// its own part of it.
+// Of the tensors of which each rank of a grid has a part, the one that takes most when the root saves it: whole, its
+// own part, and one that travels.
 Index largest_put_together(const Network& network, const ParameterLayout& layout) {
   Index most = 0;
   for (std::size_t i = 0; i < network.size(); ++i)
     for (const ParameterLayout::PartitionedTensor& part : layout.partitioned_tensors(i))
-      most = std::max(most, part.whole.count + part.own.count);
+      most = std::max(most, part.whole.count + 2 * part.own.count);
   return most;
 }
 
