@@ -227,7 +227,7 @@ class Splits(support.MrmfTest):
                 ('samples = "nope", labels = "y", files = ["test.h5"]', 3, "nope"),
                 ('samples = "x", labels = "y", files = ["gone.h5"]', 3, "gone.h5"),
                 ('samples = "short", labels = "y", files = ["test.h5"]', 3, "training and test data differ"),
-                ('samples = "x", labels = "y"', 3, "tests, and is trained on as"),
+                ('samples = "x", labels = "y"', 3, "test, and are trained on as"),
                 ('samples = "x", labels = "y", files = ["v.h5"]', 3, "test, and validate as"),
                 ('samples = "x", labels = "y", files = ["test.h5"], groups = "g*"', 2, "data.groups says which")):
             for command in "train", "data":
