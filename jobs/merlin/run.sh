@@ -127,5 +127,6 @@ until [ -e "$study/study.json" ]; do
   sleep 0.2
 done
 cat "$study/study.json"
+echo
 redis-cli -p "$port" info | awk -F: '/^used_memory_peak:/ { peak = $2 / 1e6 } /^db1:/ { split($2, n, /[=,]/); keys = n[2] }
   END { printf "merlin: Redis has %d results and took %.1f MB at its peak\n", keys, peak }' >&2
