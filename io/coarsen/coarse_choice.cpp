@@ -87,10 +87,6 @@ std::string none_fits(const CoarseCopy& copy, const AxisOrder& order) {
          " and channels; give --factor a number per axis, and --axes if there is no axis of channels";
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether --samples names a data set.
 std::function<bool(const std::string&)> asked_for(const CoarseCopy& copy, const FileNames& names) {
   std::set<std::string> asked;  // by their first names

@@ -110,6 +110,11 @@ AxisKind axis_kind(const std::string& name) {
   return kChannels.contains(word) ? AxisKind::channels : AxisKind::unknown;
 }
 
+bool may_name_columns(const std::string& name) {
+  static const AxisNames names{"rows", "cols", "columns", "cell", "cells", "ncells", "i", "j"};
+  return names.contains(in_small_letters(name));
+}
+
 void settle_kinds(std::vector<NamedAxis>& axes) {
   const auto is = [](const NamedAxis& axis, const char* name) { return in_small_letters(axis.name) == name; };
   if (std::ranges::none_of(axes, [&](const NamedAxis& axis) { return is(axis, "width"); })) return;

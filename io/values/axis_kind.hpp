@@ -24,6 +24,9 @@ AxisKind axis_kind(const CoordinateSaid& said);
 /// end do not count ("lon_0").
 AxisKind axis_kind(const std::string& name);
 
+/// Whether the columns of a table may be called so, too: of an axis alone, the name does not tell of a map.
+bool may_name_columns(const std::string& name);
+
 /// What an axis is may follow from the others: the height of images is none above the ground.
 void settle_kinds(std::vector<NamedAxis>& axes);
 

@@ -218,12 +218,11 @@ class LocallyConnected final : public LocallyConnectedOp {
     return aligned_floats(
         std::max(max_rows_ * pieces_.pitch(), std::min(LocalPieces::kFewRows, max_rows_) * pieces_.depth()));
   }
-  Index thread_floats() const {
-    const Index of_pieces =
-        field_floats() + aligned_floats(pieces_.lines() * pieces_.together() * max_rows_ * features_);
-    return std::max(of_pieces, aligned_floats(panels_.floats()));
+  Index block_floats() const {
+    return field_floats() + aligned_floats(pieces_.lines() * pieces_.together() * max_rows_ * features_);
   }
-  Index update_floats() const { return aligned_floats(pieces_.part() * pieces_.run() * features_) + thread_floats(); }
+  Index thread_floats() const { return std::max(block_floats(), aligned_floats(panels_.floats())); }
+  Index update_floats() const { return aligned_floats(pieces_.part() * pieces_.run() * features_) + block_floats(); }
   Scratch scratch_of(int thread) {
     float* const first = scratch_.span().data() + thread * thread_floats();
     return {first, first + field_floats()};

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -89,9 +88,8 @@ std::optional<std::string> axes_as_told(const std::string& samples, const ToldAx
   };
   const std::optional<std::size_t> called = told.called_channels(), shortest = told.shortest();
   if (axes == 1 && called) return say("of channels without positions", 0);
-  static const std::set<std::string> of_tables{"rows", "cols", "columns", "cell", "cells", "ncells", "i", "j"};
   if (axes == 1)
-    return told.is(0, AxisKind::horizontal) && !of_tables.contains(told.name(0))
+    return told.is(0, AxisKind::horizontal) && !may_name_columns(told.name(0))
                ? std::optional(say("without an axis of channels", {}))
                : std::nullopt;
   if (called) return say(with_channels(*called), called);
@@ -126,7 +124,6 @@ std::string guess_axes(const FileArray& samples, const std::vector<NamedAxis>& n
                        std::vector<std::string>& reasons) {
   const std::vector<Index> sizes(samples.shape.begin() + 1, samples.shape.end());
   const auto axes = sizes.size();
-  const std::string positions[] = {"", "x", "y x", "z y x"};
   const std::string shown = fmt::format("'{}' ({})", samples.name, fmt::join(samples.shape, ", "));
   const auto say = [&](const std::string& what, const std::string& order, const std::string& other = "") {
     reasons.push_back(fmt::format("{} is taken for {}{}", shown, what, other));
@@ -141,7 +138,7 @@ std::string guess_axes(const FileArray& samples, const std::vector<NamedAxis>& n
   if (samples.complex()) return say("samples of complex numbers, whose parts are their channels", "");
   const Index others = *std::min_element(sizes.begin() + 1, sizes.end());
   const Index before = *std::min_element(sizes.begin(), sizes.end() - 1);
-  const std::string first = "n c " + positions[axes - 1], last = "n " + positions[axes - 1] + " c";
+  const std::string first = order_text(axes, 0), last = order_text(axes, axes - 1);
   if (sizes.back() <= kFewChannels && sizes.back() < before) return say("samples with channels last", "");
   if (sizes.front() <= kFewChannels && sizes.front() < others) return say("samples with channels first", first);
   if (axes == 4 && looks_channels_first(sample_shape(samples.shape)))
@@ -151,7 +148,7 @@ std::string guess_axes(const FileArray& samples, const std::vector<NamedAxis>& n
   // More channels than that: an axis that is far shorter than all others, or may be.
   const bool is_last = sizes.back() < sizes.front();
   const Index fewest = std::min(sizes.front(), sizes.back()), most = is_last ? before : others;
-  const std::string none = "n " + positions[axes], moved = is_last ? last : first;
+  const std::string none = order_text(axes, {}), moved = is_last ? last : first;
   if (fewest <= kManyShort && most >= kFar * fewest)
     return say(is_last ? "samples with channels last" : "samples with channels first", is_last ? "" : first,
                fmt::format("; if the axis of {} holds positions, give --axes \"{}\"", fewest, none));
