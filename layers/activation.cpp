@@ -69,7 +69,7 @@ class Activation final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
   return std::make_unique<Activation>(backend, in, spec);
 }
 

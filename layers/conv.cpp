@@ -156,11 +156,12 @@ class ConvTranspose final : public ConvLayer {
 }  // namespace
 
 std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                 const std::optional<Box>& here) {
-  return std::make_unique<Conv>(backend, in, spec, conv_geometry(in, spec), here);
+                                 const LayerPosition& position) {
+  return std::make_unique<Conv>(backend, in, spec, conv_geometry(in, spec), position.available_box);
 }
 
-std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                           const LayerPosition&) {
   return std::make_unique<ConvTranspose>(backend, in, spec, conv_transpose_geometry(in, spec));
 }
 

@@ -50,7 +50,7 @@ class Dense final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
   return std::make_unique<Dense>(backend, in, spec);
 }
 

@@ -202,7 +202,7 @@ class ExecutionBuilder {
                                        settings_.block,
                                        {.owned = owned, .stored = owned},
                                        partition_->layer(i).needs[0]};
-      local.layer = keep(make_rica(backend_, local.input, local.spec, &split));
+      local.layer = keep(make_split_rica(backend_, local.input, local.spec, split));
       return local;
     }
     if (local.join == nullptr) {

@@ -32,7 +32,7 @@ class Flatten final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in) {
+std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in, const LayerSpec&, const LayerPosition&) {
   return std::make_unique<Flatten>(backend, in);
 }
 

@@ -151,8 +151,6 @@ struct LayerPosition {
 
 /// Which activation a layer of this kind is; none: it is no activation.
 std::optional<ActivationKind> activation_of(LayerKind kind);
-/// Whether each output follows from the input at the same position and channel alone.
-bool is_elementwise(LayerKind kind);
 
 /// A layer of any kind from its input shape (n = the largest number of rows) and its spec. ConfigError for an
 /// impossible shape, with the layer's name and the sizes.

@@ -82,7 +82,8 @@ class LocallyConnected final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_locally_connected(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_locally_connected(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                              const LayerPosition&) {
   return std::make_unique<LocallyConnected>(backend, in, spec, locally_connected_geometry(in, spec));
 }
 

@@ -1,45 +1,26 @@
-// What makes each kind of layer, defined in its kind's own file. make_layer() (layers/layer.hpp) chooses among them.
+// What makes each kind of layer, defined in its kind's own file. make_layer() (layers/layer.hpp) chooses among them by
+// the list of kinds (layers/spec.hpp), so that a kind that nothing makes is not linked.
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "layers/layer.hpp"
 
 namespace mrmf {
 
-std::unique_ptr<Layer> make_conv(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                 const std::optional<Box>& here);
-std::unique_ptr<Layer> make_conv_transpose(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_locally_connected(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_l2_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_local_contrast_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                                const LayerPosition& position);
-std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                       const std::optional<Box>& counted);
-std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                       Index sample_positions);
-std::unique_ptr<Layer> make_flatten(Backend& backend, const Shape& in);
-std::unique_ptr<Layer> make_dense(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_activation(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_dropout(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                    const LayerPosition& position);
-
-std::unique_ptr<Layer> make_labels(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_noise(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                  const LayerPosition& position);
-std::unique_ptr<Layer> make_slice(Backend& backend, const Shape& in, const LayerSpec& spec);
-std::unique_ptr<Layer> make_stop_gradient(Backend& backend, const Shape& in);
+/// What make_layer() calls for a layer of its kind. Several kinds may have one; it finds its kind in the spec.
+using LayerMaker = std::unique_ptr<Layer>(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                          const LayerPosition& position);
+#define MRMF_MAKER(kind, maker, field, work) LayerMaker make_##maker;
+MRMF_LAYER_KINDS(MRMF_MAKER)
+#undef MRMF_MAKER
 
 struct PartitionedWeights;    // layers/parameter_layout.hpp
 struct HaloExchangeSettings;  // layers/halo_exchange.hpp
 
-/// `split`: x has the positions of `split->to`, y those that this rank owns; null: both have all.
-std::unique_ptr<Layer> make_rica(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                 const HaloExchangeSettings* split = nullptr);
+/// rica on the ranks of a grid: x has the positions of `split.to`, y those that this rank owns.
+std::unique_ptr<Layer> make_split_rica(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       const HaloExchangeSettings& split);
 
 // The dense layer behind a flatten on the ranks of a grid, row-parallel as in Megatron-LM (PyTorch's RowwiseParallel):
 // the features are shared out. Each rank multiplies those that it has by their weights, and the products are added over

@@ -62,12 +62,13 @@ class BatchNorm final : public Layer {
 }  // namespace
 
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                       const std::optional<Box>& counted) {
+                                       const LayerPosition& position) {
   require(spec.momentum > 0 && spec.momentum <= 1, spec, "momentum must be above 0 and at most 1");
   require(spec.epsilon > 0, spec, "epsilon must be above 0");
-  require_within(counted, in);
+  require_within(position.statistics_box, in);
   return std::make_unique<BatchNorm>(
-      in.channels, in, backend.norm({in.channels, spec.momentum, spec.epsilon, in.spatial, counted}, in.n));
+      in.channels, in,
+      backend.norm({in.channels, spec.momentum, spec.epsilon, in.spatial, position.statistics_box}, in.n));
 }
 
 std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs) {
@@ -149,11 +150,11 @@ class GroupNorm final : public Layer {
 
 }  // namespace
 
-// `sample_positions`: positions of a whole sample of which `in` is a block; 0: it is whole.
 std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                       Index sample_positions) {
+                                       const LayerPosition& position) {
   require(spec.epsilon > 0, spec, "epsilon must be above 0");
   const Index groups = spec.kind == LayerKind::layer_norm ? 1 : spec.groups;
+  const Index sample_positions = product(position.sample_extent);  // of which `in` is a block; 0: it is whole
   require(groups >= 1 && in.channels % groups == 0, spec,
           fmt::format("{} groups do not divide the {} channels of its input {}", groups, in.channels, to_string(in)));
   require(std::max(sample_positions, product(in.spatial)) * (in.channels / groups) > 1, spec,

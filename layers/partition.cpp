@@ -74,10 +74,7 @@ bool is_window(const LayerSpec& spec) {
 
 // Layers of which each output position follows from the input's alone. Norms are among them: their statistics are
 // summed over the ranks.
-bool keeps_positions(LayerKind kind) {
-  return is_elementwise(kind) || kind == LayerKind::batch_norm || kind == LayerKind::group_norm ||
-         kind == LayerKind::layer_norm;
-}
+bool keeps_positions(LayerKind kind) { return is_elementwise(kind) || is_norm(kind); }
 
 void place_window(const LayerEntry& entry, const BlockPositions& in, LayerPlacement& layer) {
   const bool conv = !is_pool(entry.kind);

@@ -188,20 +188,21 @@ class Upsample final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_pool(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
   return std::make_unique<Pool>(backend, in, spec);
 }
 
-std::unique_ptr<Layer> make_l2_pool(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_l2_pool(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
   return std::make_unique<L2Pool>(backend, in, spec);
 }
 
-std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_global_average_pool(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                                const LayerPosition&) {
   require(in.axes > 0, spec, "its input " + to_string(in) + " has no positions to average over");
   return std::make_unique<GlobalAveragePool>(backend, in);
 }
 
-std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_upsample(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
   return std::make_unique<Upsample>(backend, in, spec);
 }
 

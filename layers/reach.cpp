@@ -34,47 +34,8 @@ std::pair<Index, Index> scale_of(const LayerSpec& spec, std::size_t a) {
   return {1, 1};
 }
 
-/// What a position of a layer's output follows from.
-enum class Field { position, window, all };
-
-// Every kind stands here, so that a new one does not compile before somebody has thought of it.
-Field field_of(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::conv:
-    case LayerKind::conv_transpose:
-    case LayerKind::max_pool:
-    case LayerKind::average_pool:
-    case LayerKind::l2_pool:
-    case LayerKind::local_contrast_norm:
-    case LayerKind::upsample: return Field::window;
-    case LayerKind::locally_connected:  // weights belong to positions of the box, wherever it lies
-    case LayerKind::rica:
-    case LayerKind::global_average_pool:
-    case LayerKind::group_norm:
-    case LayerKind::layer_norm:
-    case LayerKind::flatten:
-    case LayerKind::dense: return Field::all;
-    case LayerKind::batch_norm:
-    case LayerKind::relu:
-    case LayerKind::leaky_relu:
-    case LayerKind::tanh:
-    case LayerKind::gelu:
-    case LayerKind::silu:
-    case LayerKind::softplus:
-    case LayerKind::sigmoid:
-    case LayerKind::dropout:
-    case LayerKind::add:
-    case LayerKind::concat:
-    case LayerKind::labels:
-    case LayerKind::noise:
-    case LayerKind::slice:
-    case LayerKind::stop_gradient: return Field::position;
-  }
-  return Field::all;
-}
-
 Span1 needs(const LayerSpec& spec, std::size_t a, const Span1& out) {
-  if (field_of(spec.kind) != Field::window) return out;
+  if (facts_of(spec.kind).field != LayerField::window) return out;
   if (spec.kind == LayerKind::upsample) {
     const Index factor = spec.window[a], margin = spec.mode == UpsampleKind::linear && factor > 1 ? 1 : 0;
     return {floor_div(out.first, factor) - margin, floor_div(out.end - 1, factor) + 1 + margin};
@@ -91,7 +52,7 @@ Span1 needs(const LayerSpec& spec, std::size_t a, const Span1& out) {
 Reach reach_of(const std::vector<LayerSpec>& layers) {
   Reach reach;
   const Wiring wiring = connect(layers);
-  for (const LayerSpec& spec : layers) reach.whole = reach.whole || field_of(spec.kind) == Field::all;
+  for (const LayerSpec& spec : layers) reach.whole = reach.whole || facts_of(spec.kind).field == LayerField::all;
   for (std::size_t a = 0; a < 3; ++a) {
     std::vector<std::pair<Index, Index>> scales(layers.size() + 1, {1, 1});
     for (std::size_t i = 0; i < layers.size(); ++i) {

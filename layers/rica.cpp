@@ -186,9 +186,13 @@ class ReconstructionIca final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_rica(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                 const HaloExchangeSettings* split) {
-  return std::make_unique<ReconstructionIca>(backend, in, spec, locally_connected_geometry(in, spec), split);
+std::unique_ptr<Layer> make_rica(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
+  return std::make_unique<ReconstructionIca>(backend, in, spec, locally_connected_geometry(in, spec), nullptr);
+}
+
+std::unique_ptr<Layer> make_split_rica(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       const HaloExchangeSettings& split) {
+  return std::make_unique<ReconstructionIca>(backend, in, spec, locally_connected_geometry(in, spec), &split);
 }
 
 }  // namespace mrmf

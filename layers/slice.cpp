@@ -58,11 +58,11 @@ class StopGradient final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_slice(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_slice(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
   return std::make_unique<Slice>(backend, in, spec);
 }
 
-std::unique_ptr<Layer> make_stop_gradient(Backend& backend, const Shape& in) {
+std::unique_ptr<Layer> make_stop_gradient(Backend& backend, const Shape& in, const LayerSpec&, const LayerPosition&) {
   return std::make_unique<StopGradient>(backend, in);
 }
 

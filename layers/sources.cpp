@@ -71,7 +71,7 @@ void require_host(const Backend& backend, const LayerSpec& spec) {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_labels(Backend& backend, const Shape& in, const LayerSpec& spec) {
+std::unique_ptr<Layer> make_labels(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
   require_host(backend, spec);
   return std::make_unique<LabelSource>(in, spec);
 }

@@ -13,50 +13,72 @@
 
 namespace mrmf {
 
-/// Every kind of layer; its name is its word in a configuration.
-#define MRMF_LAYER_KINDS(KIND) \
-  KIND(conv)                   \
-  KIND(conv_transpose)         \
-  KIND(locally_connected)      \
-  KIND(rica)                   \
-  KIND(max_pool)               \
-  KIND(average_pool)           \
-  KIND(l2_pool)                \
-  KIND(local_contrast_norm)    \
-  KIND(global_average_pool)    \
-  KIND(upsample)               \
-  KIND(batch_norm)             \
-  KIND(group_norm)             \
-  KIND(layer_norm)             \
-  KIND(flatten)                \
-  KIND(dense)                  \
-  KIND(relu)                   \
-  KIND(leaky_relu)             \
-  KIND(tanh)                   \
-  KIND(gelu)                   \
-  KIND(silu)                   \
-  KIND(softplus)               \
-  KIND(sigmoid)                \
-  KIND(dropout)                \
-  KIND(add)                    \
-  KIND(concat)                 \
-  KIND(labels)                 \
-  KIND(noise)                  \
-  KIND(slice)                  \
-  KIND(stop_gradient)
+/// What a value of a layer's output follows from.
+enum class LayerField {
+  value,     ///< the input's at the same position and channel alone; and in backward the gradient's there
+  position,  ///< what the inputs have at the same position; in training a batch norm's statistics, too
+  window,    ///< a window of positions
+  all,       ///< all positions; or where in the sample it is, as with weights of a position's own
+};
 
-#define MRMF_ENUMERATOR(kind) kind,
+/// What a layer computes, as the planner and the benchmarks count it.
+enum class LayerWork {
+  plain,    ///< passes over its values
+  weights,  ///< products with its weights
+  norm,     ///< statistics of its input, then its values by them. Ranks that share samples add up the statistics
+};
+
+/// Every kind of layer: its name, which is its word in a configuration; what makes it, as make_conv() in
+/// layers/conv.cpp; its LayerField; its LayerWork.
+#define MRMF_LAYER_KINDS(KIND)                                  \
+  KIND(conv, conv, window, weights)                             \
+  KIND(conv_transpose, conv_transpose, window, weights)         \
+  KIND(locally_connected, locally_connected, all, weights)      \
+  KIND(rica, rica, all, weights)                                \
+  KIND(max_pool, pool, window, plain)                           \
+  KIND(average_pool, pool, window, plain)                       \
+  KIND(l2_pool, l2_pool, window, plain)                         \
+  KIND(local_contrast_norm, local_contrast_norm, window, plain) \
+  KIND(global_average_pool, global_average_pool, all, plain)    \
+  KIND(upsample, upsample, window, plain)                       \
+  KIND(batch_norm, batch_norm, position, norm)                  \
+  KIND(group_norm, group_norm, all, norm)                       \
+  KIND(layer_norm, group_norm, all, norm)                       \
+  KIND(flatten, flatten, all, plain)                            \
+  KIND(dense, dense, all, weights)                              \
+  KIND(relu, activation, value, plain)                          \
+  KIND(leaky_relu, activation, value, plain)                    \
+  KIND(tanh, activation, value, plain)                          \
+  KIND(gelu, activation, value, plain)                          \
+  KIND(silu, activation, value, plain)                          \
+  KIND(softplus, activation, value, plain)                      \
+  KIND(sigmoid, activation, value, plain)                       \
+  KIND(dropout, dropout, value, plain)                          \
+  KIND(add, join, position, plain)                              \
+  KIND(concat, join, position, plain)                           \
+  KIND(labels, labels, position, plain)                         \
+  KIND(noise, noise, position, plain)                           \
+  KIND(slice, slice, position, plain)                           \
+  KIND(stop_gradient, stop_gradient, position, plain)
+
+#define MRMF_ENUMERATOR(kind, maker, field, work) kind,
 enum class LayerKind { MRMF_LAYER_KINDS(MRMF_ENUMERATOR) };
 #undef MRMF_ENUMERATOR
 
-struct LayerKindWord {
+struct LayerKindFacts {
   LayerKind kind;
   const char* word;
+  LayerField field;
+  LayerWork work;
 };
-#define MRMF_WORD(kind) {LayerKind::kind, #kind},
-inline constexpr LayerKindWord kLayerKinds[] = {MRMF_LAYER_KINDS(MRMF_WORD)};  ///< in the order of LayerKind
-#undef MRMF_WORD
-inline std::string to_string(LayerKind kind) { return kLayerKinds[static_cast<std::size_t>(kind)].word; }
+#define MRMF_FACTS(kind, maker, field, work) {LayerKind::kind, #kind, LayerField::field, LayerWork::work},
+inline constexpr LayerKindFacts kLayerKinds[] = {MRMF_LAYER_KINDS(MRMF_FACTS)};  ///< in the order of LayerKind
+#undef MRMF_FACTS
+constexpr const LayerKindFacts& facts_of(LayerKind kind) { return kLayerKinds[static_cast<std::size_t>(kind)]; }
+inline std::string to_string(LayerKind kind) { return facts_of(kind).word; }
+constexpr bool is_elementwise(LayerKind kind) { return facts_of(kind).field == LayerField::value; }
+constexpr bool is_weighted(LayerKind kind) { return facts_of(kind).work == LayerWork::weights; }
+constexpr bool is_norm(LayerKind kind) { return facts_of(kind).work == LayerWork::norm; }
 
 /// Initial values of weights and biases. pytorch: U(+-1/sqrt(fan_in)) for both; glorot, he: uniform weights, zero
 /// biases.

@@ -253,29 +253,20 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
   double elements = 0;
   if (first.kind == LayerKind::rica && !output_has_fields(first.spec))
     return reconstruction_work(first, network.input().n, inner, element_bytes);
-  switch (first.kind) {
-    case LayerKind::conv:
-    case LayerKind::conv_transpose:
-    case LayerKind::locally_connected:
-    case LayerKind::rica:
-    case LayerKind::dense:
-      elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, gradient of weights, gradient of data
-      if (fused) elements += y + p + (p + y + y);        // pooling; gradient of it and the activation
-      work.bytes = 12 * weights;                         // float32: read twice, the gradient written
-      work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
-      break;
-    case LayerKind::batch_norm:
-      if (fused && network.entry(unit.first + 1).kind == LayerKind::conv) {
-        const LayerEntry& conv = network.entry(unit.first + 1);  // of the network's input: statistics, forward, weights
-        elements = x + (x + p) + (x + p);
-        work.bytes = 12 * static_cast<double>(conv.params.count);
-        work.flop = 2 * rows * conv.layer->flop();
-        break;
-      }
-      [[fallthrough]];
-    case LayerKind::group_norm:
-    case LayerKind::layer_norm: elements = 2 * x + p + 2 * (x + p) + (inner ? x : 0); break;
-    default: elements = x + p + (inner ? x + p : 0) + (first.footprint.reads_output ? p : 0); break;
+  if (is_weighted(first.kind)) {
+    elements = x + y + (x + y) + (inner ? x + y : 0);  // forward, gradient of weights, gradient of data
+    if (fused) elements += y + p + (p + y + y);        // pooling; gradient of it and the activation
+    work.bytes = 12 * weights;                         // float32: read twice, the gradient written
+    work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
+  } else if (first.kind == LayerKind::batch_norm && fused && network.entry(unit.first + 1).kind == LayerKind::conv) {
+    const LayerEntry& conv = network.entry(unit.first + 1);  // of the network's input: statistics, forward, weights
+    elements = x + (x + p) + (x + p);
+    work.bytes = 12 * static_cast<double>(conv.params.count);
+    work.flop = 2 * rows * conv.layer->flop();
+  } else if (is_norm(first.kind)) {
+    elements = 2 * x + p + 2 * (x + p) + (inner ? x : 0);
+  } else {
+    elements = x + p + (inner ? x + p : 0) + (first.footprint.reads_output ? p : 0);
   }
   work.bytes += elements * element_bytes;
   return work;

@@ -41,7 +41,7 @@ std::vector<Key<LayerSpec>> keys_of(LayerKind kind) {
 // In the order of LayerKind, because a word is read by its position.
 std::vector<std::string> layer_kind_words() {
   std::vector<std::string> words;
-  for (const LayerKindWord& kind : kLayerKinds) words.emplace_back(kind.word);
+  for (const LayerKindFacts& kind : kLayerKinds) words.emplace_back(kind.word);
   return words;
 }
 
@@ -146,7 +146,7 @@ std::vector<LayerKey> layer_keys() {
     keys.push_back({make_key<LayerSpec>(path, field, rule, meaning), std::move(kinds), required});
   };
   std::vector<LayerKind> all;
-  for (const LayerKindWord& every : kLayerKinds) all.push_back(every.kind);
+  for (const LayerKindFacts& every : kLayerKinds) all.push_back(every.kind);
   add("type", MRMF_FIELD(kind), one_of(layer_kind_words()), all, "kind of layer", true);
   add("name", MRMF_FIELD(name), {}, all, "unique; made from kind and position unless set");
   keys.push_back({from_key(), all});

@@ -1,7 +1,6 @@
 #include "src/export/exported_model.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +9,7 @@
 #include "io/files/limits.hpp"
 #include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
+#include "src/export/exported_layers.hpp"
 
 namespace mrmf {
 
@@ -38,76 +38,9 @@ std::vector<LayerTensor> tensors_of(const ExportedModel& model, const LayerEntry
   return parts;
 }
 
-void require_sayable(const Network& network) {
-  using enum LayerKind;
-  constexpr std::array of_positions{conv,    conv_transpose,      max_pool,           average_pool,
-                                    l2_pool, global_average_pool, local_contrast_norm};
-  for (const LayerEntry& entry : network.entries())
-    if (is_source(entry.kind))
-      throw ConfigError(
-          fmt::format("{}: the network's output depends on {}, which other programs cannot give it; end the "
-                      "list with a layer that does not",
-                      entry.name, to_string(entry.kind)));
-  for (const LayerEntry& entry : network.entries())
-    if (entry.input.axes == 0 && std::ranges::find(of_positions, entry.kind) != of_positions.end())
-      throw ConfigError(fmt::format("{}: its input {} has no positions, and other programs have no {} of such; {}",
-                                    entry.name, to_string(entry.input), to_string(entry.kind),
-                                    entry.kind == conv || entry.kind == conv_transpose ? "use dense" : "leave it out"));
-}
-
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json window_of(const ConvGeometry& g, const Shape& in, bool transposed) {
-  Json window{{"stride", used_axes(g.stride, in.axes)},
-              {"dilation", used_axes(g.dilation, in.axes)},
-              {"pad_before", used_axes(g.pad_before, in.axes)},
-              {"pad_after", used_axes(g.pad_after, in.axes)}};
-  if (transposed) window["out"] = used_axes(g.in, in.axes);
-  return window;
-}
-
-// Its settings, with every size in numbers.
-Json settings_of(const LayerEntry& entry) {
-  const Shape& in = entry.input;
-  const LayerSpec& spec = entry.spec;
-  switch (entry.kind) {
-    case LayerKind::conv: return window_of(conv_geometry(in, spec), in, false);
-    case LayerKind::locally_connected:
-    case LayerKind::rica: {
-      const ConvGeometry g = locally_connected_geometry(in, spec);
-      Json settings{{"kernel", used_axes(g.kernel, in.axes)}, {"stride", used_axes(g.stride, in.axes)}};
-      if (entry.kind == LayerKind::rica && output_has_fields(spec)) settings["output"] = "features";
-      return settings;
-    }
-    case LayerKind::l2_pool: {
-      const PoolGeometry g = pool_geometry(in, spec);
-      return {{"window", used_axes(g.window, in.axes)},
-              {"stride", used_axes(g.stride, in.axes)},
-              {"pooled", in.channels / entry.output().channels},
-              {"epsilon", spec.root_epsilon}};
-    }
-    case LayerKind::local_contrast_norm: return {{"window", used_axes(spec.window, in.axes)}, {"floor", spec.floor}};
-    case LayerKind::conv_transpose: return window_of(conv_transpose_geometry(in, spec), in, true);
-    case LayerKind::max_pool:
-    case LayerKind::average_pool: {
-      const PoolGeometry g = pool_geometry(in, spec);
-      return {{"window", used_axes(g.window, in.axes)}, {"stride", used_axes(g.stride, in.axes)}};
-    }
-    case LayerKind::upsample:
-      return {{"factor", used_axes(spec.window, in.axes)},
-              {"mode", spec.mode == UpsampleKind::linear ? "linear" : "nearest"}};
-    case LayerKind::batch_norm: return {{"epsilon", spec.epsilon}, {"momentum", spec.momentum}};
-    case LayerKind::group_norm: return {{"groups", spec.groups}, {"epsilon", spec.epsilon}};
-    case LayerKind::layer_norm: return {{"groups", 1}, {"epsilon", spec.epsilon}};
-    case LayerKind::leaky_relu: return {{"slope", spec.slope}};
-    case LayerKind::tanh: return {{"scale", spec.scale}};
-    case LayerKind::dropout: return {{"rate", spec.rate}};
-    case LayerKind::slice: return {{"first", spec.first}, {"channels", spec.units}};
-    default: return Json::object();
-  }
-}
 
 Json map_of(const ChannelMap& map) {
   Json json{{"log1p", map.log1p}, {"scale", map.scale}, {"shift", map.shift}};
@@ -122,7 +55,7 @@ Json network_of(const ExportedModel& model) {
   for (std::size_t i = 0; i < network.size(); ++i) {
     const LayerEntry& entry = network.entry(i);
     Json layer{{"name", entry.name}, {"type", to_string(entry.kind)}, {"reads", network.wiring()[i]}};
-    layer.update(settings_of(entry));
+    layer.update(exported_settings(entry));
     layers.push_back(std::move(layer));
   }
   const Shape in = network.input();

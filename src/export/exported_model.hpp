@@ -40,9 +40,6 @@ struct LayerTensor {
 };
 std::vector<LayerTensor> tensors_of(const ExportedModel& model, const LayerEntry& entry);
 
-/// ConfigError, with the layer, where formats that tell positions from flat features cannot say what a network does.
-void require_sayable(const Network& network);
-
 // A trained network as a safetensors file, and the parameters of a network from one.
 
 /// The bytes of a safetensors file: a tensor "<layer>.<part>" for every part of every layer, in mrmf's order, channels

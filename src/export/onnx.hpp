@@ -1,4 +1,4 @@
-// A trained network as an ONNX file: its bytes, and the nodes that a layer becomes.
+// A trained network as an ONNX file: its bytes, and how its graph has positions and channels.
 #pragma once
 
 #include <string>
@@ -8,13 +8,6 @@
 #include "src/export/onnx_graph.hpp"
 
 namespace mrmf {
-
-// Each kind of layer as nodes of an ONNX graph.
-
-/// What the graph has for a tensor of the network: (rows, channels, positions...), or (rows, features) if it is flat.
-/// Adds the layer's nodes; `inputs` are what it reads, in the order of the wiring.
-OnnxGraph::Value add_layer(OnnxGraph& graph, const ExportedModel& model, const LayerEntry& entry,
-                           const std::vector<OnnxGraph::Value>& inputs);
 
 /// (rows, channels, positions...) with its channels last, and back. `axes` of positions.
 OnnxGraph::Value channels_last(OnnxGraph& graph, const OnnxGraph::Value& value, int axes, const std::string& wanted);

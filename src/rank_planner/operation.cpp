@@ -12,14 +12,6 @@
 namespace mrmf {
 namespace {
 
-bool is_weighted(LayerKind kind) {
-  return kind == LayerKind::conv || kind == LayerKind::conv_transpose || kind == LayerKind::locally_connected ||
-         kind == LayerKind::rica || kind == LayerKind::dense;
-}
-bool is_norm(LayerKind kind) {
-  return kind == LayerKind::batch_norm || kind == LayerKind::group_norm || kind == LayerKind::layer_norm;
-}
-
 // The settings that time depends on, but a dense layer's sizes. Padding is left out: blocks of one layer
 // differ in it.
 std::string key_of(const LayerEntry& entry) {
