@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/channels.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/shared_loop.hpp"
 #include "kernels/formulas.hpp"
@@ -18,24 +19,29 @@ struct Taps {
 
 constexpr Index kChannelBlock = 64;  // channels processed together, in registers or the nearest cache
 
-inline void window_max(const Taps& taps, const float* x, float* y, std::uint8_t* winner) {
-  for (Index first = 0; first < taps.channels; first += kChannelBlock) {
-    const Index count = std::min(kChannelBlock, taps.channels - first);
-    float best[kChannelBlock];
-    std::int32_t position[kChannelBlock];
-    for (Index c = 0; c < count; ++c) best[c] = x[first + c], position[c] = 0;
-    for (Index t = 1; t < taps.count; ++t) {
-      const float* in = x + taps.offset[t] + first;
-      for (Index c = 0; c < count; ++c) {
-        const bool larger = takes_maximum(in[c], best[c]);
-        best[c] = larger ? in[c] : best[c];
-        position[c] = larger ? static_cast<std::int32_t>(t) : position[c];
-      }
-    }
-    for (Index c = 0; c < count; ++c) y[first + c] = best[c];
-    if (winner != nullptr)
-      for (Index c = 0; c < count; ++c) winner[first + c] = static_cast<std::uint8_t>(position[c]);
+inline void max_of_eight(const Taps& taps, const float* x, float* y, std::uint8_t* winner) {
+  EightFloats best = eight(x);
+  EightInts position{};
+  for (Index t = 1; t < taps.count; ++t) {
+    const EightFloats in = eight(x + taps.offset[t]);
+    const EightInts larger = (in > best) | (in != in);  // as takes_maximum()
+    best = larger ? in : best;
+    position = larger ? static_cast<std::int32_t>(t) - EightInts{} : position;
   }
+  eight(y) = best;
+  if (winner != nullptr) *reinterpret_cast<EightBytes*>(winner) = __builtin_convertvector(position, EightBytes);
+}
+
+inline void window_max(const Taps& taps, const float* x, float* y, std::uint8_t* winner) {
+  for_channels(
+      taps.channels, [&](Index c) { max_of_eight(taps, x + c, y + c, winner == nullptr ? nullptr : winner + c); },
+      [&](Index c) {
+        Index position = 0;
+        for (Index t = 1; t < taps.count; ++t)
+          if (takes_maximum(x[taps.offset[t] + c], x[taps.offset[position] + c])) position = t;
+        y[c] = x[taps.offset[position] + c];
+        if (winner != nullptr) winner[c] = static_cast<std::uint8_t>(position);
+      });
 }
 
 inline void window_average(const Taps& taps, const float* x, float* y) {
@@ -51,12 +57,28 @@ inline void window_average(const Taps& taps, const float* x, float* y) {
   }
 }
 
+// Adds to dx, or writes where no other window does.
+template <bool Alone>
 inline void scatter_max(const Taps& taps, const float* __restrict dy, const std::uint8_t* __restrict winner,
                         float* __restrict dx) {
-  for (Index t = 0; t < taps.count; ++t) {
-    float* __restrict to = dx + taps.offset[t];
-    for (Index c = 0; c < taps.channels; ++c) to[c] += winner[c] == t ? dy[c] : 0.0F;
-  }
+  for_channels(
+      taps.channels,
+      [&](Index c) {
+        const EightFloats slope = eight(dy + c);
+        const EightInts won = __builtin_convertvector(*reinterpret_cast<const EightBytes*>(winner + c), EightInts);
+        for (Index t = 0; t < taps.count; ++t) {
+          float* const to = dx + taps.offset[t] + c;
+          const EightFloats part = won == static_cast<std::int32_t>(t) ? slope : EightFloats{};
+          eight(to) = Alone ? part : eight(to) + part;
+        }
+      },
+      [&](Index c) {
+        for (Index t = 0; t < taps.count; ++t) {
+          float& to = dx[taps.offset[t] + c];
+          const float part = winner[c] == t ? dy[c] : 0.0F;
+          to = Alone ? part : to + part;
+        }
+      });
 }
 
 inline void scatter_average(const Taps& taps, const float* __restrict dy, float* __restrict dx) {
@@ -104,18 +126,21 @@ class Pool final : public PoolOp {
     const Taps taps = this->taps();
     const Index slabs = slabs_per_sample(), slab = product(g_.in) / slabs * g_.channels;
     const Index lines = out_[0] * out_[1] / slabs;
+    const bool alone = g_.kind == PoolKind::max && tiles_input();
     share_out(dy.shape.n * slabs, omp_get_max_threads(), [&](Index first, Index last, int) {
       for (Index s = first; s < last; ++s)
         vectorised([&] {
-          std::fill_n(dx.data.data() + s * slab, slab, 0.0F);
+          if (!alone) std::fill_n(dx.data.data() + s * slab, slab, 0.0F);
           for (Index line = s * lines; line < (s + 1) * lines; ++line)
             for (Index k = 0; k < out_[2]; ++k) {
               const Index from = (line * out_[2] + k) * g_.channels;
               float* to = dx.data.data() + (input_of(line) + k * g_.stride[2]) * g_.channels;
               if (g_.kind == PoolKind::average)
                 scatter_average(taps, dy.data.data() + from, to);
+              else if (alone)
+                scatter_max<true>(taps, dy.data.data() + from, winner.data() + from, to);
               else
-                scatter_max(taps, dy.data.data() + from, winner.data() + from, to);
+                scatter_max<false>(taps, dy.data.data() + from, winner.data() + from, to);
             }
         });
     });
@@ -138,6 +163,13 @@ class Pool final : public PoolOp {
   Index slabs_per_sample() const {
     const bool tiled = g_.window[0] == g_.stride[0] && out_[0] * g_.window[0] == g_.in[0];
     return tiled ? out_[0] : 1;
+  }
+
+  /// If every input position is in one window.
+  bool tiles_input() const {
+    for (std::size_t a = 0; a < 3; ++a)
+      if (g_.window[a] != g_.stride[a] || out_[a] * g_.window[a] != g_.in[a]) return false;
+    return true;
   }
 
   PoolGeometry g_;

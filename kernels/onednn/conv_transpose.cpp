@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/channels.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/onednn/operations.hpp"
 
@@ -29,7 +30,9 @@ class Patches {
     for_lines(first, last, [&](const float* from, Index position) {
       float* to = y.data.data() + position * stride;
       for (Index tap = 0; tap < kernel_[2]; ++tap, from += channels, to += stride)
-        for (Index c = 0; c < channels; ++c) to[c] = from[c] + bias[c];
+        cpu::for_channels(
+            channels, [&](Index c) { cpu::eight(to + c) = cpu::eight(from + c) + cpu::eight(bias + c); },
+            [&](Index c) { to[c] = from[c] + bias[c]; });
     });
   }
   /// Reads them from dy, and adds their sums per channel to `sums` unless that is null.
@@ -38,14 +41,23 @@ class Patches {
     for_lines(first, last, [&](float* to, Index position) {
       const float* from = dy.data.data() + position * stride;
       for (Index tap = 0; tap < kernel_[2]; ++tap, from += stride, to += channels) {
-        for (Index c = 0; c < channels; ++c) to[c] = from[c];
-        if (sums != nullptr)
-          for (Index c = 0; c < channels; ++c) sums[c] += double{from[c]};
+        cpu::for_channels(
+            channels, [&](Index c) { cpu::eight(to + c) = cpu::eight(from + c); }, [&](Index c) { to[c] = from[c]; });
+        if (sums != nullptr) add_to(sums, from, channels);
       }
     });
   }
 
  private:
+  static void add_to(double* sums, const float* values, Index channels) {
+    cpu::for_channels(
+        channels,
+        [&](Index c) {
+          *reinterpret_cast<cpu::EightDoubles*>(sums + c) +=
+              __builtin_convertvector(cpu::eight(values + c), cpu::EightDoubles);
+        },
+        [&](Index c) { sums[c] += double{values[c]}; });
+  }
   /// body(the patch's taps along the last axis, the first of their positions in y) for each such line of each patch.
   template <class Body>
   void for_lines(Index first, Index last, const Body& body) {
