@@ -76,10 +76,7 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
     case ConvProblem::Kind::norm_conv:
       if (set == InstructionSet::avx512) return {"winograd512", "winograd", "planes512", "direct512", "apart"};
       return {"winograd", "planes", "direct", "apart"};
-    case ConvProblem::Kind::conv_pool:
-      if (in_bf16()) return {"avx512_bf16", "avx512", "avx2"};
-      if (set == InstructionSet::avx512) return {"avx512", "avx2"};
-      return {cpu::name(set)};
+    case ConvProblem::Kind::conv_pool: return conv_pool_kernels_of(p);
     case ConvProblem::Kind::dense: return dense_kernels_of(p);
   }
   const bool deep = deep_enough_for_planes(p.geometry);
@@ -93,6 +90,20 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
   const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
   return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
+}
+
+// Below AVX-512, Winograd's transforms cost as much as they save where an input has few channels.
+std::vector<std::string> CpuBackend::conv_pool_kernels_of(const ConvProblem& p) const {
+  const bool wide = instruction_set() == InstructionSet::avx512;
+  std::vector<std::string> names{"winograd"};
+  if (wide) names.insert(names.begin(), "winograd512");
+  std::vector<std::string> plain{cpu::name(instruction_set())};
+  if (wide) plain.push_back("avx2");
+  if (in_bf16()) plain.insert(plain.begin(), "avx512_bf16");
+  constexpr Index many_channels = 12;
+  const bool first = (wide || p.geometry.in_channels >= many_channels) && !in_bf16();
+  names.insert(first ? names.end() : names.begin(), plain.begin(), plain.end());
+  return names;
 }
 
 // Only AVX-512's blocked products repay packing the weights in each call, and only where each weight meets many rows.
@@ -148,11 +159,14 @@ std::unique_ptr<NormConvOp> CpuBackend::norm_conv_by(const std::string& kernels,
 }
 
 std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_by(const std::string& kernels, const ConvProblem& p) {
+  using Products = FusedKernels::Products;
+  const InstructionSet best = instruction_set();
+  const auto make = [&](FusedKernels of) { return make_fused_conv_pool(of, p.geometry, pooling_of(p)); };
   for (const InstructionSet set : {InstructionSet::generic, InstructionSet::avx2, InstructionSet::avx512})
-    if (kernels == cpu::name(set) && set <= instruction_set())
-      return make_fused_conv_pool({set}, p.geometry, pooling_of(p));
-  if (kernels == "avx512_bf16" && in_bf16())
-    return make_fused_conv_pool({InstructionSet::avx512, true}, p.geometry, pooling_of(p));
+    if (kernels == cpu::name(set) && set <= best) return make({set});
+  if (kernels == "winograd") return make({std::min(InstructionSet::avx2, best), Products::winograd});
+  if (kernels == "winograd512" && best == InstructionSet::avx512) return make({best, Products::winograd});
+  if (kernels == "avx512_bf16" && in_bf16()) return make({best, Products::bf16});
   return nullptr;
 }
 

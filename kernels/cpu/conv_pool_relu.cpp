@@ -14,7 +14,7 @@ namespace mrmf::cpu {
 namespace {
 
 const fused::Kernels& kernels_for(FusedKernels kernels) {
-  if (kernels.bf16) return *fused::avx512bf16_kernels();
+  if (kernels.products == FusedKernels::Products::bf16) return *fused::avx512bf16_kernels();
   return *of_set(kernels.set, fused::generic_kernels, fused::avx2_kernels, fused::avx512_kernels)();
 }
 
@@ -67,33 +67,48 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
   return g;
 }
 
-/// One thread's scratch: its memory and the pointers into it.
+/// The convolution as backward sees it: input channels are filled up to whole vectors where that adds little, so that
+/// no vector that it loads lies across two cache lines.
+ConvGeometry with_whole_vectors(ConvGeometry conv, long lanes) {
+  const auto vectors = [&](Index channels) { return (conv.kernel[2] * channels + lanes - 1) / lanes; };
+  const Index whole = (conv.in_channels + lanes - 1) / lanes * lanes;
+  if (10 * vectors(whole) <= 11 * vectors(conv.in_channels)) conv.in_channels = whole;
+  return conv;
+}
+
+constexpr long whole_lines(long floats) { return (floats + 15) / 16 * 16; }  // of a cache
+
+/// One thread's scratch for backward, and for forward.
 class ThreadScratch {
  public:
-  ThreadScratch(const fused::Geometry& g, long lanes)
-      : floats_(make_arena(g.padded_out + entries(g) + lanes * 3 + g.out_channels * g.chunk + (input(g) + lanes) * 2 +
-                           g.chunk * g.field * 4)),
-        ints_(static_cast<std::size_t>(g.padded_out + groups(g) + entries(g) + lanes + g.out_channels +
-                                       g.out_channels * g.chunk)) {
+  /// g: backward's. Forward may need `forward` floats of its own.
+  ThreadScratch(const fused::Geometry& g, long lanes, long forward)
+      : floats_(make_arena(whole_lines(g.padded_out) + whole_lines(entries(g) + lanes) +
+                           2 * whole_lines(input(g) + lanes) + whole_lines(std::max(input(g) + lanes, forward)) +
+                           whole_lines(g.chunk * g.field * 4))),
+        entries_(static_cast<std::size_t>(g.out_channels * g.chunk)),
+        ints_(static_cast<std::size_t>(g.padded_out + groups(g) + entries(g) + lanes + g.out_channels)) {
     float* f = floats_.span().data();
-    const auto take = [&f](long count) { return std::exchange(f, f + count); };
+    const auto take = [&f](long count) { return std::exchange(f, f + whole_lines(count)); };
     s_.gradient = take(g.padded_out);
     s_.candidates = take(g.chunk * g.field * 4);
     s_.value = take(entries(g) + lanes);
     s_.x = take(input(g) + lanes);
-    s_.dx = take(input(g) + lanes);
-    s_.channel_value = take(g.out_channels * g.chunk);
+    padded_ = take(input(g) + lanes);
+    s_.dx = take(std::max(input(g) + lanes, forward));
     int* i = ints_.data();
     const auto take_int = [&i](long count) { return std::exchange(i, i + count); };
     s_.code = take_int(g.padded_out);
     std::fill_n(s_.code + g.out_channels, g.padded_out - g.out_channels, -1);
     s_.group_begin = take_int(groups(g));
     s_.channel = take_int(entries(g) + lanes);
-    s_.channel_count = take_int(g.out_channels);
-    s_.channel_offset = take_int(g.out_channels * g.chunk);
+    s_.channel_end = take_int(g.out_channels);
+    s_.channel_entry = entries_.data();
   }
   /// Without dw and db: those of the part of the samples under way.
   const fused::Scratch& get() const { return s_; }
+  /// As large as a sample with its padding, which is zero at first: forward's.
+  float* padded() const { return padded_; }
 
  private:
   static long input(const fused::Geometry& g) { return g.in_lines * g.line; }
@@ -101,35 +116,42 @@ class ThreadScratch {
   static long groups(const fused::Geometry& g) { return g.chunk * g.positions + 1; }
 
   Arena floats_;
+  std::vector<fused::ChannelEntry> entries_;
   std::vector<int> ints_;
   fused::Scratch s_{};
+  float* padded_ = nullptr;
 };
 
 class FusedConvPool final : public ConvPoolOp {
  public:
-  FusedConvPool(const fused::Kernels& kernels, const ConvGeometry& conv, const PoolGeometry& pool)
+  FusedConvPool(const fused::Kernels& kernels, bool winograd, const ConvGeometry& conv, const PoolGeometry& pool)
       : kernels_(kernels),
+        pack_(winograd ? kernels.pack_winograd : kernels.pack_forward),
+        forward_(winograd ? kernels.forward_winograd : kernels.forward),
         conv_(conv),
         g_(make_geometry(conv, pool, kernels_.lanes)),
+        wide_(make_geometry(with_whole_vectors(conv, kernels_.lanes), pool, kernels_.lanes)),
         in_(product(conv.in) * conv.in_channels),
         padded_(in_ < g_.in_lines * g_.line),
-        packed_forward_(make_arena(g_.padded_out * (g_.field + 1))),
-        packed_backward_(make_arena(g_.out_channels * g_.padded_field)),
+        packed_forward_(make_arena(g_.padded_out * ((winograd ? (g_.kernel + 3) * g_.in_channels : g_.field) + 1))),
+        wide_weights_(make_arena(is_wide() ? wide_.out_channels * wide_.field : 0)),
+        packed_backward_(make_arena(wide_.out_channels * wide_.padded_field)),
         parts_(sum_parts(omp_get_max_threads(), gradient_floats())),
         gradients_(make_arena(parts_ * gradient_floats())) {
-    for (int t = 0; t < omp_get_max_threads(); ++t) scratch_.emplace_back(g_, kernels_.lanes);
+    const long floats = winograd ? kernels_.winograd_floats(g_) : 0;
+    for (int t = 0; t < omp_get_max_threads(); ++t) scratch_.emplace_back(wide_, kernels_.lanes, floats);
   }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) override {
-    kernels_.pack_forward(g_, w.data(), b.data(), packed_forward_.span().data());
+    pack_(g_, w.data(), b.data(), packed_forward_.span().data());
     const long out = g_.window_rows * g_.windows * g_.out_channels;
     share_out(x.shape.n, threads(), [&](Index n, Index end, int thread) {
       for (; n < end; ++n) {
-        const fused::Scratch& s = scratch_[static_cast<std::size_t>(thread)].get();
+        const ThreadScratch& scratch = scratch_[static_cast<std::size_t>(thread)];
         const float* sample = x.data.data() + n * in_;
-        if (padded_) sample = with_padding(sample, s.x);
-        kernels_.forward(g_, {packed_forward_.span().data(), sample, y.data.data() + n * out,
-                              winner.empty() ? nullptr : winner.data() + n * out, s.dx});  // which backward alone needs
+        if (padded_) sample = with_padding(g_, sample, scratch.padded());
+        forward_(g_, {packed_forward_.span().data(), sample, y.data.data() + n * out,
+                      winner.empty() ? nullptr : winner.data() + n * out, scratch.get().dx});
       }
     });
   }
@@ -140,7 +162,7 @@ class FusedConvPool final : public ConvPoolOp {
     const Index parts = std::min<Index>(parts_, rows);
     const bool with_dx = !dx.data.empty();
     float* packed = with_dx ? packed_backward_.span().data() : nullptr;
-    if (with_dx) kernels_.pack_backward(g_, w.data(), packed);
+    if (with_dx) kernels_.pack_backward(wide_, is_wide() ? widened(w) : w.data(), packed);
     SharedLoop loop(parts, threads());
 #pragma omp parallel num_threads(threads())
     {
@@ -150,13 +172,13 @@ class FusedConvPool final : public ConvPoolOp {
         std::fill_n(s.dw, gradient_floats(), 0.0F);
         for (long n = rows * part->first / parts; n < rows * part->last / parts; ++n) {
           const float* sample = x.data.data() + n * in_;
-          if (padded_)
-            sample = with_padding(sample, s.x);
+          if (padded_ || is_wide())
+            sample = with_padding(wide_, sample, s.x);
           else if ((rows - 1 - n) * in_ < kernels_.lanes)  // what is read past the end is past the samples
             sample = std::copy_n(sample, in_, s.x) - in_;
           kernels_.backward(
-              g_, {packed, sample, y.data.data() + n * out, dy.data.data() + n * out, winner.data() + n * out, with_dx},
-              s);
+              wide_,
+              {packed, sample, y.data.data() + n * out, dy.data.data() + n * out, winner.data() + n * out, with_dx}, s);
           if (with_dx) without_padding(s.dx, dx.data.data() + n * in_);
         }
       }
@@ -169,20 +191,34 @@ class FusedConvPool final : public ConvPoolOp {
 
  private:
   /// Of one part: whole cache lines.
-  Index gradient_floats() const { return (g_.out_channels * g_.padded_field + g_.padded_out + 15) / 16 * 16; }
+  Index gradient_floats() const { return whole_lines(wide_.out_channels * wide_.padded_field + wide_.padded_out); }
   float* weight_gradient(Index part) { return gradients_.span().data() + part * gradient_floats(); }
-  float* bias_gradient(Index part) { return weight_gradient(part) + g_.out_channels * g_.padded_field; }
-  long line() const { return conv_.in[2] * g_.in_channels; }
-  /// Where the sample's first position is in its padded form.
-  long first() const { return conv_.pad_before[1] * g_.line + conv_.pad_before[2] * g_.in_channels; }
+  float* bias_gradient(Index part) { return weight_gradient(part) + wide_.out_channels * wide_.padded_field; }
+  bool is_wide() const { return wide_.in_channels > g_.in_channels; }
 
-  /// The sample with zeros around it, which are in `to` already.
-  const float* with_padding(const float* sample, float* to) const {
-    for (Index i = 0; i < conv_.in[1]; ++i) std::copy_n(sample + i * line(), line(), to + first() + i * g_.line);
+  /// copy(sample's, padded form's) for the runs of floats that a sample has in both.
+  template <class Copy>
+  void for_runs(const fused::Geometry& padded, const Copy& copy) const {
+    const Index channels = conv_.in_channels, first = conv_.pad_before[1] * padded.line;
+    const Index runs = padded.in_channels > channels ? conv_.in[2] : 1, floats = conv_.in[2] / runs * channels;
+    for (Index i = 0; i < conv_.in[1]; ++i)
+      for (Index k = 0; k < runs; ++k)
+        copy((i * runs + k) * floats, first + i * padded.line + (conv_.pad_before[2] + k) * padded.in_channels, floats);
+  }
+  /// The sample with zeros around it, and behind its channels, which are in `to` already.
+  const float* with_padding(const fused::Geometry& padded, const float* sample, float* to) const {
+    for_runs(padded, [&](Index at, Index there, Index floats) { std::copy_n(sample + at, floats, to + there); });
     return to;
   }
   void without_padding(const float* from, float* sample) const {
-    for (Index i = 0; i < conv_.in[1]; ++i) std::copy_n(from + first() + i * g_.line, line(), sample + i * line());
+    for_runs(wide_, [&](Index at, Index there, Index floats) { std::copy_n(from + there, floats, sample + at); });
+  }
+  /// The weights as those of backward's convolution.
+  const float* widened(ConstSpan w) {
+    float* const to = wide_weights_.span().data();
+    for (Index tap = 0; tap < std::ssize(w) / g_.in_channels; ++tap)
+      std::copy_n(w.data() + tap * g_.in_channels, g_.in_channels, to + tap * wide_.in_channels);
+    return to;
   }
   int threads() const { return static_cast<int>(scratch_.size()); }
 
@@ -191,19 +227,23 @@ class FusedConvPool final : public ConvPoolOp {
     std::fill_n(dw, g_.field, 0.0F);
     db = 0;
     for (Index part = 0; part < parts; ++part) {
-      const float* from = weight_gradient(part) + o * g_.padded_field;
+      const float* from = weight_gradient(part) + o * wide_.padded_field;
       for (long line = 0; line < g_.kernel_lines; ++line)
-        for (long i = 0; i < g_.run; ++i) dw[line * g_.run + i] += from[line * g_.padded_run + i];
+        for (long k = 0; k < g_.kernel; ++k)
+          for (long c = 0; c < g_.in_channels; ++c)
+            dw[line * g_.run + k * g_.in_channels + c] += from[line * wide_.padded_run + k * wide_.in_channels + c];
       db += bias_gradient(part)[o];
     }
   }
 
   const fused::Kernels& kernels_;
+  decltype(fused::Kernels::pack_forward) pack_;
+  decltype(fused::Kernels::forward) forward_;
   ConvGeometry conv_;
-  fused::Geometry g_;
-  long in_;      // floats of a sample
-  bool padded_;  // the convolution has padding
-  Arena packed_forward_, packed_backward_;
+  fused::Geometry g_, wide_;  // forward's and backward's
+  long in_;                   // floats of a sample
+  bool padded_;               // the convolution has padding
+  Arena packed_forward_, wide_weights_, packed_backward_;
   Index parts_;      // of the samples, each with a gradient
   Arena gradients_;  // per part: weights, then bias
   std::vector<ThreadScratch> scratch_;
@@ -213,7 +253,10 @@ class FusedConvPool final : public ConvPoolOp {
 
 std::unique_ptr<ConvPoolOp> make_fused_conv_pool(FusedKernels kernels, const ConvGeometry& conv,
                                                  const PoolGeometry& pool) {
-  return std::make_unique<FusedConvPool>(kernels_for(kernels), conv, pool);
+  const fused::Kernels& of_set = kernels_for(kernels);
+  const bool winograd = kernels.products == FusedKernels::Products::winograd;
+  if (winograd && !of_set.winograd_serves(make_geometry(conv, pool, of_set.lanes))) return nullptr;
+  return std::make_unique<FusedConvPool>(of_set, winograd, conv, pool);
 }
 
 }  // namespace mrmf::cpu

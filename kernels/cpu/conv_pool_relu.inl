@@ -78,6 +78,12 @@ struct Best {
   Mask position[Block];
 };
 
+inline __attribute__((always_inline)) void take_if_larger(Vector y, int position, Vector& value, Mask& winner) {
+  const Mask larger = (y > value) | (y != y);  // NaN wins: it must not be lost
+  value = larger ? y : value;
+  winner = larger ? position - Mask{} : winner;
+}
+
 // Products of Positions inputs with one block of packed weights, taken into `best`; First starts a window.
 template <long Block, long Positions, bool First>
 inline __attribute__((always_inline)) void take_positions(const Geometry& g, const Input* window, const float* packed,
@@ -95,11 +101,8 @@ inline __attribute__((always_inline)) void take_positions(const Geometry& g, con
       best.position[n] = Mask{};
     }
   for (long p = First ? 1 : 0; p < Positions; ++p)
-    for (long n = 0; n < Block; ++n) {
-      const Mask larger = (sum[p][n] > best.value[n]) | (sum[p][n] != sum[p][n]);  // NaN wins: it must not be lost
-      best.value[n] = larger ? sum[p][n] : best.value[n];
-      best.position[n] = larger ? static_cast<int>(position + p) - Mask{} : best.position[n];
-    }
+    for (long n = 0; n < Block; ++n)
+      take_if_larger(sum[p][n], static_cast<int>(position + p), best.value[n], best.position[n]);
 }
 
 template <long Block>
@@ -120,28 +123,32 @@ inline __attribute__((always_inline)) Best<Block> best_of_window(const Geometry&
   return best;
 }
 
+// ReLU of one window's maxima, from output channel `first` on.
+inline __attribute__((always_inline)) void store_pooled(const Geometry& g, const Forward& f, Vector y, Mask position,
+                                                        long window, long first) {
+  y = y < 0 ? Vector{} : y;
+  const Bytes winner = __builtin_convertvector(position, Bytes);
+  const long at = window * g.out_channels + first, count = g.out_channels - first;
+  if (count >= lanes) {
+    store(f.y + at, y);
+    if (f.winner) *reinterpret_cast<BytesAnywhere*>(f.winner + at) = winner;
+  } else {
+    for (long lane = 0; lane < count; ++lane) {
+      f.y[at + lane] = y[lane];
+      if (f.winner) f.winner[at + lane] = winner[lane];
+    }
+  }
+}
+
 // One row of windows: `x` is where its input begins, f.y and f.winner where it is stored.
 template <long Block>
 void forward_block(const Geometry& g, const Input* x, const Forward& f, const float* packed, long first) {
   const float* bias = f.packed + g.padded_out * g.field + first;
   for (long window = 0; window < g.windows; ++window) {
     const Best<Block> best = best_of_window<Block>(g, x + window * g.window * g.in_channels, packed);
-    const long at = window * g.out_channels + first;
-    for (long n = 0; n < Block; ++n) {
-      Vector y = best.value[n] + *reinterpret_cast<const Vector*>(bias + n * lanes);
-      y = y < 0 ? Vector{} : y;
-      const Bytes winner = __builtin_convertvector(best.position[n], Bytes);
-      const long count = g.out_channels - first - n * lanes;
-      if (count >= lanes) {
-        store(f.y + at + n * lanes, y);
-        if (f.winner) *reinterpret_cast<BytesAnywhere*>(f.winner + at + n * lanes) = winner;
-      } else {
-        for (long lane = 0; lane < count; ++lane) {
-          f.y[at + n * lanes + lane] = y[lane];
-          if (f.winner) f.winner[at + n * lanes + lane] = winner[lane];
-        }
-      }
-    }
+    for (long n = 0; n < Block; ++n)
+      store_pooled(g, f, best.value[n] + *reinterpret_cast<const Vector*>(bias + n * lanes), best.position[n], window,
+                   first + n * lanes);
   }
 }
 
@@ -166,16 +173,21 @@ void forward(const Geometry& g, const Forward& f) {
 #include "kernels/cpu/conv_pool_relu_first.inl"
 
 #include "kernels/cpu/conv_pool_relu_backward.inl"
+#include "kernels/cpu/conv_pool_relu_winograd.inl"
 
-const Kernels kernels{lanes, pack_forward, pack_backward, forward, backward};
+const Kernels kernels{lanes,           pack_forward,    pack_backward, forward,         backward,
+                      winograd_serves, winograd_floats, pack_winograd, forward_winograd};
 #endif
 
 }  // namespace
 
 #ifdef FUSED_BF16
 const Kernels* avx512bf16_kernels() {
-  static const Kernels kernels{lanes, pack_forward, avx512_kernels()->pack_backward, forward,
-                               avx512_kernels()->backward};
+  static const Kernels kernels = [] {
+    Kernels all = *avx512_kernels();
+    all.pack_forward = pack_forward, all.forward = forward;
+    return all;
+  }();
   return &kernels;
 }
 #endif

@@ -59,17 +59,18 @@ void list_by_position(const Geometry& g, const Backward& f, const Scratch& s, lo
 
 // The same entries by output channel, with the offset of their input.
 void list_by_channel(const Geometry& g, const Scratch& s, long begin, long end) {
-  for (long o = 0; o < g.out_channels; ++o) s.channel_count[o] = 0;
+  // What the loop writes could be any of what `g` and `s` point to: so what it reads of them stands in variables.
+  int* const __restrict next = s.channel_end;
+  ChannelEntry* const __restrict entries = s.channel_entry;
+  const float* const __restrict value = s.value;
+  const int* const __restrict channel = s.channel;
   const int* group = s.group_begin;
+  const long positions = g.positions;
+  for (long o = 0; o < g.out_channels; ++o) next[o] = static_cast<int>(o * g.chunk);
   for (long window = begin; window < end; ++window)
-    for (long p = 0; p < g.positions; ++p, ++group) {
+    for (long p = 0; p < positions; ++p, ++group) {
       const int offset = static_cast<int>(window * g.window * g.in_channels + g.input_offset[p]);
-      for (int e = group[0]; e < group[1]; ++e) {
-        const long o = s.channel[e];
-        const long at = o * g.chunk + s.channel_count[o]++;
-        s.channel_value[at] = s.value[e];
-        s.channel_offset[at] = offset;
-      }
+      for (int e = group[0], stop = group[1]; e < stop; ++e) entries[next[channel[e]]++] = {value[e], offset};
     }
 }
 
@@ -79,9 +80,8 @@ template <long Chunk>
 [[gnu::noinline]] void weight_gradient_chunk(const Geometry& g, const float* x, const Scratch& s, float* gradient) {
   constexpr long unroll = Chunk >= 8 ? 1 : Chunk >= 4 ? 2 : 4;  // independent sums hide the latency of short rows
   for (long o = 0; o < g.out_channels; ++o) {
-    const float* value = s.channel_value + o * g.chunk;
-    const int* offset = s.channel_offset + o * g.chunk;
-    const int count = s.channel_count[o];
+    const ChannelEntry* const entry = s.channel_entry + o * g.chunk;
+    const int count = s.channel_end[o] - static_cast<int>(o * g.chunk);
     float* dw = gradient + o * g.padded_field;
     Vector sum[unroll][Chunk] = {};
 #pragma GCC unroll 32
@@ -89,14 +89,14 @@ template <long Chunk>
     int e = 0;
     for (; e + unroll <= count; e += unroll)
       for (long u = 0; u < unroll; ++u) {
-        const Vector v = broadcast(value[e + u]);
-        const float* from = x + offset[e + u];
+        const Vector v = broadcast(entry[e + u].value);
+        const float* from = x + entry[e + u].offset;
 #pragma GCC unroll 32
         for (long n = 0; n < Chunk; ++n) sum[u][n] += v * load(from + n * lanes);
       }
     for (; e < count; ++e) {
-      const Vector v = broadcast(value[e]);
-      const float* from = x + offset[e];
+      const Vector v = broadcast(entry[e].value);
+      const float* from = x + entry[e].offset;
 #pragma GCC unroll 32
       for (long n = 0; n < Chunk; ++n) sum[0][n] += v * load(from + n * lanes);
     }

@@ -4,9 +4,9 @@
 typedef unsigned short Input;
 typedef Input Pair __attribute__((vector_size(4), aligned(2), may_alias));
 
-// The sample in bf16, in f.rounded.
+// The sample in bf16, in f.scratch.
 inline const Input* input_of(const Geometry& g, const Forward& f) {
-  auto* const to = reinterpret_cast<Input*>(f.rounded);
+  auto* const to = reinterpret_cast<Input*>(f.scratch);
   const long count = g.in_lines * g.line;
   long i = 0;
   for (; i + lanes <= count; i += lanes) fused_round(f.x + i, to + i);

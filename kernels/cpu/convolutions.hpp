@@ -36,11 +36,14 @@ bool is_unpadded_line(const ConvGeometry& conv);
 /// dilation, pooled by windows of at most 255 positions that neither overlap nor leave gaps.
 bool fused_conv_pool_serves(const ConvGeometry& conv, const PoolGeometry& pool);
 struct FusedKernels {
+  /// Of forward: sums of products; of factors rounded to bf16, which needs AVX-512 and has_bf16_products(); or
+  /// Winograd's, in one dimension, with three or four taps and windows of four.
+  enum class Products { plain, bf16, winograd };
   InstructionSet set;
-  bool bf16 = false;  ///< forward rounds its factors; needs AVX-512 and has_bf16_products()
+  Products products = Products::plain;
 };
-/// The same on the kernels for an instruction set (conv_pool_relu.cpp). requires: that they serve, and a set that the
-/// processor has.
+/// The same on the kernels for an instruction set (conv_pool_relu.cpp); null where Winograd's do not serve. requires:
+/// fused_conv_pool_serves(), and a set that the processor has.
 std::unique_ptr<ConvPoolOp> make_fused_conv_pool(FusedKernels kernels, const ConvGeometry& conv,
                                                  const PoolGeometry& pool);
 

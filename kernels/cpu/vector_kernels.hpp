@@ -32,22 +32,26 @@ struct Geometry {
   long padded_field;          ///< kernel_lines * padded_run
 };
 
+struct ChannelEntry {
+  float value;
+  int offset;  ///< of the position's input from that of the row of windows
+};
+
 /// Scratch of one thread. Entries are the nonzero gradients of one chunk of a row of windows, grouped by position of
 /// the convolution's output and then again by output channel.
 struct Scratch {
-  float* gradient;       ///< padded_out: one window's dy where ReLU was active, else 0
-  int* code;             ///< padded_out: the winner, or -1 where there is no gradient
-  int* group_begin;      ///< chunk * positions + 1
-  float* value;          ///< chunk * padded_out + one vector
-  int* channel;          ///< chunk * padded_out + one vector
-  int* channel_count;    ///< out_channels
-  float* channel_value;  ///< out_channels * chunk
-  int* channel_offset;   ///< out_channels * chunk: offset of the position's input from that of the row of windows
-  float* x;              ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
-  float* dx;             ///< as large as x: the data gradient is summed here; forward may write anything to it
-  float* candidates;     ///< chunk * field * 4 (first layer: the inputs that a window's winner chooses from)
-  float* dw;             ///< out_channels * padded_field: the sum over this part's samples
-  float* db;             ///< padded_out
+  float* gradient;              ///< padded_out: one window's dy where ReLU was active, else 0
+  int* code;                    ///< padded_out: the winner, or -1 where there is no gradient
+  int* group_begin;             ///< chunk * positions + 1
+  float* value;                 ///< chunk * padded_out + one vector
+  int* channel;                 ///< chunk * padded_out + one vector
+  int* channel_end;             ///< out_channels: where a channel's entries end
+  ChannelEntry* channel_entry;  ///< out_channels * chunk
+  float* x;           ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
+  float* dx;          ///< as large as x: the data gradient is summed here; forward's scratch
+  float* candidates;  ///< chunk * field * 4 (first layer: the inputs that a window's winner chooses from)
+  float* dw;          ///< out_channels * padded_field: the sum over this part's samples
+  float* db;          ///< padded_out
 };
 
 /// One sample. winner may be null in forward.
@@ -56,7 +60,8 @@ struct Forward {
   const float* x;
   float* y;
   unsigned char* winner;
-  float* rounded;  ///< as large as Scratch::x: kernels that multiply in bf16 keep the sample so
+  float*
+      scratch;  ///< kernels that multiply in bf16: the sample so, as large as Scratch::x; Winograd's: winograd_floats
 };
 struct Backward {
   const float* packed;  ///< from pack_backward; null without dx
@@ -75,6 +80,12 @@ struct Kernels {
   void (*pack_backward)(const Geometry&, const float* w, float* packed);
   void (*forward)(const Geometry&, const Forward&);
   void (*backward)(const Geometry&, const Backward&, const Scratch&);  ///< adds to scratch.dw and .db
+  /// Forward by Winograd's algorithm: whether it serves, the scratch that it needs, the weights, for which padded_out *
+  /// ((kernel + 3) * in_channels + 1) floats are kept, and forward itself.
+  bool (*winograd_serves)(const Geometry&);
+  long (*winograd_floats)(const Geometry&);
+  void (*pack_winograd)(const Geometry&, const float* w, const float* b, float* packed);
+  void (*forward_winograd)(const Geometry&, const Forward&);
 };
 
 const Kernels* generic_kernels();

@@ -20,7 +20,7 @@ struct Difference {
 Difference difference_for(Curvature curvature) {
   switch (curvature) {
     case Curvature::linear: return {0.5, 2e-5};
-    case Curvature::kinked: return {0.002, 2e-4, 2e-6};
+    case Curvature::kinked: return {0.002, 4e-4, 2e-6};
     case Curvature::smooth: return {0.01, 6e-4};
     case Curvature::smooth_kinked: return {0.001, 1e-3, 6e-6};
   }
