@@ -3,7 +3,7 @@
 
 #include "layers/geometry.hpp"
 #include "layers/makers.hpp"
-#include "layers/parameter_layout.hpp"
+#include "layers/memory_layout.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {

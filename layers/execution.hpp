@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "layers/arena_layout.hpp"
+#include "layers/memory_layout.hpp"
 #include "layers/network.hpp"
 #include "layers/partition.hpp"
 

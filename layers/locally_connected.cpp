@@ -1,5 +1,5 @@
 // A convolution whose weights are untied: every output position has its own. Weights lie where their positions lie, so
-// on a grid each rank has those of its block (layers/parameter_layout.hpp), and the layer there is an ordinary one.
+// on a grid each rank has those of its block (layers/memory_layout.hpp), and the layer there is an ordinary one.
 #include <fmt/format.h>
 
 #include "layers/geometry.hpp"

@@ -1,15 +1,19 @@
-// The terms of a loss as the last unit of a network of several parts (layers/parts.hpp). Forward passes the network's
-// output on. Backward begins there: it computes the terms, and their gradients for what they read.
+// What a model of several parts (layers/parts.hpp) trains for: its loss terms, as the network's last unit, and which
+// units a step has to compute for the terms of its turn.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "layers/execution.hpp"
 #include "layers/layer.hpp"
 #include "layers/network.hpp"
 
 namespace mrmf {
+
+// The terms of a loss as the last unit of a network of several parts (layers/parts.hpp). Forward passes the network's
+// output on. Backward begins there: it computes the terms, and their gradients for what they read.
 
 class LossTerms final : public Layer {
  public:
@@ -48,5 +52,16 @@ class LossTerms final : public Layer {
   std::vector<Term> terms_;
   Arena scratch_;  // the gradient of a term's output that nobody wants
 };
+
+// Which units of a network of several parts a step has to compute, in whose turn it is (layers/parts.hpp).
+
+/// Which units take part, one flag for each. A turn's forward computes what its terms need, and its backward what lies
+/// between them and the parameters that it updates. Elsewhere gradients are zero.
+struct LiveUnits {
+  std::vector<bool> forward, backward;
+};
+
+/// One entry for each turn, then one for evaluation, which needs the network's output alone.
+std::vector<LiveUnits> live_units(const Execution& execution, const Network& network);
 
 }  // namespace mrmf

@@ -15,7 +15,7 @@ using LayerMaker = std::unique_ptr<Layer>(Backend& backend, const Shape& in, con
 MRMF_LAYER_KINDS(MRMF_MAKER)
 #undef MRMF_MAKER
 
-struct PartitionedWeights;    // layers/parameter_layout.hpp
+struct PartitionedWeights;    // layers/memory_layout.hpp
 struct HaloExchangeSettings;  // layers/halo_exchange.hpp
 
 /// rica on the ranks of a grid: x has the positions of `split.to`, y those that this rank owns.

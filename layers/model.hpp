@@ -1,7 +1,7 @@
 // A network with its memory: the arenas, forward and backward over the list of layers, and evaluation with dropout.
 //
 // Arenas hold parameters, gradients, state (batch-norm statistics), what layers keep for backward, and activations with
-// their gradients (arena_layout.hpp). The first three are in the order of layers, so an all-reduce, an optimizer step,
+// their gradients (memory_layout.hpp). The first three are in the order of layers, so an all-reduce, an optimizer step,
 // a checkpoint, a rank-consistency hash and a fusion each act on a span. A fusion moves contents, never addresses.
 #pragma once
 
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "layers/execution.hpp"
-#include "layers/live_units.hpp"
-#include "layers/weight_copies.hpp"
+#include "layers/loss_terms.hpp"
+#include "layers/shared_weights.hpp"
 
 namespace mrmf {
 
@@ -32,7 +32,7 @@ using UpdateAt = std::function<void(const ArenaSpan& summed, const ArenaSpan& pa
 /// Sums of gradients over ranks during backward: one starts whenever this many floats or more are ready.
 struct GradientSums {
   AllReduce* all_reduce = nullptr;
-  /// Sums the gradients of row-parallel weights (layers/parameter_layout.hpp); null: no other rank has these.
+  /// Sums the gradients of row-parallel weights (layers/memory_layout.hpp); null: no other rank has these.
   AllReduce* same_block = nullptr;
   Index bucket = std::numeric_limits<Index>::max();
   const UpdateAt* update = nullptr;  ///< with each sum, if all of them can (AllReduce::updates); null: none

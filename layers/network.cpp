@@ -7,7 +7,7 @@
 
 #include "layers/geometry.hpp"
 #include "layers/layer.hpp"
-#include "layers/weight_copies.hpp"
+#include "layers/shared_weights.hpp"
 
 namespace mrmf {
 namespace {

@@ -8,7 +8,7 @@
 // border, so backends know nothing of grids.
 //
 // A flatten in front of dense layers does nothing: each rank keeps its positions, and the dense layers' weights are cut
-// by them (layers/parameter_layout.hpp). In front of anything else it gathers all positions on every rank. A dense
+// by them (layers/memory_layout.hpp). In front of anything else it gathers all positions on every rank. A dense
 // layer that finds all features there has its weights cut evenly. A locally connected layer's weights lie where its
 // output's positions lie.
 #pragma once
@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "layers/memory_layout.hpp"
 #include "layers/network.hpp"
-#include "layers/parameter_layout.hpp"
 
 namespace mrmf {
 

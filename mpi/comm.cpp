@@ -3,15 +3,18 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <exception>
 #include <limits>
+#include <new>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "kernels/errors.hpp"
-#include "mpi/coded_messages.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/fixed_point.hpp"
-#include "mpi/node_processes.hpp"
 #include "mpi/reduce_scatter.hpp"
 #include "mpi/wait.hpp"
 
@@ -356,6 +359,134 @@ void AllToAll::move(std::span<const float> from, const Pieces& there, std::span<
                        here.first.data(), MPI_FLOAT, raw(*comm_), request.begun()),
         "MPI_Ialltoallv");
   request.finish(comm_->wait_limit());
+}
+
+// An error of one rank becomes an error of all.
+
+namespace {
+
+struct Failure {
+  std::int64_t exit_code = 0;  // 0: none
+  std::string what;
+};
+
+Failure attempt(const std::function<void()>& action) {
+  try {
+    action();
+    return {};
+  } catch (const Error& error) {
+    return {error.exit_code(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {FaultError::kExitCode, "out of memory; use more ranks, more nodes or a coarser resolution"};
+  } catch (const std::exception& error) {
+    return {FaultError::kExitCode, error.what()};
+  }
+}
+
+[[noreturn]] void raise(const Failure& failure) {
+  switch (failure.exit_code) {
+    case ConfigError::kExitCode: throw ConfigError(failure.what);
+    case DataError::kExitCode: throw DataError(failure.what);
+    default: throw FaultError(failure.what);
+  }
+}
+
+}  // namespace
+
+void collective_try(Comm& comm, const std::function<void()>& action) {
+  Failure failure = attempt(action);
+  const bool failed = failure.exit_code != 0;
+  const auto failures = static_cast<int>(comm.sum(failed ? 1.0 : 0.0));
+  if (failures == 0) return;
+  const auto first = static_cast<int>(comm.min(failed ? comm.rank() : comm.size()));
+  comm.broadcast(std::span(&failure.exit_code, 1), first);
+  comm.broadcast(failure.what, first);
+  // What the root alone looked at is everybody's matter.
+  if (failures < comm.size() && first > 0) failure.what = "rank " + std::to_string(first) + ": " + failure.what;
+  raise(failure);
+}
+
+void collective_try_on_root(Comm& comm, const std::function<void()>& action) {
+  Comm unlimited = comm.duplicate();
+  unlimited.limit(0);
+  collective_try(unlimited, [&] {
+    if (unlimited.root()) action();
+  });
+}
+
+void collective_try_each(Comm& comm, Index first, Index count, const std::function<void(Index)>& action) {
+  Index at = first;
+  Failure failure = attempt([&] {
+    for (; at < first + count; ++at) action(at);
+  });
+  const double none = std::numeric_limits<double>::max(), own = static_cast<double>(at);
+  const bool failed = failure.exit_code != 0;
+  const double lowest = comm.min(failed ? own : none);
+  if (lowest == none) return;
+  const auto rank = static_cast<int>(comm.min(failed && own == lowest ? comm.rank() : comm.size()));
+  comm.broadcast(std::span(&failure.exit_code, 1), rank);
+  comm.broadcast(failure.what, rank);
+  raise(failure);
+}
+
+struct SharedCounter::State {
+  bool alone = true;
+  std::int64_t own = 0;  // of one rank alone
+  MPI_Win window = MPI_WIN_NULL;
+};
+
+SharedCounter::SharedCounter(Comm& comm) : state_(std::make_unique<State>()) {
+  state_->alone = comm.size() == 1;
+  if (state_->alone) return;
+  std::int64_t* counter = nullptr;
+  const MPI_Aint bytes = comm.root() ? sizeof(std::int64_t) : 0;
+  const MPI_Comm handle = *static_cast<const MPI_Comm*>(comm.handle());
+  mpi::check(MPI_Win_allocate(bytes, sizeof(std::int64_t), MPI_INFO_NULL, handle, &counter, &state_->window),
+             "MPI_Win_allocate");
+  mpi::check(MPI_Win_lock_all(0, state_->window), "MPI_Win_lock_all");
+  if (comm.root()) *counter = 0;
+  mpi::check(MPI_Win_sync(state_->window), "MPI_Win_sync");
+  comm.barrier();
+}
+
+SharedCounter::~SharedCounter() {
+  if (state_->alone) return;
+  MPI_Win_unlock_all(state_->window);
+  MPI_Win_free(&state_->window);
+}
+
+std::int64_t SharedCounter::next() {
+  if (state_->alone) return state_->own++;
+  const std::int64_t one = 1;
+  std::int64_t got = 0;
+  mpi::check(MPI_Fetch_and_op(&one, &got, MPI_INT64_T, 0, 0, MPI_SUM, state_->window), "MPI_Fetch_and_op");
+  mpi::check(MPI_Win_flush(0, state_->window), "MPI_Win_flush");
+  return got;
+}
+
+namespace {
+
+// Waits for at most a second, without spinning.
+bool done_soon(PendingSum& sum) {
+  for (const Timer timer; timer.seconds() < 1;) {
+    if (sum.test()) return true;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return false;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(const Comm& world) : world_(world.duplicate()) {
+  world_.limit(0);
+  world_.sum_reproducibly(false);  // a sum in fixed point could not run beside other calls
+}
+
+double Rendezvous::sum_when_all_arrive(std::span<float> values, Comm& team) {
+  const Timer timer;
+  for (PendingSum sum = world_.start_sum(values); team.any(!done_soon(sum));) {
+  }
+  return timer.seconds();
 }
 
 }  // namespace mrmf

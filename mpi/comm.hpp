@@ -1,5 +1,5 @@
-// Message passing: RAII over MPI, with spans in place of lengths at call sites, and work whose errors all ranks throw.
-// mpi.h stays behind mpi/ and io/.
+// Ranks and what they tell each other: communicators, sums, errors of one rank that all throw, a counter that ranks
+// draw from, and where teams wait for each other.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "kernels/tensor.hpp"
-#include "kernels/wait_timer.hpp"
+#include "kernels/timer.hpp"
 #include "mpi/coded_sum.hpp"
 
 namespace mrmf {
+
+// Message passing: RAII over MPI, with spans in place of lengths at call sites, and work whose errors all ranks throw.
+// mpi.h stays behind mpi/ and io/.
 
 /// A sum under way. Move-only; its span must live until it is done. Destroying an unfinished one does not wait; only
 /// the unwinding after an error may do so.
@@ -64,7 +67,7 @@ class Comm {
   /// Seconds after which a verb gives up on ranks that do not take part; 0: never (the default). Communicators split
   /// off or duplicated later inherit it. Without a limit, a rank that hangs or has died keeps the others waiting
   /// forever. Time in which this process was stopped does not count, nor does that in which a rank of the world on the
-  /// same node was (kernels/wait_timer.hpp).
+  /// same node was (kernels/timer.hpp).
   void limit(double seconds);
   double limit() const;
   const WaitLimit& wait_limit() const;  ///< this limit and what excuses others, for waits of other kinds
@@ -169,5 +172,41 @@ void for_each_chunk(std::span<T> values, std::size_t limit, Action&& action) {
 /// Collective. Runs `action` on the root alone, for as long as it takes: the other ranks wait for it without a limit.
 /// When it throws, every rank throws the same error.
 void collective_try_on_root(Comm& comm, const std::function<void()>& action);
+
+// Numbers that ranks draw, each once, as they are ready for more work.
+
+/// A counter that all ranks share. No rank waits for another, but to make it and to give it up.
+class SharedCounter {
+ public:
+  /// Collective. The counter begins at 0.
+  explicit SharedCounter(Comm& comm);
+  /// Collective.
+  ~SharedCounter();
+  SharedCounter(const SharedCounter&) = delete;
+  SharedCounter& operator=(const SharedCounter&) = delete;
+
+  /// A number that no other call got. On the thread that made it. FaultError with MPI's text.
+  std::int64_t next();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Where teams of one world wait for each other, however long they take.
+
+class Rendezvous {
+ public:
+  /// Collective over the world.
+  explicit Rendezvous(const Comm& world);
+
+  /// Adds up the values of all ranks, on every rank; returns the seconds that this rank waited. A team that is early
+  /// waits without a limit: the others may need hours more. It polls gently, because they may share the cores. A rank
+  /// that hangs is found by its own team, whose calls have a limit, and that ends the job. Collective over the world.
+  double sum_when_all_arrive(std::span<float> values, Comm& team);
+
+ private:
+  Comm world_;
+};
 
 }  // namespace mrmf

@@ -17,7 +17,7 @@
 #include "kernels/collectives.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/runtime.hpp"
-#include "kernels/wait_timer.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf::cuda {
 
@@ -115,7 +115,7 @@ class NcclWait {
   DeviceBuffer stamps_;
 };
 
-/// Sums over the communicator's ranks and messages between them (nccl_operations.cpp).
+/// Sums over the communicator's ranks and messages between them (nccl_collectives.cpp).
 std::unique_ptr<AllReduce> make_nccl_sums(std::shared_ptr<NcclCommunicator> communicator, int rank, int ranks);
 std::unique_ptr<Messages> make_nccl_messages(std::shared_ptr<NcclCommunicator> communicator, int rank);
 

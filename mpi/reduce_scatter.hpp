@@ -1,19 +1,71 @@
-// A long sum over few ranks as a reduce-scatter and an all-gather: each rank adds one piece and gives it to the others.
-// MPI's own non-blocking sums of so few ranks send everything to one of them and back, and take fresh memory every
-// time. The pieces go in messages, or are read in each other's memory. Private to mpi/.
+// Sums over few ranks by reduce-scatter and all-gather: by messages of floats or of codes, or read in the memory of the
+// other ranks of a node (PeerMemory).
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "kernels/collectives.hpp"
+#include "mpi/coded_sum.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/peer_memory.hpp"
 #include "mpi/wait.hpp"
 
+namespace mrmf {
+
+// The memory of the other ranks of a node, mapped so that this rank can read it.
+
+class PeerMemory {
+ public:
+  /// Where something lies in a rank's blocks: the block, and the first float in it.
+  struct Address {
+    std::uint64_t block = 0, first = 0;
+  };
+
+  /// Maps the blocks of all ranks. Collective. None on every rank where one cannot: its blocks are in no file
+  /// (SharedBlock), or the ranks do not see each other's processes, as on several nodes and in separate containers.
+  static std::optional<PeerMemory> map(Comm& comm, std::span<const SharedBlock> blocks);
+
+  /// The address of values in this rank's memory; none if they are not in its blocks.
+  std::optional<Address> address_of(std::span<const float> values) const;
+  /// `count` floats of another rank, valid as long as this lives.
+  std::span<const float> of(int rank, const Address& address, std::size_t count) const;
+
+ private:
+  /// A block of another rank. Move-only; unmaps it.
+  class Mapping {
+   public:
+    Mapping(const float* data, std::size_t floats) : data_(data, Unmap{floats}) {}
+    std::span<const float> values() const { return {data_.get(), data_.get_deleter().floats}; }
+
+   private:
+    struct Unmap {
+      std::size_t floats;
+      void operator()(const float* data) const;
+    };
+    std::unique_ptr<const float, Unmap> data_;
+  };
+
+  explicit PeerMemory(std::span<const SharedBlock> blocks) : own_(blocks.begin(), blocks.end()) {}
+  static std::optional<Mapping> map_file(const std::string& link, const std::string& name, std::size_t floats);
+  bool map_rank(const std::string& told);
+
+  std::vector<SharedBlock> own_;
+  std::vector<std::vector<Mapping>> peers_;  // by rank; none of this rank's own
+};
+
+}  // namespace mrmf
+
 namespace mrmf::mpi {
+
+// A long sum over few ranks as a reduce-scatter and an all-gather: each rank adds one piece and gives it to the others.
+// MPI's own non-blocking sums of so few ranks send everything to one of them and back, and take fresh memory every
+// time. The pieces go in messages, or are read in each other's memory. Private to mpi/.
 
 /// What all kinds of such a sum have in common: pieces, and rounds of messages.
 class ReduceScatterSum {
@@ -141,5 +193,27 @@ constexpr std::size_t floats_of_sums(std::size_t values, int ranks) {
   const auto all = static_cast<std::size_t>(ranks);
   return (values + all - 1) / all * (all - 1);
 }
+
+// A coded sum by messages. Private to mpi/.
+
+class CodedMessages final : public ReduceScatterSum {
+ public:
+  /// Begins the sum. Keeps a reference to the sum's memory.
+  CodedMessages(const Ranks& ranks, int tag, CodedSum sum);
+  ~CodedMessages() override;
+
+ private:
+  using Bytes = std::vector<std::byte>;
+  void advance() override;
+  SumPiece piece_of(int rank) const { return sum_piece(sum_.count, rank, size_); }
+  std::size_t encode(const SumPiece& piece, Bytes& message);
+  std::size_t add(const SumPiece& own);
+  Bytes& message(std::vector<Bytes>& of, int rank, std::size_t bytes);
+
+  CodedSum sum_;
+  int size_;
+  std::vector<Bytes> sent_, received_;  // by rank; of the second round, the result is in sent_[rank()]
+  bool added_ = false;
+};
 
 }  // namespace mrmf::mpi

@@ -28,12 +28,10 @@
 #include <system_error>
 
 #include "io/files/output_file.hpp"
-#include "io/files/readable_text.hpp"
+#include "io/files/text.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/common_end.hpp"
-#include "mpi/launched_tasks.hpp"
-#include "mpi/session.hpp"
+#include "mpi/environment.hpp"
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
 #include "src/system/signal_thread.hpp"

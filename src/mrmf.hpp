@@ -14,7 +14,7 @@
 
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/session.hpp"
+#include "mpi/environment.hpp"
 #include "src/config/config.hpp"
 #include "src/inference/evaluate.hpp"
 #include "src/inference/predict.hpp"

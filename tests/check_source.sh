@@ -42,10 +42,10 @@ prose=$(git ls-files 'src/*.hpp' 'layers/*.hpp' 'kernels/*.hpp' 'io/*.hpp' 'mpi/
   /^namespace/ && told ~ /:/ { print told } !/^$/ { told = "" }')
 if [ -n "$prose" ]; then echo "RULE: what is told of a part stands inside the namespace, at its beginning"; echo "$prose"; failed=1; fi
 long=$(git ls-files src layers kernels io mpi | while read -r file; do
-  [ "$(wc -l <"$file")" -le 400 ] || grep -qF "| \`$file\` |" docs/architecture.md || echo "$file"
+  [ "$(wc -l <"$file")" -le 500 ] || grep -qF "| \`$file\` |" docs/architecture.md || echo "$file"
 done)
 if [ -n "$long" ]; then
-  echo "RULE: a file of more than 400 lines is one concept, and docs/architecture.md says which"; echo "$long"; failed=1
+  echo "RULE: a file of more than 500 lines is one concept, and docs/architecture.md says which"; echo "$long"; failed=1
 fi
 tall=$(git ls-files src layers kernels io mpi | grep -E '\.(cpp|hpp|inl|cu|cuh)$' | xargs awk '
   FNR == 1 { start = 0 } /^[A-Za-z_].*\{$/ && !/^(namespace|class|struct|enum|union|extern)/ { start = FNR; name = $0 }

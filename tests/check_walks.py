@@ -14,7 +14,7 @@ WALK_COUNT = 2
 # there, which its list must use.
 TO_ADD = {"a configuration key": (3, "docs/guide/keys.md", "`training.optimizer.warmup`", "warmup"),
           "a layer kind": (4, "layers/spec.hpp", "KIND(dropout, ", "dropout"),
-          "a loss": (5, "src/config/loss_keys.cpp", '"dice"', "dice"),
+          "a loss": (5, "src/config/loss_metric_keys.cpp", '"dice"', "dice"),
           "a backend operation": (6, "kernels/operations.hpp", "norm_relu_pool, (", "norm_relu_pool"),
           "a subcommand": (2, "src/cli/commands.hpp", "add_plot,", "add_plot"),
           "a method": (5, "src/config/keys.cpp", '"mrt"', "mrt")}

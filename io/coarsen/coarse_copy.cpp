@@ -10,20 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "io/coarsen/coarse_parts.hpp"
 #include "io/coarsen/coarsen.hpp"
-#include "io/files/limits.hpp"
-#include "io/hdf5/conventions.hpp"
+#include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/hdf5/output.hpp"
 #include "io/hdf5/types.hpp"
 #include "io/rows/row_reader.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/values/axis_order.hpp"
-#include "io/values/float32_digits.hpp"
-#include "io/values/unit_text.hpp"
+#include "io/values/axes.hpp"
+#include "io/values/element_type.hpp"
+#include "io/values/packing_units.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

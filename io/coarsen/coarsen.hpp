@@ -1,17 +1,17 @@
 // Data at a lower resolution: samples in memory, and copies of whole files with their coordinates.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/rows/sample_order.hpp"
-#include "io/values/axis_order.hpp"
-#include "io/values/element.hpp"
+#include "io/rows/sampling.hpp"
+#include "io/values/axes.hpp"
+#include "io/values/element_type.hpp"
 
 namespace mrmf {
 
@@ -100,5 +100,42 @@ struct CoarseScale {
 /// the names of the averaged samples, and gets a note for each; `names` are the source's. Not collective.
 std::vector<CoarseScale> averaged_scales(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
                                          const FileNames& names, CoarseFile& made, std::vector<std::string>& others);
+
+// What coarse copies are made of, beside the data sets that are averaged. Private to io/.
+
+/// All that the copy may have of the source: what nobody can read is left out where --samples says what is averaged,
+/// and does not name it. DataError where it says nothing.
+FileNames names_to_copy(const CoarseCopy& copy);
+
+/// "'a', 'b', 'c', 'd' and 3 more".
+std::string listed_names(const std::vector<std::string>& names);
+
+/// Data sets that say that they hold classes, whose means mean nothing.
+class ClassesFound {
+ public:
+  /// `told` is what h5::classes_told() says.
+  void add(const std::string& name, const std::string& told, bool averaged) {
+    (averaged ? averaged_ : copied_)[told].push_back(name);
+  }
+  /// Adds a line for those that are copied, and one for those that are averaged because they were asked for.
+  void tell(std::vector<std::string>& notes) const;
+
+ private:
+  std::map<std::string, std::vector<std::string>> copied_, averaged_;  // by what tells it
+};
+
+/// Those among the data sets that are averaged, and among those that would be averaged but for that.
+ClassesFound find_classes(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source,
+                          const std::vector<std::string>& averaged, const std::vector<std::string>& others);
+
+/// By data set, the attributes that its copy does not get.
+using AttributesLeftOut = std::map<std::string, std::vector<std::string>>;
+
+/// netCDF's numbers of dimensions, where they would tie an array to dimensions that the copy has with another length,
+/// or not at all: readers would cut the array off. `made` has the names of the averaged samples, and gets a note that
+/// names these arrays; `others` are copied as they are. Not collective.
+AttributesLeftOut untied(const CoarseCopy& copy, const AxisOrder& order, const Hdf5File& source, const FileNames& names,
+                         const std::vector<CoarseScale>& scales, CoarseFile& made,
+                         const std::vector<std::string>& others);
 
 }  // namespace mrmf

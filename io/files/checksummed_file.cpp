@@ -1,4 +1,4 @@
-#include "io/files/checksummed_file.hpp"
+#include "io/files/output_file.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -18,7 +18,6 @@
 #include <mutex>
 #include <utility>
 
-#include "io/files/ending_signals.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 

@@ -1,14 +1,9 @@
-// Output files: every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh).
-// Four modes:
-//
-//   create    OutputFile, Replace::nothing   a new file; one that is there already, or appears meanwhile, stays
-//   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
-//   append    RecordFile, LineFile           records and logs, one by one
-//   in place  RowFile                        rows of one size in any order, kept from one start to the next
-//
-// Every system call is checked, including the last write, the close and the rename.
+// Writing files: whole or not at all, also when a signal ends the program; HDF5 files of our own with a checksum at
+// their end (checksummed_file.cpp).
 #pragma once
 
+#include <array>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -24,6 +19,20 @@
 #include "mpi/comm.hpp"
 
 namespace mrmf {
+
+// The signals by which terminals and batch systems end a program; each does so by default.
+
+inline constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+
+// Output files: every file that the program writes is opened here and nowhere else (a rule of tests/check_source.sh).
+// Four modes:
+//
+//   create    OutputFile, Replace::nothing   a new file; one that is there already, or appears meanwhile, stays
+//   replace   OutputFile, Replace::file      a file of our own, or one that the user gave up with --overwrite
+//   append    RecordFile, LineFile           records and logs, one by one
+//   in place  RowFile                        rows of one size in any order, kept from one start to the next
+//
+// Every system call is checked, including the last write, the close and the rename.
 
 /// A file that must not outlive the process unfinished. While it lives, a signal that would end the process (SIGINT,
 /// SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU) removes the file first. Signals that the program handles itself are left
@@ -225,5 +234,21 @@ struct OutputOption {
     if (given()) write_file(file, text, replace);
   }
 };
+
+// HDF5 files that end with a checksum of the bytes before it: 16 hexadecimal digits of XXH3. The HDF5 library does not
+// look behind the last byte of its file, and it never gets to see a damaged one.
+
+/// Writes the checksum of a file's bytes [0, bytes) behind them, where all of them have been written. On one rank.
+/// DataError when it cannot be read or written.
+void append_checksum(OutputFile& file, std::uint64_t bytes);
+
+enum class Checksum { right, wrong, missing };
+
+/// Whether the file ends with the checksum of its contents. An HDF5 file that ends where its own header says has none.
+/// DataError when it cannot be read. On one rank.
+Checksum verify(const std::string& path);
+
+/// The 16 digits at the end of a file that has them. DataError when it cannot be read.
+std::string checksum_at_end(const std::string& path);
 
 }  // namespace mrmf

@@ -6,11 +6,8 @@
 
 #include "io/files/file_names.hpp"
 #include "io/files/input_file.hpp"
-#include "io/files/limits.hpp"
-#include "io/hdf5/conventions.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/links.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/hdf5/rows.hpp"
 #include "io/hdf5/types.hpp"
 #include "mpi/comm.hpp"

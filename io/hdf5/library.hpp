@@ -11,7 +11,7 @@
 #include <hdf5.h>
 
 #include "io/hdf5/file.hpp"
-#include "io/values/element.hpp"
+#include "io/values/element_type.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf::h5 {

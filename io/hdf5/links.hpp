@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "io/files/input_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/names.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::h5 {

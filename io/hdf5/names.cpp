@@ -1,4 +1,4 @@
-#include "io/hdf5/names.hpp"
+#include "io/hdf5/file.hpp"
 
 #include <algorithm>
 #include <optional>

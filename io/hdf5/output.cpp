@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "io/files/checksummed_file.hpp"
+#include "io/files/output_file.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/types.hpp"
 #include "io/hdf5/writing.hpp"

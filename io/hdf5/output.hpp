@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "io/files/output_file.hpp"
-#include "io/hdf5/names.hpp"
-#include "io/values/element.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/values/element_type.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -25,7 +25,7 @@ namespace mrmf {
 /// wrong, what to do.
 class Hdf5Output {
  public:
-  /// What follows HDF5's last byte: a checksum of all bytes before (io/files/checksummed_file.hpp), or nothing.
+  /// What follows HDF5's last byte: a checksum of all bytes before (io/files/output_file.hpp), or nothing.
   enum class End { plain, checksum };
 
   /// Collective; errors as OutputFile's.

@@ -6,8 +6,8 @@
 
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/types.hpp"
-#include "io/values/element.hpp"
-#include "io/values/packing.hpp"
+#include "io/values/element_type.hpp"
+#include "io/values/packing_units.hpp"
 
 namespace mrmf::h5 {
 namespace {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <numeric>
 
-#include "io/files/edit_distance.hpp"
-#include "io/files/limits.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/text.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/links.hpp"
@@ -124,7 +124,7 @@ struct ChunkCache {
     constexpr double record = 512, slot = sizeof(void*);
     return chunks * bytes + (chunks > few_chunks ? chunks * record + slots() * slot : 0);
   }
-  // While chunks are read, each has its own selections, and part of their index stays (io/rows/sample_files.cpp).
+  // While chunks are read, each has its own selections, and part of their index stays (io/rows/sample_reader.cpp).
   double reading() const {
     constexpr double selections = 16384, index = 1 << 22;
     return at_once > few_chunks ? at_once * selections + index : 0;

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "io/files/input_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/hdf5/types.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/values/element.hpp"
+#include "io/values/element_type.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::h5 {
@@ -74,7 +74,8 @@ class Rows {
   void require_written() const;
   /// DataError when rows [first, first + count) do not all exist.
   void require(Index first, Index count) const;
-  /// What it says of its units, and of scales that are not applied (io/values/unit_text.hpp); "" where it says nothing.
+  /// What it says of its units, and of scales that are not applied (io/values/packing_units.hpp); "" where it says
+  /// nothing.
   const std::string& units() const { return units_; }
   /// What it says of its own numbers.
   NumberNames number_names() const;

@@ -1,5 +1,5 @@
-// How numbers are stored in HDF5 files, and what they are in memory: types of elements, filters that pack chunks, and
-// attributes that say what numbers mean. Private to io/.
+// What an HDF5 array is: how its numbers are stored and what they are in memory, filters that pack its chunks, and what
+// the attributes of netCDF and CF say of it. Private to io/.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/names.hpp"
-#include "io/values/element.hpp"
-#include "io/values/number_names.hpp"
-#include "io/values/packing.hpp"
+#include "io/values/class_names.hpp"
+#include "io/values/element_type.hpp"
+#include "io/values/packing_units.hpp"
 
 namespace mrmf::h5 {
+
+// How numbers are stored in HDF5 files, and what they are in memory: types of elements, filters that pack chunks, and
+// attributes that say what numbers mean. Private to io/.
 
 /// What an element of a data set is in memory: one number, or several of one type.
 struct Element {
@@ -64,7 +67,8 @@ const std::vector<std::string>& packing_attributes();
 
 /// What attributes say of the size of a data set's numbers, beside netCDF's.
 struct NumbersSaid {
-  std::string units;  ///< units_text() (io/values/unit_text.hpp), in one line: units, and scales that are not applied
+  std::string
+      units;  ///< units_text() (io/values/packing_units.hpp), in one line: units, and scales that are not applied
   std::string not_applied;  ///< Packing::not_applied
 };
 /// With PackingRule::ignore, units alone. Opens the sources of a virtual data set, whose attributes are not applied
@@ -83,5 +87,28 @@ bool is_dimension_scale(const Dataset& dataset, const std::string& what);
 std::vector<std::vector<ObjectIdentity>> scales_of_axes(const Dataset& dataset);
 /// Calls `found` with each of these, open, and the number of its axis.
 void for_each_scale(const Dataset& dataset, const std::function<void(std::size_t axis, const Object& scale)>& found);
+
+// What netCDF and CF say of an array beside what its numbers mean: which dimensions it has, and whether it holds
+// classes. Private to io/.
+
+/// netCDF's numbers of dimensions, which are one file's own: that of the dimension that an array is, and those of its
+/// axes. netCDF goes by the latter where an array has no list of its dimension scales.
+struct NetcdfDimensions {
+  std::optional<int> own{};
+  std::vector<int> of_axes{};
+};
+
+/// Nothing where netCDF did not write the data set. DataError when it cannot be opened.
+NetcdfDimensions netcdf_dimensions(const DataFile& file, const std::string& dataset);
+
+/// What CF's attributes of an array say of other arrays, and whether it holds times. Nothing of damaged attributes.
+ArrayRoles roles_of(const Dataset& dataset);
+
+/// The attributes of CF by which an array says that its numbers are classes, or bits of several.
+const std::vector<std::string>& flag_attributes();
+
+/// By what a data set says that its numbers are classes or flags: "attribute 'flag_values'", "enumeration type"; ""
+/// where it does not. DataError when it cannot be opened.
+std::string classes_told(const DataFile& file, const std::string& dataset);
 
 }  // namespace mrmf::h5

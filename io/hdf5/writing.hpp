@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "io/files/output_file.hpp"
+#include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/names.hpp"
 
 namespace mrmf::h5 {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "io/rows/row_source.hpp"
-#include "io/values/packing.hpp"
+#include "io/values/packing_units.hpp"
 
 namespace mrmf {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "io/rows/dataset.hpp"
-#include "io/values/element.hpp"
+#include "io/values/element_type.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {

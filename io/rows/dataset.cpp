@@ -11,7 +11,6 @@
 
 #include "io/rows/not_finite.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/split_arrays.hpp"
 #include "io/rows/split_column.hpp"
 #include "io/rows/split_groups.hpp"
 #include "kernels/errors.hpp"

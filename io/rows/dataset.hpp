@@ -9,12 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "io/rows/row_choice.hpp"
-#include "io/rows/row_piece.hpp"
-#include "io/rows/sample_order.hpp"
-#include "io/values/element.hpp"
-#include "io/values/number_names.hpp"
-#include "io/values/packing.hpp"
+#include "io/rows/sampling.hpp"
+#include "io/rows/split.hpp"
+#include "io/values/class_names.hpp"
+#include "io/values/element_type.hpp"
+#include "io/values/packing_units.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {
@@ -67,7 +66,7 @@ struct DatasetSpec {
   MissingRule missing = MissingRule::refuse;
   NotFiniteRule not_finite = NotFiniteRule::refuse;
   std::string
-      axes{};  ///< axes of samples as they are stored, such as "n t c" (io/values/axis_order.hpp); empty: channels last
+      axes{};  ///< axes of samples as they are stored, such as "n t c" (io/values/axes.hpp); empty: channels last
   RowChoice choice{};
   LabelForm form{};
   PackingRule packing = PackingRule::apply;
@@ -130,7 +129,7 @@ struct GroupsAsRows {
 
 class RowHeaderCache;
 
-/// What this rank remembers of files that it has opened (io/rows/row_header_cache.hpp). It is no part of what a data
+/// What this rank remembers of files that it has opened (io/rows/row_reader.hpp). It is no part of what a data
 /// set is: all are equal.
 struct RememberedRows {
   std::shared_ptr<RowHeaderCache> memory;

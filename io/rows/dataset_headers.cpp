@@ -1,34 +1,75 @@
-// What the headers of a data set's files say, compared file by file (inspect_headers()); declared in dataset.hpp.
-#include "io/rows/dataset.hpp"
-
+// What the headers of a data set's files say, and what their attributes say that nothing applies; declared in
+// dataset.hpp.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "io/files/file_names.hpp"
-#include "io/files/limits.hpp"
-#include "io/files/readable_text.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/text.hpp"
 #include "io/rows/class_values.hpp"
+#include "io/rows/dataset.hpp"
 #include "io/rows/labels.hpp"
-#include "io/rows/mixed_labels.hpp"
-#include "io/rows/not_applied.hpp"
 #include "io/rows/row_names.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sample_order.hpp"
-#include "io/values/axis_order.hpp"
-#include "io/values/number_names.hpp"
-#include "io/values/unit_text.hpp"
+#include "io/rows/sampling.hpp"
+#include "io/values/axes.hpp"
+#include "io/values/class_names.hpp"
+#include "io/values/packing_units.hpp"
 #include "kernels/errors.hpp"
+#include "mpi/comm.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace mrmf {
+
+// What attributes of a data set's files say that nothing applies, as runs warn of it.
+
+/// What attributes of one name say in this rank's files that nothing applies.
+struct NotAppliedSeen {
+  std::string text;  ///< text of the first file that has some
+  std::size_t file = 0;
+  std::int64_t files = 0;  ///< that have some
+
+  void add(std::size_t here, const std::string& one) {
+    if (one.empty()) return;
+    if (files++ == 0) text = one, file = here;
+  }
+};
+
+/// A line for each name of which attributes say such a thing, in the words of the first file. Collective.
+std::vector<std::string> not_applied_lines(const RowSources& sources, const std::vector<NotAppliedSeen>& seen,
+                                           std::size_t files, Comm& comm) {
+  constexpr double none = std::numeric_limits<double>::max();
+  std::vector<std::string> lines;
+  for (std::size_t name = 0; name < seen.size(); ++name) {
+    const double here = seen[name].files == 0 ? none : static_cast<double>(seen[name].file), first = comm.min(here);
+    if (first == none) continue;
+    std::string text = seen[name].text;
+    comm.broadcast(text, static_cast<int>(comm.min(here == first ? comm.rank() : comm.size())));
+    std::vector<std::int64_t> count{seen[name].files};
+    comm.sum(std::span(count));
+    const bool all = static_cast<std::size_t>(count.front()) == files;
+    lines.push_back("'" + sources.names()[name] + "'" +
+                    (all ? ""
+                         : " in " + std::to_string(count.front()) + " of " + std::to_string(files) +
+                               " files, such as " + sources.path(static_cast<std::size_t>(first))) +
+                    ": " + text);
+  }
+  return lines;
+}
+
+// What the headers of a data set's files say, compared file by file (inspect_headers()); declared in dataset.hpp.
+
 namespace {
 
 /// The shape of an array as it is stored: where all of it is one row, no axis counts rows.

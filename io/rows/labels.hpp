@@ -1,19 +1,25 @@
-// Labels of a data set: this rank's, in memory, as targets at any resolution.
+// Labels of a data set: this rank's, in memory, as targets at any resolution; and those of several data sets that
+// differ in their positions, as a list of numbers per sample.
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/rows/class_values.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/rows/patches.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sample_order.hpp"
-#include "io/values/axis_order.hpp"
+#include "io/rows/sampling.hpp"
+#include "io/values/axes.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
+
+// Labels of a data set: this rank's, in memory, as targets at any resolution.
 
 /// The shape of one sample's targets at a resolution, n = 0. Labels without positions are the same at all of them. With
 /// positions, blocks of factors' neighbours become one: numbers their mean, classes as LabelForm::coarse says.
@@ -90,5 +96,16 @@ class Labels {
   std::vector<Index> counts_;
   Index labelled_ = 0;
 };
+
+// Labels of several data sets that differ in their positions, such as scalars and images: a list of numbers per sample.
+
+/// The shape of labels, and which of them come first, where the sources (of one file) are such; none: all of them have
+/// the same positions, or none. `samples` has the number of samples. DataError, naming the data set: words among them,
+/// or another number of rows.
+std::optional<std::pair<Shape, MixedLabels>> mixed_labels(std::span<const std::unique_ptr<const RowSource>> sources,
+                                                          const DatasetSpec& spec, const DatasetShape& samples);
+
+/// The first of mixed labels, those without positions, as labels of their own: how to read them, and their shape.
+std::pair<DatasetSpec, DatasetShape> first_of_mixed(const DatasetSpec& spec, const DatasetShape& shape);
 
 }  // namespace mrmf

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "io/rows/class_values.hpp"
-#include "io/rows/row_choice.hpp"
-#include "io/values/element.hpp"
+#include "io/rows/split.hpp"
+#include "io/values/element_type.hpp"
 
 namespace mrmf {
 namespace {

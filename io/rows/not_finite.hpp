@@ -8,7 +8,7 @@
 
 #include "io/rows/dataset.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/values/element.hpp"
+#include "io/values/element_type.hpp"
 
 namespace mrmf {
 

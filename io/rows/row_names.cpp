@@ -10,12 +10,12 @@
 
 #include <fnmatch.h>
 
-#include "io/files/edit_distance.hpp"
+#include "io/files/text.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/rows.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sample_order.hpp"
+#include "io/rows/sampling.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/hdf5/library.hpp"
-#include "io/rows/same_rows.hpp"
+#include "io/rows/duplicate_rows.hpp"
 
 namespace mrmf::h5 {
 

@@ -1,21 +1,26 @@
-// Rows of one data set of one file, read by any thread.
+// Rows of one data set of one file, read by any thread, and a cache of where the rows lie in files that have been
+// opened before.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "io/files/input_file.hpp"
-#include "io/hdf5/names.hpp"
+#include "io/hdf5/file.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/values/element.hpp"
-#include "io/values/number_names.hpp"
+#include "io/values/class_names.hpp"
+#include "io/values/element_type.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
+
+// Rows of one data set of one file, read by any thread.
 
 /// How rows get from the file into memory; `text` is for people.
 struct ReadPath {
@@ -98,6 +103,35 @@ class RowReader {
   struct State;
   explicit RowReader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
+};
+
+// Where the rows of files lie that have been opened before. Private to io/.
+
+/// Where the rows of arrays lie that are read without HDF5, and the values of attributes: so that of a file whose
+/// headers this rank has read once, they are not read again. Takes some 200 bytes for each. On any thread.
+class RowHeaderCache {
+ public:
+  /// How an array is asked for.
+  struct Name {
+    const std::string& path;
+    const std::string& array;
+    bool whole;
+    PackingRule packing;
+  };
+  std::optional<PlainRows> find(const Name& name) const;
+  void keep(const Name& name, PlainRows rows);
+
+ private:
+  struct Known {
+    std::string array;
+    PackingRule packing;
+    PlainRows rows;
+  };
+  static bool is(const Known& known, const Name& name);
+
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, std::vector<Known>> files_;
+  std::vector<std::shared_ptr<const PlainRows::Form>> forms_;  // the last few that were seen
 };
 
 }  // namespace mrmf

@@ -10,17 +10,17 @@
 #include <set>
 #include <utility>
 
-#include "io/files/edit_distance.hpp"
-#include "io/files/limits.hpp"
+#include "io/files/input_file.hpp"
+#include "io/files/text.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/rows.hpp"
 #include "io/hdf5/types.hpp"
-#include "io/rows/row_header_cache.hpp"
+#include "io/rows/duplicate_rows.hpp"
 #include "io/rows/row_names.hpp"
 #include "io/rows/row_origins.hpp"
-#include "io/rows/same_rows.hpp"
-#include "io/values/unit_text.hpp"
+#include "io/rows/row_reader.hpp"
+#include "io/values/packing_units.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

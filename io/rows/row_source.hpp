@@ -1,3 +1,66 @@
+// Rows of a data set, wherever its files have them: as arrays, attributes or groups; with a cache of open files.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "io/rows/dataset.hpp"
+#include "io/rows/duplicate_rows.hpp"
+#include "io/rows/row_reader.hpp"
+#include "io/values/element_type.hpp"
+#include "kernels/tensor.hpp"
+
+namespace mrmf {
+
+// What was opened last: as many things as may be open at once. Private to io/.
+
+/// Things by number, opened when they are asked for. Those that were used last stay open; others are closed, once
+/// nobody uses them any more. On any thread; two that ask for the same thing at once may both open it.
+template <class Thing>
+class LruCache {
+ public:
+  using Open = std::function<std::shared_ptr<const Thing>(std::size_t number)>;
+  LruCache(std::size_t most, Open open) : most_(most), open_(std::move(open)) {}
+
+  std::shared_ptr<const Thing> at(std::size_t number) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto found = entries_.find(number); found != entries_.end()) {
+        order_.splice(order_.begin(), order_, found->second);
+        return order_.front().second;
+      }
+    }
+    std::shared_ptr<const Thing> opened = open_(number);  // others may continue meanwhile
+    std::shared_ptr<const Thing> closed;                  // after the lock, as closing may wait
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = entries_.find(number); found != entries_.end()) return found->second->second;
+    order_.emplace_front(number, opened);
+    entries_[number] = order_.begin();
+    if (order_.size() > most_) {
+      closed = std::move(order_.back().second);
+      entries_.erase(order_.back().first);
+      order_.pop_back();
+    }
+    return opened;
+  }
+
+ private:
+  using Order = std::list<std::pair<std::size_t, std::shared_ptr<const Thing>>>;
+  std::size_t most_;
+  Open open_;
+  std::mutex mutex_;
+  Order order_;  // the one used last comes first
+  std::unordered_map<std::size_t, typename Order::iterator> entries_;
+};
+
 // Where the rows of a data set lie: what each of its names stands for in each of its files. All that reads rows of a
 // data set asks here, so that nothing else knows what one row is. Who asks whom (labels and headers ask RowSources):
 //
@@ -6,25 +69,6 @@
 //   RowSources  gives the file's OpenRows: a RowSource for each name, made anew or of PlainRows that it remembers.
 //   RowSource   asks RowReader for rows of an array. Attributes it has in memory; a row that is a group has its own.
 //   RowReader   asks h5::Rows, which ask the HDF5 library. What lies as plain bytes (PlainRows) it reads by itself.
-#pragma once
-
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "io/rows/dataset.hpp"
-#include "io/rows/lru_cache.hpp"
-#include "io/rows/row_header_cache.hpp"
-#include "io/rows/row_reader.hpp"
-#include "io/rows/same_rows.hpp"
-#include "io/values/element.hpp"
-#include "kernels/tensor.hpp"
-
-namespace mrmf {
 
 /// A name, as configurations have it: "density" and "fields/density" are arrays. "@omega_m" is an attribute of the
 /// file; "density@omega_m" is one of an object of that name. With RowsBy::groups, names are within the sample's group:
@@ -85,7 +129,7 @@ class RowSource {
   bool elsewhere() const { return facts_.elsewhere; }
   /// The array that is a row, where all of one is; none of attributes and words.
   const std::optional<ObjectIdentity>& object() const { return facts_.object; }
-  /// Where the rows truly lie, ascending (io/rows/same_rows.hpp); nowhere where they are attributes. Opens files.
+  /// Where the rows truly lie, ascending (io/rows/duplicate_rows.hpp); nowhere where they are attributes. Opens files.
   virtual std::vector<RowOrigin> origins() const { return {}; }
   /// With what they can be opened again without a look at the file's headers; nothing where that is not to be had, as
   /// for rows that the library reads.

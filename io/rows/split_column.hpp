@@ -1,4 +1,5 @@
-// A data set that says of every row what it is for: a mark, the number of a role, or a word such as "val".
+// A split that the files give: a data set that says of every row what it is for, or arrays that list the rows of each
+// part.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "io/rows/row_choice.hpp"
 #include "io/rows/row_source.hpp"
+#include "io/rows/split.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {
+
+// A data set that says of every row what it is for: a mark, the number of a role, or a word such as "val".
 
 struct SplitColumn {
   std::string name;  ///< name of the data set
@@ -51,5 +54,13 @@ bool tests(const std::vector<std::string>& test_roles, const SplitColumn& column
 
 /// "20 rows of 'role' = 2 neither train nor validate"; empty: all rows do.
 std::string unused_text(const RowChoice& choice, const SplitColumn& column);
+
+// Arrays that list the rows of each part of a split, as "train_idx" and "val_idx" do, or that mark them.
+
+/// What the arrays say of every row of all files, which have so many rows, as a column whose values are the arrays'
+/// names: "" for rows that none of them names. An array holds numbers of rows of its own file, from 0 on, or a mark of
+/// 0 or 1 for each row. Not collective. DataError: no list of numbers, a row that is not there, is named twice, or by
+/// two of the arrays.
+SplitColumn read_split_arrays(const RowSources& arrays, const std::vector<Index>& rows_of_file);
 
 }  // namespace mrmf

@@ -1,14 +1,22 @@
+// The CPU backend: its threads and precision, and which kernels its convolutions and dense layers get, of our own or
+// oneDNN's.
 #include "kernels/cpu/backend.hpp"
 
 #include <omp.h>
 
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <sstream>
 #include <utility>
 
+#include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "kernels/onednn/operations.hpp"
 
 namespace mrmf {
+
 namespace cpu {
 namespace {
 
@@ -80,3 +88,214 @@ std::unique_ptr<Backend> make_one_thread_backend(const Backend& like) {
 }
 
 }  // namespace mrmf
+
+namespace mrmf::cpu {
+
+// Layers with weights: where the CPU backend chooses between kernels of its own and oneDNN's primitives.
+
+namespace {
+
+/// A convolution or a dense layer with kernels of its own for each pass. Passes may share them.
+class WeightedByPass final : public WeightedOp {
+ public:
+  using Shared = std::shared_ptr<WeightedOp>;
+  explicit WeightedByPass(std::array<Shared, 3> passes) : passes_(std::move(passes)) {}
+
+  void prepare(Index rows) override {
+    for (std::size_t p = 0; p < passes_.size(); ++p)
+      if (std::find(passes_.begin(), passes_.begin() + p, passes_[p]) == passes_.begin() + p) passes_[p]->prepare(rows);
+  }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { passes_[0]->forward(x, w, b, y); }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override { passes_[1]->backward_data(dy, w, dx); }
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    passes_[2]->backward_weights(x, dy, dw, db);
+  }
+
+ private:
+  std::array<Shared, 3> passes_;
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+/// The pooling, by windows that neither overlap nor leave gaps.
+PoolGeometry pooling_of(const ConvProblem& p) {
+  PoolGeometry pool{PoolKind::max, p.geometry.out_channels, p.geometry.out()};
+  pool.window = pool.stride = p.window;
+  return pool;
+}
+
+std::optional<DirectKernels> direct_kernels(const std::string& name) {
+  using Algorithm = DirectKernels::Algorithm;
+  const bool wide = name.ends_with("512");
+  const std::string algorithm = wide ? name.substr(0, name.size() - 3) : name;
+  const InstructionSet set = wide ? InstructionSet::avx512 : std::min(InstructionSet::avx2, instruction_set());
+  if (algorithm == "direct") return DirectKernels{Algorithm::plain, set};
+  if (algorithm == "winograd") return DirectKernels{Algorithm::winograd, set};
+  if (algorithm == "planes") return DirectKernels{Algorithm::winograd_planes, set};
+  return std::nullopt;
+}
+
+/// Whether Winograd's transforms along two axes gain more than they cost over those along one.
+bool deep_enough_for_planes(const ConvGeometry& c) {
+  return c.kernel[0] * std::min(c.in_channels, c.out_channels) >= 48;
+}
+
+}  // namespace
+
+// The first that serves is the fixed one. Winograd's halve the arithmetic. Plain products of ours are as fast as
+// oneDNN's in the same instruction set and need no other layout; in an older set than the processor's best they are
+// slower. In the generic set ours are also the faster ones: steps of CosmoFlow and `resnet` took 0.4 of the time.
+std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
+  const InstructionSet set = instruction_set();
+  switch (p.kind) {
+    case ConvProblem::Kind::conv: break;
+    case ConvProblem::Kind::norm_conv:
+      if (set == InstructionSet::avx512) return {"winograd512", "winograd", "planes512", "direct512", "apart"};
+      return {"winograd", "planes", "direct", "apart"};
+    case ConvProblem::Kind::conv_pool: return conv_pool_kernels_of(p);
+    case ConvProblem::Kind::dense: return dense_kernels_of(p);
+  }
+  const bool deep = deep_enough_for_planes(p.geometry);
+  const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
+  if (set == InstructionSet::avx512) {
+    std::vector<std::string> names{"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
+    // Rounding large activations for few products costs more than it gains: trials tell.
+    if (onednn_in_bf16()) names.insert(names.end() - 1, "onednn_bf16");
+    return names;
+  }
+  // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
+  const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
+  return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
+}
+
+// Below AVX-512, Winograd's transforms cost as much as they save where an input has few channels.
+std::vector<std::string> CpuBackend::conv_pool_kernels_of(const ConvProblem& p) const {
+  const bool wide = instruction_set() == InstructionSet::avx512;
+  std::vector<std::string> names{"winograd"};
+  if (wide) names.insert(names.begin(), "winograd512");
+  std::vector<std::string> plain{cpu::name(instruction_set())};
+  if (wide) plain.push_back("avx2");
+  if (in_bf16()) plain.insert(plain.begin(), "avx512_bf16");
+  constexpr Index many_channels = 12;
+  const bool first = (wide || p.geometry.in_channels >= many_channels) && !in_bf16();
+  names.insert(first ? names.end() : names.begin(), plain.begin(), plain.end());
+  return names;
+}
+
+// Only AVX-512's blocked products repay packing the weights in each call, and only where each weight meets many rows.
+std::vector<std::string> CpuBackend::dense_kernels_of(const ConvProblem& p) const {
+  constexpr Index many_rows = 256, rows_for_bf16 = 64;
+  if (instruction_set() != InstructionSet::avx512) return {"plain"};
+  std::vector<std::string> names{"plain", "packed"};
+  if (p.rows >= many_rows) std::swap(names[0], names[1]);
+  if (onednn_in_bf16()) names.insert(p.rows >= rows_for_bf16 ? names.begin() : names.end(), "onednn_bf16");
+  return names;
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::weighted_by(const std::string& kernels, const ConvProblem& p) {
+  const std::vector<std::string> names = words_of(kernels);
+  if (names.size() != 3) return p.kind == ConvProblem::Kind::dense ? dense_by(kernels, p) : conv_by(kernels, p);
+  std::map<std::string, WeightedByPass::Shared> made;
+  std::array<WeightedByPass::Shared, 3> passes;
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    WeightedByPass::Shared& op = made[names[i]];
+    if (op == nullptr) op = weighted_by(names[i], p);
+    if (op == nullptr) return nullptr;
+    passes[i] = op;
+  }
+  return std::make_unique<WeightedByPass>(std::move(passes));
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, const ConvProblem& p) {
+  if (const auto direct = direct_kernels(kernels)) return make_direct_conv(*direct, p.geometry);
+  if (kernels == "few") return make_few_positions(p.geometry, p.rows);
+  if (kernels == "onednn") return onednn::make_conv(*context_, p.geometry, p.rows);
+  if (kernels == "onednn_bf16" && onednn_in_bf16())
+    return onednn::make_conv(*context_, p.geometry, p.rows, onednn::Factors::bf16);
+  if (kernels == "taps")
+    return onednn::with_tap_gradients(onednn::make_conv(*context_, p.geometry, p.rows), p.geometry, p.rows, threads_);
+  return nullptr;
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::dense_by(const std::string& kernels, const ConvProblem& p) {
+  const Index in = p.geometry.in_channels, out = p.geometry.out_channels;
+  using onednn::DenseWeights;
+  if (kernels == "packed") return onednn::make_dense(*context_, in, out, p.rows, DenseWeights::packed);
+  if (kernels == "plain") return onednn::make_dense(*context_, in, out, p.rows, DenseWeights::plain);
+  if (kernels == "onednn_bf16" && onednn_in_bf16())
+    return onednn::make_dense(*context_, in, out, p.rows, DenseWeights::packed, onednn::Factors::bf16);
+  return nullptr;
+}
+
+std::unique_ptr<NormConvOp> CpuBackend::norm_conv_by(const std::string& kernels, const ConvProblem& p,
+                                                     const NormSettings& settings) {
+  if (const auto direct = direct_kernels(kernels)) return make_direct_norm_conv(*direct, settings, p.geometry);
+  if (kernels == "apart") return make_norm_conv({norm(settings, p.rows), conv(p.geometry, p.rows)}, p.geometry);
+  return nullptr;
+}
+
+std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_by(const std::string& kernels, const ConvProblem& p) {
+  using Products = FusedKernels::Products;
+  const InstructionSet best = instruction_set();
+  const auto make = [&](FusedKernels of) { return make_fused_conv_pool(of, p.geometry, pooling_of(p)); };
+  for (const InstructionSet set : {InstructionSet::generic, InstructionSet::avx2, InstructionSet::avx512})
+    if (kernels == cpu::name(set) && set <= best) return make({set});
+  if (kernels == "winograd") return make({std::min(InstructionSet::avx2, best), Products::winograd});
+  if (kernels == "winograd512" && best == InstructionSet::avx512) return make({best, Products::winograd});
+  if (kernels == "avx512_bf16" && in_bf16()) return make({best, Products::bf16});
+  return nullptr;
+}
+
+namespace {
+
+/// make(kernels) by what was chosen for the problem, or else by the first that serve.
+template <class Make>
+auto chosen_or_fixed(CpuBackend& backend, const ConvProblem& problem, const Make& make) -> decltype(make("")) {
+  const KernelChoice* choice = backend.choices() != nullptr ? backend.choices()->find(problem) : nullptr;
+  if (choice != nullptr)
+    if (auto op = make(choice->kernels)) return op;
+  for (const std::string& kernels : backend.kernels_of(problem))
+    if (auto op = make(kernels)) return op;
+  return nullptr;
+}
+
+}  // namespace
+
+// Activations stay channels-last. oneDNN's weights are packed per call when a primitive wants that.
+std::unique_ptr<WeightedOp> CpuBackend::conv(const ConvGeometry& geometry, Index max_rows) {
+  const ConvProblem problem{ConvProblem::Kind::conv, geometry, max_rows, threads_};
+  return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return weighted_by(kernels, problem); });
+}
+
+std::unique_ptr<NormConvOp> CpuBackend::norm_conv(const NormSettings& settings, const ConvGeometry& geometry,
+                                                  Index max_rows) {
+  const ConvProblem problem{ConvProblem::Kind::norm_conv, geometry, max_rows, threads_};
+  return chosen_or_fixed(*this, problem,
+                         [&](const std::string& kernels) { return norm_conv_by(kernels, problem, settings); });
+}
+
+std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,
+                                                       Index max_rows) {
+  if (!fused_conv_pool_serves(conv, pool)) return nullptr;
+  if (!is_unpadded_line(conv) && max_rows < threads_)
+    return nullptr;  // a thread has whole samples; others share planes
+  const ConvProblem problem{ConvProblem::Kind::conv_pool, conv, max_rows, threads_, pool.window};
+  return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return conv_pool_by(kernels, problem); });
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
+  if (auto patches = onednn::make_patch_conv_transpose(geometry)) return patches;
+  return make_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
+}
+
+std::unique_ptr<WeightedOp> CpuBackend::dense(Index in, Index out, Index max_rows) {
+  const ConvProblem problem{ConvProblem::Kind::dense, {in, out}, max_rows, threads_};
+  return chosen_or_fixed(*this, problem, [&](const std::string& kernels) { return weighted_by(kernels, problem); });
+}
+
+}  // namespace mrmf::cpu

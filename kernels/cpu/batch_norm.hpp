@@ -9,7 +9,7 @@
 
 #include "kernels/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/shared_loop.hpp"
+#include "kernels/cpu/threads.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 
 namespace mrmf::cpu {

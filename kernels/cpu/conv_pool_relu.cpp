@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/convolutions.hpp"
-#include "kernels/cpu/shared_loop.hpp"
+#include "kernels/cpu/threads.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 
 namespace mrmf::cpu {

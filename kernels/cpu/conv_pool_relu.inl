@@ -170,9 +170,8 @@ void forward(const Geometry& g, const Forward& f) {
 }
 
 #ifndef FUSED_BF16
-#include "kernels/cpu/conv_pool_relu_first.inl"
-
 #include "kernels/cpu/conv_pool_relu_backward.inl"
+
 #include "kernels/cpu/conv_pool_relu_winograd.inl"
 
 const Kernels kernels{lanes,           pack_forward,    pack_backward, forward,         backward,

@@ -1,5 +1,5 @@
-// Convolutions of our own, also fused with what is before or behind them, transposed ones, and the taps that they are
-// made of.
+// Convolutions of our own: direct, of few output positions, transposed, with max pooling and ReLU behind them or a
+// batch norm before them.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,9 @@
 #include "kernels/operations.hpp"
 
 namespace mrmf::cpu {
+
+// Convolutions of our own, also fused with what is before or behind them, transposed ones, and the taps that they are
+// made of.
 
 /// The direct kernels (vector_kernels.hpp): products of plain runs of input, or of Winograd's transforms of them along
 /// the last axis, or along the last two. `set` is the instruction set that they are compiled for.
@@ -68,5 +71,42 @@ struct Tap {
 
 /// In the kernel's order. Pairs on padding are left out.
 std::vector<Tap> taps_of(const ConvGeometry& geometry);
+
+// NormConvOp for backends in host memory, made of their own batch norm and convolution.
+
+struct NormConvParts {
+  std::unique_ptr<NormOp> norm;
+  std::unique_ptr<WeightedOp> conv;
+};
+std::unique_ptr<NormConvOp> make_norm_conv(NormConvParts parts, const ConvGeometry& geometry);
+
+/// dgamma and dbeta from TapSums' sums and from dw taken with the normalised input. Then turns dw into the gradient of
+/// the weights.
+void norm_conv_gradients(const NormConvOp::Backward& b, const ConvGeometry& geometry, std::span<const double> sums);
+
+/// sums(tap, out channel), in double: sums of dy over the output positions for which the tap lies inside the input.
+class TapSums {
+ public:
+  explicit TapSums(const ConvGeometry& geometry);
+  std::span<const double> operator()(ConstTensor dy);
+
+  /// The same, plane by plane. Each plane is added to one part of the sums. No two threads add to one part at a time.
+  void start(Index parts);
+  void add_plane(Index part, Index plane, const float* dy);  ///< plane: counted over all samples
+  std::span<const double> total();
+
+ private:
+  struct Range {
+    Index begin, end;  ///< output positions along an axis
+  };
+  void add_line(const float* dy, double* line) const;
+
+  ConvGeometry g_;
+  Extent out_;
+  std::array<std::vector<Range>, 3> ranges_;  // per axis and tap
+  Index line_, plane_, volume_;               // number of sums for the taps along the last one, two and three axes
+  Index stride_;                              // numbers per part: volume_, plane_ and line_
+  std::vector<double> sums_;
+};
 
 }  // namespace mrmf::cpu

@@ -10,8 +10,7 @@
 #include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/norm_conv.hpp"
-#include "kernels/cpu/shared_loop.hpp"
+#include "kernels/cpu/threads.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 
 namespace mrmf::cpu {

@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/ranges.hpp"
+#include "kernels/cpu/threads.hpp"
 #include "kernels/formulas.hpp"
 #include "kernels/tensor.hpp"
 

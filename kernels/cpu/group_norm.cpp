@@ -7,7 +7,7 @@
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/shared_loop.hpp"
+#include "kernels/cpu/threads.hpp"
 
 namespace mrmf::cpu {
 namespace {

@@ -1,5 +1,5 @@
-// The instruction set in use: the processor's best, or the one that the environment limits the program to. Kernels are
-// compiled once per set; loops here are vectorised by the compiler for each set.
+// The instruction set in use (the processor's best, or the one that the environment limits the program to), loops that
+// the compiler vectorises for each set, and the most arithmetic that the processor can do.
 #pragma once
 
 #include <string>
@@ -7,6 +7,9 @@
 #include "kernels/cpu/vector_kernels.hpp"
 
 namespace mrmf::cpu {
+
+// The instruction set in use: the processor's best, or the one that the environment limits the program to. Kernels are
+// compiled once per set; loops here are vectorised by the compiler for each set.
 
 /// `generic`: what every processor of the architecture has, that is SSE2 or Neon. The others are x86-64's.
 enum class InstructionSet { generic, avx2, avx512 };
@@ -69,5 +72,11 @@ void vectorised(const Loop& loop) {
     case InstructionSet::generic: return run_generic(loop);
   }
 }
+
+// The most arithmetic that this machine can do in float32, measured.
+
+/// Operations per second of loops of independent multiply-adds in registers, with the instruction set in use, on so
+/// many threads at once; the best of many tries of some milliseconds. A multiply-add counts as two operations.
+double fma_peak(int threads);
 
 }  // namespace mrmf::cpu

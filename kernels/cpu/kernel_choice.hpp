@@ -1,6 +1,6 @@
 // Which kernels the CPU backend takes for a convolution or a dense layer: fixed ones, or those that were the fastest
-// when they were timed on this machine. Timing happens before training, in one place (src/training/chosen_kernels.hpp);
-// while a network is built, the backend only looks up what was chosen.
+// when they were timed on this machine. Timing happens before training, in one place
+// (src/training/cpu_kernel_autotuning.hpp); while a network is built, the backend only looks up what was chosen.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ struct ConvProblem {
   static std::optional<ConvProblem> parse(const std::string& text);
 };
 
-/// The kernels of a problem by name (kernels/cpu/conv_choice.cpp): one name, or of a convolution alone or a dense layer
+/// The kernels of a problem by name (kernels/cpu/backend.cpp): one name, or of a convolution alone or a dense layer
 /// one for each of forward, data gradient and weight gradient. And what was gained by them.
 struct KernelChoice {
   std::string kernels;           ///< empty: the fixed ones, because trials could not tell

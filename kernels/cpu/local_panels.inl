@@ -1,5 +1,5 @@
 // Products of a locally connected layer with vectors along the batch, for batches of many rows: every load is of whole
-// vectors that lie together, and no sum goes over the lanes of a vector. Included by local_products.inl, inside its
+// vectors that lie together, and no sum goes over the lanes of a vector. Included by locally_connected.inl, inside its
 // anonymous namespace.
 //
 // Rows lie in panels: a panel has, for each value of a row, that value of some rows side by side. Its width is

@@ -1,25 +1,31 @@
-// Locally connected layers: a small matrix product for every output position (local_products.inl).
-//
-// The input under neighbouring positions is copied piece by piece (local_pieces.hpp), so that the rows of the batch lie
-// side by side in the cache. Threads share out the output positions, and with them the weights. In the gradient of the
-// input, where fields overlap, they share out the input instead: a thread computes the part of every field that lies in
-// its band of positions. So no two write the same place, weights are read once, and results do not depend on the number
-// of threads.
+// Locally connected layers: a small matrix product for every output position. And what reconstruction ICA, which is
+// made of them, has beside: its penalty, and rows of one length.
+#include "kernels/cpu/locally_connected.hpp"
+
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/local_panels.hpp"
-#include "kernels/cpu/local_pieces.hpp"
-#include "kernels/cpu/sgd_range.hpp"
-#include "kernels/cpu/shared_loop.hpp"
+#include "kernels/cpu/optimizer.hpp"
+#include "kernels/cpu/threads.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
+#include "kernels/formulas.hpp"
 
 namespace mrmf::cpu {
+
+// Locally connected layers: a small matrix product for every output position (locally_connected.inl).
+//
+// The input under neighbouring positions is copied piece by piece (locally_connected.hpp), so that the rows of the
+// batch lie side by side in the cache. Threads share out the output positions, and with them the weights. In the
+// gradient of the input, where fields overlap, they share out the input instead: a thread computes the part of every
+// field that lies in its band of positions. So no two write the same place, weights are read once, and results do not
+// depend on the number of threads.
+
 namespace {
 
 const local::Kernels& local_kernels() {
@@ -354,6 +360,36 @@ class LocallyConnected final : public LocallyConnectedOp {
 
 std::unique_ptr<LocallyConnectedOp> CpuBackend::locally_connected(const ConvGeometry& geometry, Index max_rows) {
   return std::make_unique<LocallyConnected>(geometry, max_rows);
+}
+
+// What reconstruction ICA has beside the products of its untied weights: the penalty of features, and rows of one
+// length.
+
+void CpuBackend::add_sparsity(const StepContext& step, const SparsitySettings& settings, ConstTensor x, Tensor dx) {
+  const float factor = settings.weight * step.loss_weight;
+  const Index groups = std::ssize(x.data) / settings.pooled;
+#pragma omp parallel for schedule(static)
+  for (Index group = 0; group < groups; ++group)
+    add_sparsity_of_group(settings, factor, x.data.data() + group * settings.pooled,
+                          dx.data.data() + group * settings.pooled);
+}
+
+void CpuBackend::scale_rows(Span w, Index count, float length) {
+  const Index rows = std::ssize(w) / count;
+#pragma omp parallel for schedule(static)
+  for (Index r = 0; r < rows; ++r)
+    vectorised([row = w.data() + r * count, count, length] {
+      constexpr Index chains = 64;  // sums that do not wait for each other
+      float part[chains] = {}, squares = 0;
+      Index first = 0;
+      for (; first + chains <= count; first += chains)
+#pragma omp simd
+        for (Index i = 0; i < chains; ++i) part[i] += row[first + i] * row[first + i];
+      for (; first < count; ++first) squares += row[first] * row[first];
+      for (const float sum : part) squares += sum;
+      const float factor = squares > 0 ? length / std::sqrt(squares) : 1;
+      for (Index i = 0; i < count; ++i) row[i] *= factor;
+    });
 }
 
 }  // namespace mrmf::cpu

@@ -6,14 +6,14 @@
 //   dbeta  = sum over positions of dy     = sum over outputs and taps of w * s, s the sums of TapSums.
 // The weight gradient itself is gamma * v + beta * s. Nothing is divided by gamma, which may be zero. The padding is
 // zeros of y, not of x, so s must know the border.
-#include "kernels/cpu/norm_conv.hpp"
+#include "kernels/cpu/convolutions.hpp"
 
 #include <omp.h>
 
 #include <algorithm>
 
 #include "kernels/cpu/batch_norm.hpp"
-#include "kernels/cpu/shared_loop.hpp"
+#include "kernels/cpu/threads.hpp"
 
 namespace mrmf::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // Loops that make codes of values, and values of codes, as ranks send them in place of float32: signs as bits, levels
-// in a byte or half of one, bfloat16, and integers with a scale (src/training/sum_coding.hpp). On the host.
+// in a byte or half of one, bfloat16, and integers with a scale (src/training/gradient_compression.hpp). On the host.
 //
 // Bits and half bytes lie in planes, so that the loops are vectors: bit b of byte j is of value j + b * bytes, where
 // `bytes` is what all values take. Values that are not finite have codes of no meaning; finite() tells of them.

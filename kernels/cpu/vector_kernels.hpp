@@ -3,9 +3,9 @@
 //   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl, and
 //               for AVX512-BF16 (conv_pool_relu_bf16.inl)
 //   direct      convolution (direct_conv.cpp); kernels for every set from direct_conv.inl and winograd.inl
-//   norm_loops  batch norm (batch_norm.cpp); loops for every set from norm_loops.inl
-//   local       locally connected layers (locally_connected.cpp); products for every set from local_products.inl
-//   fma         how fast a core multiplies and adds (fma_peak.cpp); a loop for every set from fma_loop.inl
+//   norm_loops  batch norm (batch_norm.cpp); loops for every set from batch_norm.inl
+//   local       locally connected layers (locally_connected.cpp); products for every set from locally_connected.inl
+//   fma         how fast a core multiplies and adds (instruction_set.cpp); a loop for every set from fma_loop.inl
 //
 // Only plain data and function pointers, no functions and no library headers: the linker might keep, for everybody, the
 // copy of an inline function that was compiled for AVX-512.

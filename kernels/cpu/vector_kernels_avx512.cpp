@@ -1,5 +1,5 @@
 // The fused kernel, the loops of batch norm and the products of locally connected layers for AVX-512. See
-// conv_pool_relu.inl, norm_loops.inl and local_products.inl.
+// conv_pool_relu.inl, batch_norm.inl and locally_connected.inl.
 #include <immintrin.h>
 
 #include "kernels/cpu/vector_kernels.hpp"
@@ -35,7 +35,7 @@ namespace mrmf::cpu::fused {
 const Kernels* avx512_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::fused
 
-#include "kernels/cpu/norm_loops.inl"
+#include "kernels/cpu/batch_norm.inl"
 
 namespace mrmf::cpu::norm_loops {
 const Kernels* avx512_kernels() { return &kernels; }
@@ -82,7 +82,7 @@ inline __m128 sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
 }  // namespace
 }  // namespace mrmf::cpu::local
 
-#include "kernels/cpu/local_products.inl"
+#include "kernels/cpu/locally_connected.inl"
 
 namespace mrmf::cpu::local {
 const Kernels* avx512_kernels() { return &kernels; }

@@ -1,5 +1,5 @@
 // The fused kernel, the loops of batch norm and the products of locally connected layers for what every processor of
-// the architecture has: SSE2, or on ARM Neon. See conv_pool_relu.inl, norm_loops.inl and local_products.inl.
+// the architecture has: SSE2, or on ARM Neon. See conv_pool_relu.inl, batch_norm.inl and locally_connected.inl.
 #include "kernels/cpu/vector_kernels.hpp"
 
 #define VECTOR_LANES 4
@@ -39,7 +39,7 @@ namespace mrmf::cpu::fused {
 const Kernels* generic_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::fused
 
-#include "kernels/cpu/norm_loops.inl"
+#include "kernels/cpu/batch_norm.inl"
 
 namespace mrmf::cpu::norm_loops {
 const Kernels* generic_kernels() { return &kernels; }
@@ -66,7 +66,7 @@ inline FloatLanes sums_of_four(FloatLanes a, FloatLanes b, FloatLanes c, FloatLa
 }  // namespace
 }  // namespace mrmf::cpu::local
 
-#include "kernels/cpu/local_products.inl"
+#include "kernels/cpu/locally_connected.inl"
 
 namespace mrmf::cpu::local {
 const Kernels* generic_kernels() { return &kernels; }
@@ -77,3 +77,34 @@ const Kernels* generic_kernels() { return &kernels; }
 namespace mrmf::cpu::fma {
 const Loop* generic_loop() { return &loop; }
 }  // namespace mrmf::cpu::fma
+
+#ifndef __x86_64__
+// Other processors have one instruction set, `generic`, so nobody calls these.
+
+namespace mrmf::cpu::fused {
+const Kernels* avx2_kernels() { return generic_kernels(); }
+const Kernels* avx512_kernels() { return generic_kernels(); }
+const Kernels* avx512bf16_kernels() { return generic_kernels(); }
+}  // namespace mrmf::cpu::fused
+
+namespace mrmf::cpu::direct {
+const KernelSet& avx2_kernels() { return generic_kernels(); }
+const KernelSet& avx512_kernels() { return generic_kernels(); }
+const bool sixteen_lanes_need_avx512 = true;
+}  // namespace mrmf::cpu::direct
+
+namespace mrmf::cpu::norm_loops {
+const Kernels* avx2_kernels() { return generic_kernels(); }
+const Kernels* avx512_kernels() { return generic_kernels(); }
+}  // namespace mrmf::cpu::norm_loops
+
+namespace mrmf::cpu::local {
+const Kernels* avx2_kernels() { return generic_kernels(); }
+const Kernels* avx512_kernels() { return generic_kernels(); }
+}  // namespace mrmf::cpu::local
+
+namespace mrmf::cpu::fma {
+const Loop* avx2_loop() { return generic_loop(); }
+const Loop* avx512_loop() { return generic_loop(); }
+}  // namespace mrmf::cpu::fma
+#endif

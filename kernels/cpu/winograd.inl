@@ -1,11 +1,166 @@
-// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis. Six products give four
-// outputs instead of twelve (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks). Included once per
-// instruction set, inside a namespace of its own.
+// The convolution of three taps along the third axis by Winograd's F(4,3) along that axis: the transforms of inputs,
+// weights and gradients, and the products between them. Included once per instruction set, inside a namespace of its
+// own.
+
+#include "kernels/cpu/direct_tiles.inl"
+
+// The forms of input planes, weights and their gradient: of each its six transforms.
+//
+// A tile is four neighbouring outputs along the third axis, six inputs. The copy of an input plane is
+// (transform, tile, padded row, in channel); the weights and their gradient (block of out channels, transform, depth of
+// one transform's product, out channel of the block).
+
+constexpr long outputs = 4, transforms = 6;
+
+struct Tiles {
+  long count, rows;  // rows: of an input plane, padding included
+  long transform;    // floats of one transform of a plane
+  long depth;        // depth of one transform's product
+  explicit Tiles(const Geometry& g)
+      : count((g.width + outputs - 1) / outputs),
+        rows(g.rows + g.kernel[1] - 1),
+        transform(count * rows * g.in_channels),
+        depth(g.kernel[0] * g.kernel[1] * g.in_channels) {}
+};
+
+// A convolution of one transform as the direct kernels' products see it: its rows are the tiles of all transforms, its
+// columns are rows.
+Geometry of_transform(const Geometry& g, const Tiles& tiles, long channels) {
+  Geometry t{};
+  t.in_channels = g.in_channels;
+  t.out_channels = channels;
+  t.kernel[0] = g.kernel[0];
+  t.kernel[1] = t.kernel[2] = 1;
+  t.in_rows = transforms * tiles.count;
+  t.width = g.rows;
+  t.padded_width = tiles.rows;
+  t.row = g.kernel[1] * g.in_channels;
+  return t;
+}
+
+long padded_row(const Geometry& g, const Tiles& tiles) {
+  return (tiles.count * outputs + transforms - outputs) * g.in_channels;
+}
+
+Sizes sizes(const Geometry& g) {
+  const Tiles tiles(g);  // behind a plane's transforms lies room for a row of it
+  return {transforms * tiles.transform + padded_row(g, tiles), transforms * tiles.depth * g.padded_out,
+          (transforms * tiles.depth + 1) * g.padded_out};
+}
+
+// The six transforms of three taps.
+void transform_taps(const float* w, float* to, long step) {
+  const float outer = w[0] + w[2], fine = w[0] / 24 + w[2] / 6;
+  to[0] = w[0] / 4;
+  to[step] = -(outer + w[1]) / 6;
+  to[2 * step] = -(outer - w[1]) / 6;
+  to[3 * step] = fine + w[1] / 12;
+  to[4 * step] = fine - w[1] / 12;
+  to[5 * step] = w[2];
+}
+
+// weight(out channel, tap of all, in channel) of an existing out channel.
+template <class Weight>
+void pack_weights(const Geometry& g, float* packed, const Weight& weight) {
+  const long depth = Tiles(g).depth;
+  for_blocks(g, [&](long first, auto count) {
+    constexpr long channels = decltype(count)::value * lanes;
+    float* to = packed + first * transforms * depth;
+    for (long r = 0; r < depth; ++r)
+      for (long o = first; o < first + channels; ++o) {
+        const long tap = r / g.in_channels * 3, in = r % g.in_channels;
+        float w[3] = {};
+        for (long k = 0; k < 3 && o < g.out_channels; ++k) w[k] = weight(o, tap + k, in);
+        transform_taps(w, to + r * channels + o - first, depth * channels);
+      }
+  });
+}
+
+void pack(const Geometry& g, const float* w, float* packed) {
+  pack_weights(g, packed, [&](long o, long tap, long in) { return w[o * g.depth + tap * g.in_channels + in]; });
+}
+
+void pack_mirrored(const Geometry& g, const float* w, float* packed) {
+  const long taps = g.depth / g.in_channels;
+  pack_weights(g, packed,
+               [&](long o, long tap, long in) { return w[(in * taps + taps - 1 - tap) * g.out_channels + o]; });
+}
+
+// Floats as V, a vector or a single one.
+template <class V>
+inline V get(const float* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class V>
+inline void put(float* p, V v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+
+// The transforms of one padded row of input: those of a tile lie `step` floats apart, the tiles `tile_step`.
+template <class V>
+inline void transform_row(const float* row, long channels, long tiles, float* to, long step, long tile_step) {
+  for (long t = 0; t < tiles; ++t, row += outputs * channels, to += tile_step)
+    for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
+      V d[transforms];
+      for (long k = 0; k < transforms; ++k) d[k] = get<V>(row + k * channels + c);
+      const V even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1], fine_even = d[4] - d[2], fine_odd = 2 * (d[3] - d[1]);
+      put(to + c, 4 * d[0] - 5 * d[2] + d[4]);
+      put(to + step + c, even + odd);
+      put(to + 2 * step + c, even - odd);
+      put(to + 3 * step + c, fine_even + fine_odd);
+      put(to + 4 * step + c, fine_even - fine_odd);
+      put(to + 5 * step + c, 4 * d[1] - 5 * d[3] + d[5]);
+    }
+}
+
+void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
+  typedef float Quad __attribute__((vector_size(16)));
+  const Tiles tiles(g);
+  const long width = g.in_width * g.in_channels, tile_step = tiles.rows * g.in_channels;
+  float *row = plane + transforms * tiles.transform, *inner = row + g.columns_before * g.in_channels;
+  const auto transform = g.in_channels % lanes == 0 ? transform_row<Vector>
+                         : g.in_channels % 4 == 0   ? transform_row<Quad>
+                                                    : transform_row<float>;
+  for (long r = 0; r < g.in_rows; ++r, x += width) {
+    copy_row(x, width, map, inner);
+    transform(row, g.in_channels, tiles.count, plane + (r + g.rows_before) * g.in_channels, tiles.transform, tile_step);
+  }
+}
+
+// The gradient of three taps from that of their transforms.
+inline void column_taps(const Vector q[transforms], Vector taps[3]) {
+  const Vector coarse = (q[1] + q[2]) / 6, fine = (q[3] + q[4]) / 24;
+  taps[0] = q[0] / 4 - coarse + fine;
+  taps[1] = (q[2] - q[1]) / 6 + (q[3] - q[4]) / 12;
+  taps[2] = 4 * fine - coarse + q[5];
+}
+
+void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
+  const long depth = Tiles(g).depth;
+  for_blocks(g, [&](long begin, auto count) {
+    constexpr long channels = decltype(count)::value * lanes;
+    if (first < begin || first >= begin + channels) return;
+    const float* from = gradient + begin * transforms * depth + first - begin;
+    for (long r = 0; r < depth; ++r) {
+      Vector q[transforms];
+      for (long t = 0; t < transforms; ++t) q[t] = load(from + (t * depth + r) * channels);
+      Vector taps[3];
+      column_taps(q, taps);
+      float* to = dw + first * g.depth + r / g.in_channels * g.row + r % g.in_channels;
+      for (long k = 0; k < 3; ++k)
+        for (long o = 0; o < lanes; ++o) to[o * g.depth + k * g.in_channels] = taps[k][o];
+    }
+  });
+  if (g.bias) store(db + first, load(gradient + transforms * depth * g.out_channels + first));
+}
+
+// The convolution. Six products give four outputs instead of twelve (A. Lavin, S. Gray, Fast Algorithms for
+// Convolutional Neural Networks).
 //
 // Over the other two axes each of the six transforms is a convolution of its own. Its positions are rows, so the direct
 // kernels' products do the work.
-
-#include "kernels/cpu/winograd_forms.inl"
 
 // The outputs of a tile from its six products.
 inline void column_outputs(const Vector p[transforms], Vector y[outputs]) {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "kernels/cuda/conv_plan.hpp"
-#include "kernels/cuda/trial_note.hpp"
 
 namespace mrmf::cuda {
 

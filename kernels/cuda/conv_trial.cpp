@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/cuda/step.hpp"
-#include "kernels/cuda/storage.cuh"
 #include "kernels/timer.hpp"
 
 namespace mrmf::cuda {

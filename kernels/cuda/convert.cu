@@ -1,9 +1,8 @@
 // Between the program's form of values and the stored one: conversion, averaging, reshaping, picking rows, known
 // values.
+#include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/storage.cuh"
-#include "kernels/cuda/windows.cuh"
 
 namespace mrmf::cuda {
 namespace {

@@ -60,7 +60,7 @@ set(MRMF_HAVE_CUDNN ON)
 
 # cuDNN plans alone: what the tests without a GPU need, and part of the module.
 add_library(mrmf_cudnn_plans OBJECT kernels/cuda/runtime.cpp kernels/cuda/cudnn.cpp kernels/cuda/conv_graph.cpp
-  kernels/cuda/conv_plan.cpp kernels/cuda/trial_note.cpp)
+  kernels/cuda/conv_plan.cpp)
 mrmf_unity(mrmf_cudnn_plans)
 set_target_properties(mrmf_cudnn_plans PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(mrmf_cudnn_plans PUBLIC mrmf_options mrmf_cudnn CUDA::cudart_static nlohmann_json::nlohmann_json)

@@ -1,9 +1,9 @@
 // Activations, dropout, sums, channels, fill and swap, and the history of losses.
 #include <type_traits>
 
+#include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/storage.cuh"
 #include "kernels/formulas.hpp"
 
 namespace mrmf::cuda {

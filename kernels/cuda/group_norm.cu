@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/storage.cuh"
 
 namespace mrmf::cuda {
 namespace {

@@ -3,10 +3,9 @@
 // sample.
 #include <cmath>
 
+#include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/storage.cuh"
-#include "kernels/cuda/windows.cuh"
 #include "kernels/formulas.hpp"
 
 namespace mrmf::cuda {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "kernels/backend.hpp"
-#include "kernels/wait_timer.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf::cuda {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/wait_timer.hpp"
+#include "kernels/timer.hpp"
 
 namespace mrmf::cuda {
 

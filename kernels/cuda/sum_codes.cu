@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/cuda/code_groups.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/sum_codes.cuh"
 #include "kernels/random.hpp"
 
 namespace mrmf::cuda {

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "kernels/coded_reduce.hpp"
+#include "kernels/collectives.hpp"
 #include "kernels/cuda/kernels.hpp"
 
 namespace mrmf::cuda {

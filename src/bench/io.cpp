@@ -17,16 +17,15 @@
 
 #include "io/files/input_file.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sample_order.hpp"
+#include "io/rows/sampling.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/data/data.hpp"
-#include "src/data/memory_budget.hpp"
+#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
-#include "src/plan/resolve_labels.hpp"
-#include "src/system/host.hpp"
-#include "src/training/sample_grid.hpp"
+#include "src/system/host_info.hpp"
+#include "src/training/data_and_spatial_parallel.hpp"
 
 namespace mrmf {
 namespace {

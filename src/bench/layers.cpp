@@ -15,8 +15,7 @@
 #include "kernels/timer.hpp"
 #include "layers/geometry.hpp"
 #include "src/bench/bench.hpp"
-#include "src/bench/timed_steps.hpp"
-#include "src/training/model_state.hpp"
+#include "src/training/model_and_optimizer.hpp"
 
 namespace mrmf {
 namespace {

@@ -16,11 +16,11 @@
 #include "src/bench/bench.hpp"
 #include "src/compare/compare.hpp"
 #include "src/method/preflight.hpp"
-#include "src/rank_planner/cost_tables.hpp"
+#include "src/rank_planner/cost_model.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/host.hpp"
-#include "src/training/chosen_kernels.hpp"
+#include "src/system/host_info.hpp"
+#include "src/training/cpu_kernel_autotuning.hpp"
 #include "src/training/training_loop.hpp"
 
 namespace mrmf {

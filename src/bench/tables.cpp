@@ -15,14 +15,13 @@
 #include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
-#include "mpi/messages.hpp"
+#include "mpi/grid_exchange.hpp"
 #include "src/bench/bench.hpp"
-#include "src/bench/timed_steps.hpp"
 #include "src/config/presets.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
-#include "src/training/chosen_kernels.hpp"
-#include "src/training/data_parallel.hpp"
-#include "src/training/sum_trial.hpp"
+#include "src/training/cpu_kernel_autotuning.hpp"
+#include "src/training/data_and_spatial_parallel.hpp"
+#include "src/training/gradient_compression.hpp"
 
 namespace mrmf {
 namespace {
@@ -272,7 +271,8 @@ Line sum_line(AllReduce& sums, Comm& world) {
   return fit_line(measured);
 }
 
-// With updates that take no time, in memory that ranks share, as training has it (src/training/data_parallel.hpp).
+// With updates that take no time, in memory that ranks share, as training has it
+// (src/training/data_and_spatial_parallel.hpp).
 std::optional<Line> update_sum_line(AllReduce& sums, Backend& backend, Comm& world) {
   if (!sums.updates()) return {};
   Arena gradients = backend.allocate_shared(kFloats.back()), params = backend.allocate_shared(kFloats.back());

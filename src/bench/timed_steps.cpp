@@ -1,5 +1,4 @@
-#include "src/bench/timed_steps.hpp"
-
+// Training steps with a clock around every unit, and tables made of several rounds of them. Declared in bench.hpp.
 #include <algorithm>
 #include <functional>
 #include <numeric>

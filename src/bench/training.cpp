@@ -8,12 +8,12 @@
 #include <numeric>
 #include <ostream>
 
-#include "kernels/cpu/fma_peak.hpp"
+#include "kernels/cpu/instruction_set.hpp"
 #include "kernels/random.hpp"
 #include "kernels/timer.hpp"
 #include "src/bench/bench.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/training/arena_hash.hpp"
+#include "src/training/data_and_spatial_parallel.hpp"
 
 namespace mrmf {
 

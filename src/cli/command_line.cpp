@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "generated/version.hpp"
-#include "io/files/edit_distance.hpp"
+#include "io/files/text.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/config.hpp"

@@ -12,7 +12,7 @@
 #include "io/files/output_file.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/inference/trained.hpp"
+#include "src/inference/trained_models.hpp"
 
 namespace mrmf {
 
@@ -30,7 +30,7 @@ struct Subcommands {
   }
 };
 
-// Each is in its own src/cli/<name>.cpp, with its options and its work; import in export.cpp, completion in manual.cpp.
+// Each is in its own src/cli/<name>.cpp, with its options and its work; those of a pair in one file.
 void add_simulate(Subcommands& commands);
 void add_coarsen(Subcommands& commands);
 void add_init(Subcommands& commands);

@@ -8,14 +8,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "io/rows/row_choice.hpp"
+#include "io/rows/split.hpp"
 #include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
+#include "src/data/classes.hpp"
 #include "src/data/data.hpp"
-#include "src/data/label_names.hpp"
 #include "src/inspection/survey.hpp"
+#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
-#include "src/plan/resolve_labels.hpp"
 
 namespace mrmf {
 namespace {

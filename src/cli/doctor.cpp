@@ -12,11 +12,11 @@
 #include "kernels/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/session.hpp"
+#include "mpi/environment.hpp"
 #include "src/cli/commands.hpp"
 #include "src/config/config.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 
 namespace mrmf {
 namespace {

@@ -12,16 +12,14 @@
 
 #include "layers/execution.hpp"
 #include "src/cli/commands.hpp"
-#include "src/cli/data_sample.hpp"
+#include "src/cli/data_headers.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
-#include "src/data/memory_budget.hpp"
+#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
-#include "src/plan/resolve_labels.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/host.hpp"
-#include "src/tournament/outlook.hpp"
-#include "src/tournament/trainer_runs.hpp"
+#include "src/system/host_info.hpp"
+#include "src/tournament/trainer_setup.hpp"
 #include "src/training/memory_estimate.hpp"
 
 namespace mrmf {

@@ -1,36 +1,115 @@
-// `mrmf plan`: the phases and fusions of a run, before anything runs.
-#include "src/plan/plan.hpp"
-
+// `mrmf plan`, but for its option --ranks, which is in plan_ranks.cpp.
 #include <fmt/format.h>
-
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/backend.hpp"
 #include "kernels/errors.hpp"
+#include "layers/network.hpp"
 #include "layers/partition.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
-#include "src/cli/data_sample.hpp"
+#include "src/cli/data_headers.hpp"
 #include "src/cli/plan_ranks.hpp"
-#include "src/cli/plan_sums.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
 #include "src/method/preflight.hpp"
-#include "src/plan/resolve_labels.hpp"
+#include "src/plan/output_and_label_shapes.hpp"
+#include "src/plan/plan.hpp"
+#include "src/run/model_file.hpp"
 #include "src/run/run_cost.hpp"
-#include "src/tournament/outlook.hpp"
-#include "src/training/run_rules.hpp"
-#include "src/training/worker_sums.hpp"
+#include "src/tournament/trainer_setup.hpp"
+#include "src/training/gradient_compression.hpp"
+#include "src/training/training_checks.hpp"
 
 namespace mrmf {
+
+// What `mrmf plan` says of sums over ranks: the bytes that each rank sends in a step.
+
+/// Of the phases of a plan that have one resolution and one way, as the records will count it
+/// (EpochRecord::sent_bytes).
+struct PlannedSum {
+  Extent resolution{1, 1, 1};
+  SumSettings sums{};
+  double sent = 0;     ///< by the configured way
+  double plain = 0;    ///< in float32
+  double momenta = 0;  ///< whenever momenta are averaged; 0: they never are
+};
+
+/// Empty for one rank, and where ranks share samples or train in teams. ConfigError for momenta of parameters that the
+/// network does not have.
+std::vector<PlannedSum> planned_sums(const Config& config, const Plan& plan, const Shape& sample, int ranks);
+
+std::string sums_text(const std::vector<PlannedSum>& sums, const Plan& plan, int ranks);
+nlohmann::json sums_json(const std::vector<PlannedSum>& sums, const Plan& plan);
+
+namespace {
+
+std::string megabytes(double bytes) { return fmt::format("{:.3g} MB", 1e-6 * bytes); }
+
+}  // namespace
+
+std::vector<PlannedSum> planned_sums(const Config& config, const Plan& plan, const Shape& sample, int ranks) {
+  if (ranks <= 1 || plan.shares_samples() || std::ranges::any_of(plan.stages, &Stage::at_once)) return {};
+  const bool shards = shard_by_shard(config, config.run.device != Device::cuda);
+  const auto backend = make_reference_backend();
+  std::vector<PlannedSum> planned;
+  for (const Phase& phase : plan.phases()) {
+    const auto same = [&](const PlannedSum& sum) {
+      return sum.resolution == phase.resolution && sum.sums == phase.sums;
+    };
+    if (std::ranges::any_of(planned, same)) continue;
+    const Network network(*backend, network_settings(config, plan, sample, phase.resolution));
+    const double values = parameter_count(network);
+    const int workers = shards && !phase.sums.adds_plainly() ? config.data.shards / ranks : 1;
+    require_averaged_tensors(phase.sums.momenta, network);
+    planned.push_back({phase.resolution, phase.sums, sum_bytes(phase.sums.communication, values, ranks, workers),
+                       sum_bytes(Communication::fp32, values, ranks),
+                       sum_bytes(Communication::fp32, averaged_count(phase.sums.momenta, network), ranks)});
+  }
+  return planned;
+}
+
+std::string sums_text(const std::vector<PlannedSum>& sums, const Plan& plan, int ranks) {
+  if (sums.empty()) return "";
+  std::vector<std::string> each;
+  for (const PlannedSum& sum : sums) {
+    std::string text = fmt::format("{} in {}", megabytes(sum.sent), to_string(sum.sums.communication));
+    if (sums.size() > 1) text += " at " + resolution_text(sum.resolution, plan.last.axes);
+    if (sum.sent != sum.plain) text += fmt::format(" (fp32: {})", megabytes(sum.plain));
+    if (sum.momenta > 0) text += fmt::format(", and {} when momenta are averaged", megabytes(sum.momenta));
+    each.push_back(text);
+  }
+  const bool chooses = std::ranges::any_of(
+      sums, [](const PlannedSum& sum) { return sum.sums.communication == Communication::automatic; });
+  return fmt::format("sums: each of {} ranks sends in a step {}{}\n", ranks, fmt::join(each, "; "),
+                     chooses ? "; auto is counted as fp32, until training has measured" : "");
+}
+
+nlohmann::json sums_json(const std::vector<PlannedSum>& sums, const Plan& plan) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const PlannedSum& sum : sums)
+    all.push_back({{"resolution", factors(sum.resolution, plan.last.axes)},
+                   {"communication", to_string(sum.sums.communication)},
+                   {"sent_bytes", sum.sent},
+                   {"fp32_bytes", sum.plain},
+                   {"momenta_bytes", sum.momenta}});
+  return all;
+}
+
+// `mrmf plan`: the phases and fusions of a run, before anything runs.
+
 namespace {
 
 struct PlanOptions {

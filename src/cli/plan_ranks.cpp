@@ -6,14 +6,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "io/values/element.hpp"
+#include "io/values/element_type.hpp"
 #include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 #include "src/cli/commands.hpp"
-#include "src/rank_planner/cost_tables.hpp"
-#include "src/rank_planner/roofline.hpp"
+#include "src/rank_planner/cost_model.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 
 namespace mrmf {
 namespace {

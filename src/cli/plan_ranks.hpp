@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "mpi/comm.hpp"
-#include "src/cli/data_sample.hpp"
+#include "src/cli/data_headers.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
-#include "src/rank_planner/team_sizes.hpp"
 
 namespace mrmf {
 

@@ -13,7 +13,6 @@
 #include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
 #include "src/compare/compare.hpp"
-#include "src/method/train_folds.hpp"
 #include "src/method/train_run.hpp"
 #include "src/run/run_log.hpp"
 #include "src/tournament/train_tournament.hpp"

@@ -16,7 +16,7 @@
 #include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
 #include "src/data/data.hpp"
-#include "src/method/resolved_run.hpp"
+#include "src/method/preflight.hpp"
 #include "src/method/tune.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/run_cost.hpp"

@@ -11,7 +11,7 @@
 
 #include "generated/version.hpp"
 #include "kernels/errors.hpp"
-#include "src/run/fold_folders.hpp"
+#include "src/run/run_folder.hpp"
 
 namespace mrmf {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "io/files/input_file.hpp"
-#include "src/compare/chart.hpp"
+#include "src/compare/charts.hpp"
 #include "src/compare/report_page.hpp"
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"

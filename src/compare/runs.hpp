@@ -186,4 +186,13 @@ struct StageTime {
 /// The fusion stages, then what came after. Of two teams at once, the one that took longer counts, as in cost_of().
 std::vector<StageTime> stage_times(const Run& run);
 
+// What a finished run was set to, by the effective configuration in its folder. Private to src/compare.
+
+/// The settings of a run by its config.toml, without those that repetitions may differ in. Of folds, what was measured
+/// over the rows that train is none of them.
+Settings read_settings(const std::string& toml);
+
+/// The fold that validated, from 0; 0 where the split has none.
+int fold_of(const std::string& toml);
+
 }  // namespace mrmf

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "io/files/edit_distance.hpp"
 #include "io/files/file_names.hpp"
+#include "io/files/text.hpp"
 #include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "layers/stem.hpp"
-#include "src/config/key_origin.hpp"
+#include "src/config/key_table.hpp"
 #include "src/config/keys.hpp"
 #include "src/config/presets.hpp"
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "io/files/input_file.hpp"
-#include "io/files/limits.hpp"
 #include "kernels/errors.hpp"
 #include "src/config/deprecated_keys.hpp"
 #include "src/config/keys.hpp"

@@ -1,5 +1,4 @@
-// The configuration: one TOML file, one struct, one table of keys. Unknown keys are errors with file:line and the
-// nearest key. `--set section.key=value` overrides any key. The effective configuration is written to the run folder.
+// Everything that a user sets, as structs.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +7,58 @@
 #include <vector>
 
 #include "io/rows/dataset.hpp"
-#include "io/rows/patches.hpp"
+#include "io/rows/sampling.hpp"
 #include "kernels/operations.hpp"
 #include "layers/parts.hpp"
 #include "layers/spec.hpp"
 #include "src/config/metric.hpp"
 #include "src/config/presets.hpp"
-#include "src/config/tournament.hpp"
 
 namespace mrmf {
+
+// Settings of a tournament: several trainers, each with a team of ranks and a part of the training rows, that play
+// against each other (docs/guide/tournaments.md).
+
+template <class E>
+std::vector<std::string> words_of();
+
+/// pairwise: each trainer meets one other, and keeps the better of the two models. truncation: the models of the best
+/// few go to all others. none: trainers do not meet.
+enum class Selection { pairwise, truncation, none };
+template <>
+std::vector<std::string> words_of<Selection>();
+std::string to_string(Selection selection);
+
+/// What a trainer that takes another's model changes at random.
+enum class Mutated { learning_rate, weight_decay, dropout };
+template <>
+std::vector<std::string> words_of<Mutated>();
+
+/// When an error ends one trainer: the run ends, too, or the others play on.
+enum class TrainerError { end, drop };
+
+/// Which training rows a trainer has: one of as many equal parts as there are trainers, or all of them.
+enum class TrainerRows { part, all };
+
+struct TournamentConfig {
+  int trainers = 1;          ///< 1: no tournament
+  std::vector<int> share{};  ///< shares of the ranks, by trainer; empty: equal
+  int rounds = 0;            ///< meetings; 0: as many as the epochs have room for
+  int steps = 0;             ///< steps of the plan's last phase from one meeting to the next; 0: of an epoch
+  Selection selection = Selection::pairwise;
+  int best = 1;          ///< truncation: so many trainers feed the others
+  std::string metric{};  ///< "loss", or a metric's name, which is then training.metric, too; empty: training.monitor's
+  std::vector<std::string> exchange{};  ///< layers that travel, "conv*" for all that begin so; empty: the whole model
+  double held_out = 0.1;                ///< share of a trainer's training rows that scores models at meetings
+  TrainerRows rows = TrainerRows::part;
+  std::vector<Mutated> mutate{};
+  TrainerError on_error = TrainerError::end;
+  std::vector<std::vector<std::string>> settings{};  ///< by trainer, as --set takes them; empty: all are alike
+  bool operator==(const TournamentConfig&) const = default;
+};
+
+// The configuration: one TOML file, one struct, one table of keys. Unknown keys are errors with file:line and the
+// nearest key. `--set section.key=value` overrides any key. The effective configuration is written to the run folder.
 
 /// The words of an option in files and on command lines, in the order of its enumerators. An enum has none here if only
 /// its key knows its words.
@@ -176,7 +218,7 @@ enum class TeamMode { sequential, concurrent };
 /// How training and validation samples come out of the same files. given: by data.train and data.validation.
 enum class SplitBy { given, rows, files, column, arrays, groups, folds };
 
-/// A split that the program makes (io/rows/row_choice.hpp).
+/// A split that the program makes (io/rows/split.hpp).
 struct SplitSettings {
   SplitBy by = SplitBy::given;
   double validation = 0.2;  ///< rows, files, groups: the share that validates

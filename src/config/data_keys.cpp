@@ -1,5 +1,5 @@
 // Keys of the data: files, axes, splits, normalisation, how samples are read. Paths are within [data]; defaults:
-// DataConfig in config.hpp, DatasetSpec in io/rows/dataset.hpp, PatchSettings in io/rows/patches.hpp.
+// DataConfig in config.hpp, DatasetSpec in io/rows/dataset.hpp, PatchSettings in io/rows/sampling.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "io/files/file_names.hpp"
-#include "io/values/axis_order.hpp"
+#include "io/values/axes.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
-#include "src/config/key_origin.hpp"
+#include "src/config/key_table.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {

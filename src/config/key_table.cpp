@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "io/files/edit_distance.hpp"
+#include "io/files/text.hpp"
 #include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/config/keys.hpp"

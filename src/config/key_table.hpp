@@ -2,6 +2,8 @@
 // checking and describing it follow from that, and so does the list of all keys that people and programs get.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -13,8 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include "kernels/errors.hpp"
 #include "kernels/tensor.hpp"
 #include "src/config/toml.hpp"
 
@@ -220,5 +221,25 @@ std::vector<KeyDescription> key_list();
 
 /// key_list() as one JSON object: {"keys": [...]}.
 std::string keys_json();
+
+// Errors about a configuration's keys, at the location where a key was set.
+
+/// Where keys were set, by their paths ("data.files"); of one that was not, `origin` says which configuration it is.
+struct KeyOrigin {
+  const KeyLocations& locations;
+  const std::string& origin;
+
+  std::string of(const std::string& key) const {
+    const auto found = locations.find(key);
+    return found == locations.end() ? origin : found->second;
+  }
+  bool given(const std::string& key) const { return locations.contains(key); }
+  [[noreturn]] void fail(const std::string& key, const std::string& message) const {
+    throw ConfigError(of(key) + ": " + message);
+  }
+  void require(bool good, const std::string& key, const std::string& message) const {
+    if (!good) fail(key, message);
+  }
+};
 
 }  // namespace mrmf

@@ -38,8 +38,8 @@ std::vector<Key<DataConfig>> data_keys();
 /// other.
 void complete_data(DataConfig& data, const KeyLocations& locations, const std::string& origin);
 
-/// The largest batch. It does not overflow when multiplied by the bytes of the largest sample (io/files/limits.hpp), or
-/// summed over all ranks.
+/// The largest batch. It does not overflow when multiplied by the bytes of the largest sample
+/// (io/files/input_file.hpp), or summed over all ranks.
 inline constexpr double kMostBatch = 1 << 22;
 /// The largest number of steps between two events.
 inline constexpr double kMostSteps = 1e9;
@@ -47,9 +47,9 @@ inline constexpr double kMostSteps = 1e9;
 std::vector<Key<TrainingConfig>> training_keys();
 /// ConfigError where keys of [training] do not go with each other or with the method.
 void check_training(const Config& config, const KeyLocations& locations, const std::string& origin);
-/// The keys of [training] about the loss, and what labels are (task_keys.cpp).
+/// The keys of [training] about the loss, and what labels are (loss_metric_keys.cpp).
 std::vector<Key<TrainingConfig>> task_keys();
-/// Reading and writing a loss: a word, or a list of them as a sum (loss_keys.cpp).
+/// Reading and writing a loss: a word, or a list of them as a sum (loss_metric_keys.cpp).
 void read_loss(LossSettings& loss, const Value& value, const std::string& path);
 std::string write_loss(const LossSettings& loss);
 std::string expected_loss();
@@ -65,7 +65,7 @@ void name_terms(std::vector<LossTerm>& terms);
 PartsConfig preset_parts(const std::string& name, const PresetSizes& sizes, int epochs);
 /// ConfigError where terms, parts, turns and layers do not fit each other or the rest.
 void complete_parts(Config& config, const KeyLocations& locations, const std::string& origin);
-/// The keys of [training] about sums over ranks (communication_keys.cpp).
+/// The keys of [training] about sums over ranks (training_keys.cpp).
 std::vector<Key<TrainingConfig>> communication_keys();
 /// Lion's momenta are local where directions are added; ConfigError where the keys of sums do not fit the others.
 void complete_communication(Config& config, const KeyLocations& locations, const std::string& origin);

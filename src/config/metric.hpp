@@ -69,7 +69,7 @@ struct MetricValue {
   bool operator==(const MetricValue&) const = default;
 };
 
-/// A metric's value as monitored() takes it (src/plan/stop_rule.hpp): larger is better.
+/// A metric's value as monitored() takes it (src/plan/learning_rate_and_stop_rule.hpp): larger is better.
 inline std::optional<double> rising(const std::optional<MetricValue>& metric) {
   return metric ? std::optional(rising(metric->metric, metric->value)) : std::nullopt;
 }

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "io/files/edit_distance.hpp"
+#include "io/files/text.hpp"
 #include "kernels/errors.hpp"
-#include "src/config/key_origin.hpp"
+#include "src/config/key_table.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {

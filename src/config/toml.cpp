@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "io/files/limits.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

@@ -1,9 +1,9 @@
-// Keys of tournaments. Paths are within [tournament]; defaults: TournamentConfig in tournament.hpp.
+// Keys of tournaments. Paths are within [tournament]; defaults: TournamentConfig in config.hpp.
 #include <algorithm>
 #include <optional>
 
 #include "kernels/errors.hpp"
-#include "src/config/key_origin.hpp"
+#include "src/config/key_table.hpp"
 #include "src/config/keys.hpp"
 
 namespace mrmf {

@@ -1,4 +1,4 @@
-#include "src/ensemble/collect.hpp"
+#include "src/ensemble/ensemble.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,12 +13,12 @@
 
 #include "generated/version.hpp"
 #include "io/hdf5/output.hpp"
-#include "io/rows/sample_order.hpp"
+#include "io/rows/sampling.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/config/toml.hpp"
+#include "src/ensemble/design.hpp"
 #include "src/ensemble/members.hpp"
-#include "src/ensemble/point_list.hpp"
 
 namespace mrmf {
 namespace {

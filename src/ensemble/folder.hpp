@@ -1,3 +1,60 @@
+// What is kept in an ensemble's folder, and how all ranks come to know the same of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/files/output_file.hpp"
+#include "kernels/tensor.hpp"
+#include "kernels/timer.hpp"
+#include "mpi/comm.hpp"
+#include "src/ensemble/active_learning.hpp"
+#include "src/ensemble/design.hpp"
+#include "src/ensemble/spec.hpp"
+#include "src/run/run_folder.hpp"
+
+namespace mrmf {
+
+// What has become of each member: a journal of lines, appended only, each with its checksum.
+
+/// What became of a try to make a member. One line of a journal.
+struct Attempt {
+  Index member = 0;
+  bool done = false;       ///< else it failed
+  int number = 1;          ///< the first try is 1
+  double seconds = 0;      ///< that it took
+  std::uint64_t row = 0;   ///< done: the checksum of its row
+  std::string reason{};    ///< failed: why, in one line
+  std::uint64_t line = 0;  ///< the checksum of the line that it was read from
+};
+
+/// A journal in the making. A line is in it wholly, or is seen to be torn: then it counts as not written.
+class Journal {
+ public:
+  /// Opens the file, or makes it. A line that a killed process left torn is ended first.
+  explicit Journal(const std::string& path);
+  /// Returns when the lines are on disk. DataError when they cannot be written; then none of them is there.
+  void append(std::span<const Attempt> attempts);
+
+ private:
+  LineFile file_;
+};
+
+/// The lines of a journal, in their order; `damaged` are those whose checksum is wrong, numbered from 1.
+struct JournalText {
+  std::vector<Attempt> attempts;
+  std::vector<Index> damaged;
+};
+/// None where there is no such file. DataError when it cannot be read.
+JournalText read_journal(const std::string& path);
+
+/// The checksum of a row.
+std::uint64_t row_checksum(std::span<const std::byte> row);
+
 // An ensemble's folder: whose it is, who works in it, and what its journals say.
 //
 //   ensemble.json   what it is made of             owner.json   who works in it
@@ -5,20 +62,6 @@
 //   part-<k>/       the same of a job array's task  work/        members at work, each in a folder of its own
 //   members/        the runs of trainings           rounds/      the models of ensemble.rounds
 //   data.h5, data.toml, members.csv, result.json    what it comes to
-#pragma once
-
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "kernels/timer.hpp"
-#include "src/ensemble/design.hpp"
-#include "src/ensemble/journal.hpp"
-#include "src/ensemble/spec.hpp"
-#include "src/run/run_folder.hpp"
-
-namespace mrmf {
 
 /// One of the tasks that share an ensemble's members, each a process of its own with a folder of its own. Task `index`
 /// of `count` has a contiguous share. Count 1: there is no other.
@@ -92,5 +135,15 @@ Members read_members(const EnsembleSpec& spec, Index members);
 
 /// DataError naming what lies in the ensemble's folder and is not of it: a member has written it.
 void require_own_names(const std::string& folder);
+
+// What the root reads in an ensemble's folder, given to all ranks. Other parts write there at the same time, and a
+// shared file system shows a new file to some nodes later than to others: ranks that each read for themselves may not
+// see the same, and would no longer agree on what comes next.
+
+/// read_members() of the root. Collective; an error of the root's is thrown on all ranks.
+Members members_from_root(const EnsembleSpec& spec, Index members, Comm& world);
+
+/// read_rounds() of the root. Collective; an error of the root's is thrown on all ranks.
+RoundPoints rounds_from_root(const EnsembleSpec& spec, Comm& world);
 
 }  // namespace mrmf

@@ -7,14 +7,14 @@
 #include <cmath>
 #include <filesystem>
 
-#include "io/files/edit_distance.hpp"
 #include "io/files/file_names.hpp"
 #include "io/files/input_file.hpp"
+#include "io/files/text.hpp"
 #include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
-#include "src/ensemble/point_list.hpp"
+#include "src/ensemble/design.hpp"
 
 namespace mrmf {
 namespace {

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "io/files/limits.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 #include "src/export/exported_layers.hpp"

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "io/files/limits.hpp"
+#include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

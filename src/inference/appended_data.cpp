@@ -4,11 +4,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "io/files/readable_text.hpp"
+#include "io/files/text.hpp"
 #include "io/hdf5/types.hpp"
-#include "io/values/unit_text.hpp"
+#include "io/values/packing_units.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {
@@ -72,8 +71,6 @@ PackingRule packing_of(const DatasetSpec& spec, const DatasetShape& shape, const
   }
   return marked ? PackingRule::ignore : spec.packing;
 }
-
-std::string shape_text(const std::vector<Index>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
 // What all files say of one of the data sets, beside its numbers.
 class SaidOfAll {

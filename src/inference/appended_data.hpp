@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "io/hdf5/output.hpp"
-#include "io/rows/row_choice.hpp"
-#include "io/rows/sample_files.hpp"
-#include "io/values/number_names.hpp"
+#include "io/rows/sample_reader.hpp"
+#include "io/rows/split.hpp"
+#include "io/values/class_names.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

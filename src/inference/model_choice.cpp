@@ -1,18 +1,26 @@
-#include "src/inference/model_choice.hpp"
-
+// Which model a name stands for (a run's folder, a checkpoint, a model file), on which rows it was trained, and which
+// models may predict the same samples together. Declared in trained_models.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <ostream>
 #include <regex>
+#include <set>
+#include <vector>
 
 #include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
+#include "io/rows/duplicate_rows.hpp"
+#include "io/rows/split.hpp"
+#include "io/values/class_names.hpp"
 #include "kernels/errors.hpp"
+#include "src/inference/trained_models.hpp"
 #include "src/plan/plan.hpp"
-#include "src/run/fold_folders.hpp"
+#include "src/run/model_file.hpp"
 #include "src/run/records.hpp"
+#include "src/run/run_folder.hpp"
 
 namespace mrmf {
 namespace {
@@ -159,6 +167,125 @@ void find_from_run(std::vector<std::string>& files, const ModelChoice& choice) {
   for (std::string& file : files)
     if (fs::path(file).is_relative() && !fs::exists(file, none) && fs::exists(start / file, none))
       file = (start / file).string();
+}
+
+namespace {
+
+// The first of the files that is one of a list, under whatever name; "": none is. The root's view on all ranks.
+std::string first_listed(const std::vector<std::string>& files, const std::vector<std::string>& list, Comm& world) {
+  std::string first;
+  if (world.root()) {
+    std::set<FileIdentity> listed;  // one look at each file: there may be thousands
+    for (const std::string& file : list)
+      if (const auto identity = file_identity(file)) listed.insert(*identity);
+    const auto found = std::ranges::find_if(files, [&](const std::string& file) {
+      const auto identity = file_identity(file);
+      return identity && listed.contains(*identity);
+    });
+    if (found != files.end()) first = *found;
+  }
+  world.broadcast(first, 0);
+  return first;
+}
+
+// The rows that the choice of the training data takes; nothing where its files are gone.
+std::optional<DatasetShape> rows_of_training(DatasetSpec train, const FoundDataset& known, Comm& world) {
+  train.name_labels({});
+  train.missing = MissingRule::fill;
+  train.not_finite = NotFiniteRule::refuse;  // skipping would read all samples
+  try {
+    return inspect_dataset(train, known, world);
+  } catch (const DataError&) {  // on every rank
+    return {};
+  } catch (const ConfigError&) {  // the files have other axes now
+    return {};
+  }
+}
+
+}  // namespace
+
+std::string training_rows_text(const ModelChoice& choice, const DatasetSpec& spec, const DatasetShape& shape,
+                               Comm& world) {
+  DatasetSpec train = choice.config.data.train;
+  find_from_run(train.files, choice);
+  const std::string name = choice.run.empty() ? choice.file : choice.run;
+  const char* instead = "without --files and --samples only validation rows are taken";
+  const std::optional<DatasetShape> trained = rows_of_training(train, {spec, shape}, world);
+  if (!trained) {
+    const std::string known = first_listed(spec.files, train.files, world);
+    if (known.empty() || train.sample_names() != spec.sample_names()) return "";
+    return fmt::format("{}: {} holds rows that it was trained on; {}", name, known, instead);
+  }
+  const Index common = count_common_samples({spec, shape}, {train, *trained}, world);
+  if (common == 0) return "";
+  return fmt::format("{}: {} of these {} rows are training rows; {}", name, common, shape.samples, instead);
+}
+
+namespace {
+
+/// What has to be the same for models to predict together, in words.
+struct Trait {
+  std::string what, value;
+};
+
+std::vector<Trait> traits(const ModelChoice& choice, const std::string& sample) {
+  const DataConfig& data = choice.config.data;
+  constexpr const char* rows[] = {"axis", "files", "groups"};
+  constexpr const char* tasks[] = {"numbers", "yes or no", "classes"};
+  const auto text = [](const auto& words) { return words.empty() ? std::string("not given") : words; };
+  return {{"the task", tasks[static_cast<std::size_t>(choice.config.training.loss.task())]},
+          {"the resolution", fmt::format("{}", fmt::join(choice.resolution, "x"))},
+          {"the shape of a sample", sample},
+          {"data.rows", rows[static_cast<std::size_t>(data.train.rows)]},
+          {"data.axes", text(data.train.axes)},
+          {"data.mask", data.train.mask ? "true" : "false"},
+          {"data.layout", data.train.layout == SampleLayout::as_stored ? "as_stored" : "reinterpret"}};
+}
+
+// The folds of one split train on each other's validation rows.
+void require_unseen(const ModelOptions& options, const std::vector<ModelChoice>& choices) {
+  const bool own = options.files.empty() && options.samples.empty() && options.groups.empty();
+  if (!own || options.split == Subset::test) return;
+  const RowChoice& first = choices.front().config.data.validation.choice;
+  for (std::size_t m = 1; m < choices.size(); ++m) {
+    RowChoice here = choices[m].config.data.validation.choice;
+    if (here.rule != SplitRule::folds || here.fold == first.fold) continue;
+    here.fold = first.fold;
+    if (here == first)
+      refuse_together(options.models.front(), options.models[m],
+                      "they are folds of one split, and each was trained on rows with which the other validates; give "
+                      "--split test, or data that none has seen with --files or --samples");
+  }
+}
+
+}  // namespace
+
+void refuse_together(const std::string& a, const std::string& b, const std::string& why) {
+  throw ConfigError("predict: " + a + " and " + b + " cannot predict together: " + why);
+}
+
+void require_together(const ModelOptions& options, const std::vector<ModelChoice>& choices, Comm& world) {
+  if (choices.size() < 2) return;
+  std::vector<Trait> first;
+  for (std::size_t m = 0; m < choices.size(); ++m) {
+    const std::vector<Trait> here = traits(choices[m], read_model_facts(choices[m].file, world).sample);
+    if (m == 0) first = here;
+    for (std::size_t i = 0; i < here.size(); ++i)
+      if (here[i].value != first[i].value && !here[i].value.empty() && !first[i].value.empty())
+        refuse_together(options.models.front(), options.models[m],
+                        here[i].what + " is " + first[i].value + " here and " + here[i].value + " there");
+    const auto names = [&](std::size_t model) {
+      return LabelNames::from_texts(choices[model].config.data.names.stored, options.models[model]);
+    };
+    if (const std::string text = contradiction(names(0), names(m)); !text.empty())
+      refuse_together(options.models.front(), options.models[m], "of the labels " + text);
+    std::error_code none;
+    for (std::size_t other = 0; other < m; ++other)
+      if (std::filesystem::equivalent(choices[other].file, choices[m].file, none))
+        refuse_together(options.models[other], options.models[m],
+                        "they are one model, which would look surer than it is; give runs of other seeds");
+  }
+  require_unseen(options, choices);
 }
 
 }  // namespace mrmf

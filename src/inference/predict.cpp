@@ -8,15 +8,15 @@
 #include <fmt/format.h>
 
 #include "io/hdf5/output.hpp"
-#include "io/rows/row_choice.hpp"
-#include "io/rows/sample_files.hpp"
+#include "io/rows/sample_reader.hpp"
+#include "io/rows/split.hpp"
 #include "kernels/errors.hpp"
 #include "layers/model.hpp"
 #include "src/config/key_table.hpp"
-#include "src/data/label_names.hpp"
+#include "src/data/classes.hpp"
 #include "src/inference/appended_data.hpp"
-#include "src/inference/scores.hpp"
-#include "src/training/probabilities.hpp"
+#include "src/inference/evaluate.hpp"
+#include "src/training/metrics.hpp"
 
 namespace mrmf {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "mpi/comm.hpp"
-#include "src/inference/trained.hpp"
+#include "src/inference/trained_models.hpp"
 
 namespace mrmf {
 

@@ -5,8 +5,8 @@
 #include <cctype>
 #include <set>
 
-#include "io/files/edit_distance.hpp"
-#include "io/values/unit_text.hpp"
+#include "io/files/text.hpp"
+#include "io/values/packing_units.hpp"
 
 namespace mrmf {
 namespace {

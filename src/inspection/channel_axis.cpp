@@ -9,8 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "io/hdf5/file.hpp"
-#include "io/values/axis_kind.hpp"
-#include "io/values/axis_order.hpp"
+#include "io/values/axes.hpp"
 #include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 

@@ -9,11 +9,10 @@
 #include <optional>
 #include <tuple>
 
-#include "io/files/edit_distance.hpp"
+#include "io/files/text.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/values/axis_order.hpp"
+#include "io/values/axes.hpp"
 #include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 

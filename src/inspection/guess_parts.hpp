@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "io/files/edit_distance.hpp"  // in_small_letters()
-#include "io/hdf5/names.hpp"
+#include "io/files/text.hpp"  // in_small_letters()
+#include "io/hdf5/file.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/values/axis_kind.hpp"
-#include "io/values/axis_order.hpp"
+#include "io/values/axes.hpp"
 #include "kernels/tensor.hpp"
 #include "src/inspection/dataset_guess.hpp"
 

@@ -15,8 +15,8 @@
 #include "io/rows/class_values.hpp"
 #include "io/rows/labels.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/values/axis_order.hpp"
-#include "io/values/number_names.hpp"
+#include "io/values/axes.hpp"
+#include "io/values/class_names.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

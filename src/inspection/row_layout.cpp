@@ -10,7 +10,6 @@
 #include <set>
 
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/rows/row_source.hpp"
 #include "kernels/errors.hpp"
 

@@ -12,7 +12,6 @@
 
 #include "io/rows/class_values.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/split_arrays.hpp"
 #include "io/rows/split_column.hpp"
 #include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"

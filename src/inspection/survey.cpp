@@ -1,5 +1,5 @@
 #include "src/inspection/survey.hpp"
-#include "src/data/lost_digits.hpp"
+#include "src/data/float32_precision.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,18 +13,16 @@
 #include "io/rows/class_values.hpp"
 #include "io/rows/not_finite.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sample_order.hpp"
+#include "io/rows/sampling.hpp"
 #include "mpi/comm.hpp"
-#include "src/data/class_balance.hpp"
+#include "src/data/classes.hpp"
 #include "src/data/data.hpp"
-#include "src/data/row_facts.hpp"
-#include "src/data/units.hpp"
+#include "src/data/normalisation.hpp"
+#include "src/data/statistics.hpp"
 #include "src/inspection/dataset_guess.hpp"
-#include "src/inspection/far_values.hpp"
 #include "src/inspection/guess_parts.hpp"
-#include "src/inspection/packing_counts.hpp"
+#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
-#include "src/plan/resolve_labels.hpp"
 
 namespace mrmf {
 namespace {

@@ -11,7 +11,7 @@
 #include "io/coarsen/coarsen.hpp"
 #include "kernels/errors.hpp"
 #include "layers/stem.hpp"
-#include "src/method/fusion.hpp"
+#include "src/method/pipeline.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {

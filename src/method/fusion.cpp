@@ -1,11 +1,11 @@
-#include "src/method/fusion.hpp"
-
+// Model fusion (paper section 3.2): the dense model takes over the coarse model's layers. Declared in pipeline.hpp.
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
 
 #include "layers/stem.hpp"
+#include "src/method/pipeline.hpp"
 #include "src/run/model_file.hpp"
 
 namespace mrmf {

@@ -7,11 +7,9 @@
 
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
-#include "src/method/fusion.hpp"
-#include "src/method/teams.hpp"
-#include "src/run/start_model.hpp"
-#include "src/training/chosen_kernels.hpp"
-#include "src/training/momenta.hpp"
+#include "src/run/model_file.hpp"
+#include "src/training/cpu_kernel_autotuning.hpp"
+#include "src/training/gradient_compression.hpp"
 #include "src/training/training_loop.hpp"
 
 namespace mrmf {

@@ -8,25 +8,21 @@
 #include <utility>
 
 #include "io/files/output_file.hpp"
-#include "src/data/lost_digits.hpp"
+#include "src/data/float32_precision.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/method/preflight.hpp"
-#include "src/method/resolved_run.hpp"
-#include "src/method/run_lines.hpp"
-#include "src/method/teams.hpp"
+#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
-#include "src/plan/resolve_labels.hpp"
+#include "src/run/checkpoint.hpp"
 #include "src/run/model_file.hpp"
-#include "src/run/recorded_data.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 #include "src/system/signal_thread.hpp"
 #include "src/training/batches.hpp"
-#include "src/training/meetings.hpp"
-#include "src/training/run_rules.hpp"
-#include "src/training/sum_trial.hpp"
-#include "src/training/worker_sums.hpp"
+#include "src/training/gradient_compression.hpp"
+#include "src/training/run_context.hpp"
+#include "src/training/training_checks.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,16 +1,22 @@
-// A whole training run: from a configuration to a finished run folder. `mrmf train` is a call of this, and so is a
-// program of yours that trains (docs/guide/installing.md).
+// A whole training run: from a configuration to a finished run folder; and one for every fold of a split
+// (cross_validation.cpp). `mrmf train` is a call of this, and so is a program of yours that trains
+// (docs/guide/installing.md).
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "mpi/comm.hpp"
-#include "mpi/session.hpp"
+#include "mpi/environment.hpp"
 #include "src/config/config.hpp"
 #include "src/run/records.hpp"
 
 namespace mrmf {
+
+// A whole training run: from a configuration to a finished run folder. `mrmf train` is a call of this, and so is a
+// program of yours that trains (docs/guide/installing.md).
 
 class Meetings;
 class Warnings;
@@ -43,5 +49,17 @@ void begin_launch(const RunConfig& run, Comm& world);
 /// train; and over train.launched, where there is one.
 RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const TrainRun& train, Warnings& warnings,
                          Comm& world);
+
+// `mrmf train --folds`: a run for every fold of a split.
+
+/// Trains every fold of data.split into a folder of its own (src/run/run_folder.hpp) and returns these. A fold that
+/// is done is left as it is, and one that was stopped continues. Each is trained by run.ranks ranks (1 unless set), so
+/// that a world of more ranks trains several side by side, on a share of the node's cores and memory. `tell` gets a
+/// line for each, on the root of the ranks that train it; what the folds' own runs print goes to `train.out` where they
+/// are trained one after the other. What the folds were asked for with is kept in the folder: other settings are
+/// refused there, unless `train.overwrite`, and so is a folder that has more folds. Collective. ConfigError where the
+/// split has no folds, or the ranks make no whole number of teams; throws as train_run().
+std::vector<std::string> train_folds(const Config& config, const TrainRun& train, Comm& world,
+                                     const std::function<void(const std::string&)>& tell);
 
 }  // namespace mrmf

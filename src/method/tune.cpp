@@ -13,18 +13,17 @@
 
 #include "io/coarsen/coarsen.hpp"
 #include "io/files/input_file.hpp"
-#include "io/files/limits.hpp"
 #include "io/files/output_file.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
-#include "src/data/memory_budget.hpp"
+#include "src/data/data.hpp"
 #include "src/method/auto_schedule.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 #include "src/system/signal_thread.hpp"
-#include "src/training/run_rules.hpp"
-#include "src/training/training_step.hpp"
+#include "src/training/training_checks.hpp"
+#include "src/training/training_loop.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

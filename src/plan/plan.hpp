@@ -10,8 +10,7 @@
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/plan/learning_rate.hpp"
-#include "src/plan/stop_rule.hpp"
+#include "src/plan/learning_rate_and_stop_rule.hpp"
 
 namespace mrmf {
 

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "io/files/input_file.hpp"
-#include "io/values/axis_order.hpp"
+#include "io/values/axes.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

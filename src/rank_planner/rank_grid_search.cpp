@@ -9,7 +9,7 @@
 #include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 #include "src/training/batches.hpp"
-#include "src/training/run_rules.hpp"
+#include "src/training/training_checks.hpp"
 
 namespace mrmf {
 

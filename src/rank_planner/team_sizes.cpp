@@ -1,4 +1,4 @@
-#include "src/rank_planner/team_sizes.hpp"
+#include "src/rank_planner/rank_grid_search.hpp"
 
 #include <fmt/format.h>
 

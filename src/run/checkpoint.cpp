@@ -1,5 +1,5 @@
 #include "src/run/checkpoint.hpp"
-#include "io/files/checksummed_file.hpp"
+#include "io/files/output_file.hpp"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,7 @@
 #include <vector>
 
 #include "io/files/input_file.hpp"
-#include "io/files/limits.hpp"
-#include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/hdf5/output.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/errors.hpp"
@@ -23,12 +20,9 @@
 #include "src/config/config.hpp"
 #include "src/config/toml.hpp"
 #include "src/run/checkpoint_arrays.hpp"
-#include "src/run/checkpoint_blocks.hpp"
-#include "src/run/continuation.hpp"
 #include "src/run/model_file.hpp"
-#include "src/run/recorded_data.hpp"
 #include "src/run/run_folder.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 
 namespace mrmf {
 namespace {

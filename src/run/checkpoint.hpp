@@ -1,4 +1,76 @@
-// Checkpoints of a run, and whether it may continue from them. A checkpoint is an HDF5 file:
+// Checkpoints of a run (checkpoint.cpp), and whether a later start may continue from them: with the same configuration,
+// data files and mini-batches (resume_checks.cpp).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/rows/data_record.hpp"
+#include "kernels/tensor.hpp"
+#include "mpi/comm.hpp"
+#include "src/config/config.hpp"
+#include "src/run/train_state.hpp"
+
+namespace mrmf {
+
+// What a run remembers of its data files, and whether those of a later start hold the same numbers.
+
+/// Looks at the files of a configuration. Read on the root; the same on every rank. DataError when they cannot be read.
+DataRecord record_data(const DataConfig& data, Comm& world);
+
+std::string to_json(const DataRecord& record);
+/// DataError, naming `origin`, for another text.
+DataRecord data_record_from_json(const std::string& text, const std::string& origin);
+
+/// A record with the files that it is of.
+struct RecordedData {
+  std::vector<UsedFile> files;
+  DataRecord record;
+};
+
+/// Whether both are lists of as many files, which can be held against each other one by one.
+bool comparable(const RecordedData& was, const RecordedData& is);
+
+/// What differs between the numbers of two comparable ones, for people: "data set 'x' of d.h5 holds other numbers
+/// (written 2026-11-26 09:41:26, and 2026-11-25 18:00:02 then)". Empty where what was looked at is the same.
+std::string changed_numbers(const RecordedData& was, const RecordedData& is);
+
+/// The same numbers under other names, of other sizes or times, for people; empty where these are the same, too.
+std::string touched_files(const RecordedData& was, const RecordedData& is);
+
+// What an unfinished run may continue with: the same configuration, the same data, mini-batches of the same size.
+
+/// One start of a run: everything that its results depend on.
+struct RunStart {
+  Config config;
+  Index samples = 0;                 ///< samples of the training data
+  int ranks = 1;                     ///< all of the run
+  std::optional<DataRecord> data{};  ///< data of its files (src/run/checkpoint.hpp); earlier versions kept none
+};
+
+/// Whether the last phase may have more epochs than when the run was saved: train --continue.
+enum class Epochs { same, more };
+
+/// Whether the numbers in the data files may be others than when the run was saved: train --allow-changed-data.
+enum class DataContents { same, any };
+
+/// ConfigError naming the files that are new or gone, or the first keys that differ, with both values. [run], data.load
+/// and data.memory may differ. So may the number of ranks and the grids if the mini-batches stay the same (data.shards
+/// set, and batch times ranks, or groups of ranks, kept), but not with local batch norm. What it advises is what the
+/// command takes: with Epochs::more neither --overwrite nor another folder.
+///
+/// Where both have records of their data, the files are held against each other one by one: DataError when their
+/// numbers differ, and what they are called, how large they are and when they were written may differ.
+void require_continuable(const RunStart& was, const RunStart& is, Epochs epochs = Epochs::same,
+                         DataContents contents = DataContents::same);
+
+/// What a resumed run says of data that it may continue with: that files were moved or written again, or hold other
+/// numbers; empty where nothing of the kind was found.
+std::string data_news(const RunStart& was, const RunStart& is);
+
+// A checkpoint is an HDF5 file:
 //
 //   /parameters /state /moments/<i>   <layer>/<tensor>, channels-last float32; momenta that each worker has of its own
 //                                     have a row for each
@@ -7,22 +79,8 @@
 //   /progress /config                 JSON and TOML; the format's number is an attribute
 //   the last 16 bytes                 a checksum of all bytes before, so that nothing damaged reaches the HDF5 library
 //
-// Where ranks share samples, untied weights are in files beside it (src/run/checkpoint_blocks.hpp). It is written
+// Where ranks share samples, untied weights are in files beside it (src/run/checkpoint_arrays.hpp). It is written
 // beside its target and renamed, so that it is there whole or not at all.
-#pragma once
-
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "kernels/tensor.hpp"
-#include "mpi/comm.hpp"
-#include "src/config/config.hpp"
-#include "src/run/continuation.hpp"
-#include "src/run/train_state.hpp"
-
-namespace mrmf {
 
 class Backend;
 class Network;
@@ -34,7 +92,7 @@ struct HostModel {
   bool empty() const { return params.empty(); }
 };
 
-/// What each worker has of its own (src/training/worker_arrays.hpp), laid out as the parameters.
+/// What each worker has of its own (src/training/model_and_optimizer.hpp), laid out as the parameters.
 struct SavedWorkers {
   int all = 1;                  ///< workers of the team; every rank has as many
   std::vector<Span> momenta{};  ///< by worker of this rank, in place of the first moment; empty: none
@@ -56,7 +114,7 @@ struct SavedArrays {
 
 struct CheckpointTexts {
   std::string progress, config;
-  std::string blocks = {};  ///< which files beside it have a part of it (src/run/checkpoint_blocks.hpp); empty: none
+  std::string blocks = {};  ///< which files beside it have a part of it (src/run/checkpoint_arrays.hpp); empty: none
 };
 
 /// Whose state the file holds. With local statistics of batch norm, every rank's: one row per rank.
@@ -95,7 +153,7 @@ struct Restored {
 /// The last phase's file stays when the run is done, so that the run may continue for more epochs.
 ///
 /// In a tournament, the file of the round before the last one that was saved stays beside it (step-<n>-before.h5): a
-/// kill may find some trainers saved in the last one, and others not (src/tournament/common_round.hpp).
+/// kill may find some trainers saved in the last one, and others not (src/tournament/trainer_setup.hpp).
 class Checkpoints {
  public:
   /// `samples` is the number of training samples. Does not look for files yet.

@@ -1,5 +1,5 @@
 #include "src/run/model_file.hpp"
-#include "io/files/checksummed_file.hpp"
+#include "io/files/output_file.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,11 +12,10 @@
 
 #include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/hdf5/output.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
-#include "src/run/checkpoint_blocks.hpp"
+#include "src/run/checkpoint_arrays.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,26 +1,29 @@
-// Files of trained models. HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>: one array per part
-// of a layer, channels-last and float32. The configuration that made the model is the attribute "config", or a data set
-// of that name if it is longer than an attribute may be; "sample" is the shape of the network's input, and "epoch" says
-// of which epoch it is. A checksum follows. Portable between backends and resolutions of the same network. And
-// whole weights, where ranks of a grid have parts of them.
+// Files of trained models (model_file.cpp), and models that begin with the weights of such a file
+// (pretrained_weights.cpp).
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "io/files/checksummed_file.hpp"
 #include "io/files/input_file.hpp"
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/output.hpp"
 #include "kernels/backend.hpp"
+#include "layers/memory_layout.hpp"
 #include "layers/model.hpp"
 #include "layers/network.hpp"
-#include "layers/parameter_layout.hpp"
 #include "mpi/comm.hpp"
+#include "src/config/config.hpp"
 
 namespace mrmf {
+
+// Files of trained models. HDF5 with /parameters/<layer>/<weight|bias|...> and /state/<layer>/<...>: one array per part
+// of a layer, channels-last and float32. The configuration that made the model is the attribute "config", or a data set
+// of that name if it is longer than an attribute may be; "sample" is the shape of the network's input, and "epoch" says
+// of which epoch it is. A checksum follows. Portable between backends and resolutions of the same network. And
+// whole weights, where ranks of a grid have parts of them.
 
 /// Of files that have more in them than a model's.
 inline constexpr const char* kCheckpointFormat = "mrmf checkpoint 1";
@@ -108,7 +111,7 @@ Checksum load_model(Backend& backend, const std::string& path, Model& model, Com
 /// between ranks: all have the same values.
 void require_finite(Backend& backend, const Model& model, const std::string& file);
 
-// Whole weights of the layers whose weights are cut over the ranks of a grid (layers/parameter_layout.hpp): what a
+// Whole weights of the layers whose weights are cut over the ranks of a grid (layers/memory_layout.hpp): what a
 // checkpoint and a model's file hold, and what a fusion computes with.
 
 /// Puts the ranks' weights together, on every rank of the group. Collective over it. In the host's memory.
@@ -127,5 +130,22 @@ struct WholeWeights {
   /// Gives the arena its own of such values.
   void write(ConstSpan all, Span arena) const;
 };
+
+// model.start: a model that begins with the parameters and state of another one, layer by layer where name and shapes
+// fit.
+
+/// What a start gives to a network.
+struct StartLayers {
+  std::string file;                  ///< file of the model
+  std::vector<std::size_t> taken;    ///< layers of the network, by position
+  std::vector<std::string> lines{};  ///< for the log: which are taken, which are new and why, what is left unused
+};
+
+/// Looks what model.start has for this network. Collective; reads no values. ConfigError when there is no such file or
+/// finished run, when it lies in this run's own folder, or when no layer fits; DataError when it is damaged.
+StartLayers match_start_layers(const Config& config, const Network& network, Comm& comm);
+
+/// Gives the layers their values, on every rank. Collective.
+void take_start(Backend& backend, const StartLayers& start, Model& model, Comm& comm);
 
 }  // namespace mrmf

@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
-#include "src/plan/stop_rule.hpp"
+#include "src/plan/learning_rate_and_stop_rule.hpp"
 #include "src/run/run_log.hpp"
 
 namespace mrmf {
 namespace {
 
-// The training data in the steps of a phase: of almost equal sizes, as io/rows/sample_order.hpp has them.
+// The training data in the steps of a phase: of almost equal sizes, as io/rows/sampling.hpp has them.
 struct Steps {
   double samples = 0, count = 1;
 

@@ -1,4 +1,13 @@
-// A run's folder, held against other runs and against accidents. A run writes into it:
+// A run's folder, held against other runs and against accidents; and the folders of a split's folds.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mrmf {
+
+// A run writes into its folder:
 //
 //   .mrmf-run     the mark: this folder is a run's    epochs.jsonl  one line per epoch
 //   config.toml   the effective configuration         stages.jsonl  one line per phase
@@ -10,13 +19,6 @@
 //   tournament.jsonl   where trainers met; their own folders are trainer-0, trainer-1, ...
 //
 // Nothing else in it is ever replaced or removed, and nothing is written through a link.
-#pragma once
-
-#include <optional>
-#include <string>
-#include <vector>
-
-namespace mrmf {
 
 /// Holds a folder as long as it lives. The system releases it when the process ends in any way, and nothing is left in
 /// the folder. If a file system has no locks, or only some nodes see them, nothing is held.
@@ -71,5 +73,19 @@ void remove_events(const std::string& folder);
 void remove_checkpoints(const std::string& folder, const std::string& kept = "");
 /// Removes the second team's records, and their folder if it is then empty.
 void remove_team_records(const std::string& folder);
+
+// Where the runs of a split's folds lie: fold-0, fold-1, ... in one folder.
+
+/// The folder of a fold's run, within the folder that the configuration names.
+std::string fold_folder(const std::string& folder, int fold);
+
+/// The number of the first folder of a fold, from this one on, that exists; -1: there is none among the next thousand.
+int first_fold_from(const std::string& folder, int fold);
+
+/// The file that says what the folds of a folder were asked for with.
+std::string folds_config(const std::string& folder);
+
+/// The runs of its folds in place of a folder that has some and is no run's; all others stay.
+std::vector<std::string> with_folds(const std::vector<std::string>& folders);
 
 }  // namespace mrmf

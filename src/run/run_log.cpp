@@ -15,7 +15,6 @@
 
 #include "io/files/output_file.hpp"
 #include "kernels/timer.hpp"
-#include "src/run/event_file.hpp"
 #include "src/run/run_folder.hpp"
 
 namespace mrmf {

@@ -1,10 +1,12 @@
-// Output of a run: its messages to people, and the records in its folder (src/run/run_folder.hpp lists them).
+// Output of a run: its messages to people and the records in its folder (run_log.cpp), and the same for TensorBoard
+// (tensorboard.cpp).
 #pragma once
 
 #include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
@@ -14,11 +16,28 @@
 
 namespace mrmf {
 
+// TensorBoard's event files: the epochs of a run as scalars. TFRecord frames around protobuf messages (Event, Summary),
+// of which only the few fields that scalars need are written, by hand.
+
+/// The file's name in a run folder. TensorBoard takes every file with "tfevents" in its name.
+inline constexpr const char* kEventFile = "events.out.tfevents.mrmf";
+
+/// What the file begins with: the version of its form.
+std::string event_file_start();
+
+/// One epoch: losses, metric and learning rate, and its seconds under a name for its phase. `step` counts the run's
+/// epochs from 1. The time of the event is that of the record: seconds since the run began, so the same records make
+/// the same bytes.
+std::string epoch_event(const EpochRecord& record, Index step);
+
+/// The whole file for these phases, in their order.
+std::string event_file(const std::vector<PhaseHistory>& phases);
+
 struct RunLogSettings {
   std::string folder;
   std::ostream* out = nullptr;  ///< for lines to people; must outlive the log
   bool terminal = false;        ///< `out` is a terminal: show a live progress line
-  bool tensorboard = false;     ///< also write the epochs as an event file (src/run/event_file.hpp)
+  bool tensorboard = false;     ///< also write the epochs as an event file
   TimeEstimate estimate{};      ///< estimate of the run's phases, for the time left; by default nothing is said of it
   bool continues = false;       ///< log.txt is appended to, whatever records there are
 };

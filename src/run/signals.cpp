@@ -11,7 +11,6 @@
 #include <ctime>
 #include <string_view>
 
-#include "io/files/ending_signals.hpp"
 #include "io/files/output_file.hpp"
 
 namespace mrmf {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "io/files/limits.hpp"
+#include "io/files/input_file.hpp"
 #include "src/run/record_json.hpp"
 
 namespace mrmf {

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/learning_rate.hpp"
+#include "src/plan/learning_rate_and_stop_rule.hpp"
 #include "src/plan/plan.hpp"
-#include "src/plan/stop_rule.hpp"
 #include "src/run/records.hpp"
 
 namespace mrmf {

@@ -9,13 +9,13 @@
 #include <mutex>
 #include <numbers>
 
-#include "io/files/edit_distance.hpp"
+#include "io/files/text.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/simulators/cosmology/universe.hpp"
 #include "src/simulators/fields/fields.hpp"
-#include "src/simulators/implosion/hot_spot.hpp"
-#include "src/simulators/neuron/samples.hpp"
+#include "src/simulators/implosion/simulate.hpp"
+#include "src/simulators/neuron/simulate.hpp"
 #include "src/simulators/volumes/simulate.hpp"
 
 namespace mrmf {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/values/element.hpp"
+#include "io/values/element_type.hpp"
 
 namespace mrmf {
 

@@ -20,7 +20,7 @@
 #include "io/files/output_file.hpp"
 #include "kernels/cpu/kernel_choice.hpp"
 #include "kernels/cpu/threads.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 
 namespace mrmf {
 namespace {

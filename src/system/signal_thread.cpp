@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "io/files/ending_signals.hpp"
+#include "io/files/output_file.hpp"
 
 namespace mrmf {
 namespace {

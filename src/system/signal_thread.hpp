@@ -12,7 +12,7 @@
 
 namespace mrmf {
 
-/// As long as it lives, the signals that end a program (io/files/ending_signals.hpp) stay away from the thread that
+/// As long as it lives, the signals that end a program (io/files/output_file.hpp) stay away from the thread that
 /// made it and from all that this thread starts; handlers and default actions take place in a thread that does nothing
 /// else. Does nothing where these signals are kept from the calling thread already, or where no thread can be started.
 /// Make it before there are threads that compute: those keep taking signals. What raise() sends to a thread waits until

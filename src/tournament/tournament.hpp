@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "mpi/comm.hpp"
-#include "mpi/rendezvous.hpp"
-#include "src/config/tournament.hpp"
-#include "src/run/tournament_record.hpp"
-#include "src/tournament/exchange.hpp"
-#include "src/tournament/group_scores.hpp"
-#include "src/training/meetings.hpp"
+#include "src/config/config.hpp"
+#include "src/run/records.hpp"
+#include "src/tournament/model_exchange.hpp"
+#include "src/tournament/pairing_and_scores.hpp"
+#include "src/training/run_context.hpp"
 
 namespace mrmf {
 

@@ -1,4 +1,4 @@
-// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/rows/sample_order.hpp,
+// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/rows/sampling.hpp,
 // and the place where the step finds them.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "src/data/augment.hpp"
+#include "src/data/augmentation.hpp"
 #include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
 

@@ -7,9 +7,9 @@
 
 #include "mpi/reduce_scatter.hpp"
 #include "src/run/model_file.hpp"
-#include "src/training/optimizer.hpp"
-#include "src/training/shard_replicas.hpp"
-#include "src/training/sum_coding.hpp"
+#include "src/training/deterministic_replicas.hpp"
+#include "src/training/gradient_compression.hpp"
+#include "src/training/model_and_optimizer.hpp"
 
 namespace mrmf {
 namespace {

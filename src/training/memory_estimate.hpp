@@ -7,7 +7,7 @@
 
 #include "layers/execution.hpp"
 #include "src/config/config.hpp"
-#include "src/data/memory_budget.hpp"
+#include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {
@@ -45,8 +45,8 @@ struct HeldData {
 /// as those of a run's two models do.
 class MemoryCount {
  public:
-  /// `replicas` is a rank's number of them (src/training/shard_replicas.hpp); 0: it computes whole batches. `ranks` is
-  /// the run's number of ranks.
+  /// `replicas` is a rank's number of them (src/training/deterministic_replicas.hpp); 0: it computes whole batches.
+  /// `ranks` is the run's number of ranks.
   MemoryCount(Backend& backend, const TrainingConfig& training, int replicas, int ranks = 1);
   ~MemoryCount();
 

@@ -1,17 +1,63 @@
-// What validation and `mrmf evaluate` measure beside the loss: sums over samples, and the metrics that follow from
-// them. Training, evaluation and reports have no others.
+// What validation and `mrmf evaluate` measure beside the loss: probabilities of classes, the area under the ROC curve,
+// and all metrics that follow from sums over samples.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "io/values/channel_map.hpp"
+#include "kernels/operations.hpp"
 #include "kernels/tensor.hpp"
+#include "mpi/comm.hpp"
 #include "src/config/config.hpp"
-#include "src/training/ranked_scores.hpp"
 
 namespace mrmf {
+
+// What outputs say of classes: the numbers that files of predictions hold and scores are made of.
+
+/// Softmax over the channels of every position (classes), or sigmoids (yes or no).
+std::vector<float> probabilities(Task task, Index channels, ConstSpan y);
+
+/// - log of the softmax's share of class `label`, from the outputs of one position.
+double log_loss(ConstSpan outputs, Index label);
+/// - log of the probability of a yes-or-no label, from its one output before the sigmoid; the label is from 0 to 1.
+double log_loss(double output, double label);
+
+// The area under the ROC curve, exact on any number of ranks.
+
+/// For each of several classes, the scores of what is of the class and of what is not. The area is the share of pairs,
+/// one of each, in which the former has the larger score; equal scores count one half. It is counted in whole numbers,
+/// so it is the same for any order and any ranks. Takes four bytes for each score.
+class RankedScores {
+ public:
+  explicit RankedScores(Index classes) : classes_(static_cast<std::size_t>(classes)) {}
+
+  void add(Index c, float score, bool is_of_class);
+  /// Takes over what another has, which is empty then.
+  void take(RankedScores& other);
+  void clear();
+  /// Makes the areas those of all ranks' scores, on each of them. Collective. Ranks tell each other the scores of the
+  /// smaller side alone.
+  void sum(Comm& team);
+
+  /// NaN where one of the sides is empty.
+  double area(Index c) const;
+  bool empty() const { return classes_.empty(); }
+
+ private:
+  struct Sides {
+    std::vector<float> yes{}, no{};
+    // After sum(): of all ranks. Pairs count twice where the yes is larger, and once where both are equal.
+    std::int64_t all_yes = 0, all_no = 0, pairs = 0;
+    bool summed = false;
+  };
+  std::vector<Sides> classes_;
+};
+
+// What validation and `mrmf evaluate` measure beside the loss: sums over samples, and the metrics that follow from
+// them. Training, evaluation and reports have no others.
 
 /// Labels and outputs of one class, or of an output's yes, in numbers of positions. A share is NaN where there is
 /// nothing to divide by.

@@ -2,12 +2,117 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "mpi/comm.hpp"
+#include "src/training/batches.hpp"
 
 namespace mrmf {
+namespace {
+
+ScoreSettings scored(const TrainingConfig& training, const Shape& output, Index target_channels,
+                     const SampleStore& store) {
+  ScoreSettings settings = score_settings(training, output, target_channels, metric_of(training, output));
+  if (training.loss.task() == Task::regression) settings.units = store.label_units();
+  return settings;
+}
+
+}  // namespace
+
+Objective::Objective(Backend& backend, const TrainingConfig& training, Model& model, const SampleStore& store,
+                     const Extent& resolution, const std::optional<Shape>& whole)
+    : backend_(backend),
+      resolution_(resolution),
+      target_channels_(mrmf::target_channels(store.target(resolution), model.network().output())),
+      loss_(backend.loss(training.loss, model.output(), target_channels_)),
+      cut_(model.output().spatial != model.network().output().spatial),
+      metric_(metric_of(training, model.output())),
+      sums_(scored(training, whole.value_or(model.output()), target_channels_, store)) {}
+
+// Where every rank of a grid has all of the output, there is nothing to add up.
+void Objective::run(const StepContext& step, ConstTensor y, ConstTensor targets, Span dy, Span sum) {
+  StepContext own = step;
+  if (!cut_) own.sample_sum = nullptr;
+  loss_->run(own, y, targets, dy, sum);
+}
+
+// A device waits here for each batch: which output is the largest is found on the host.
+void Objective::add(Model& model, const SampleStore& store, std::span<const std::int64_t> ids) {
+  if (!metric_ || !model.execution().counts) return;
+  const ConstTensor y = model.output(std::ssize(ids));
+  std::vector<float> outputs(static_cast<std::size_t>(y.shape.count()));
+  backend_.read_activation(y, outputs);
+  const Shape target = store.target(resolution_).with_rows(std::ssize(ids));
+  std::vector<float> targets(static_cast<std::size_t>(target.count()));
+  store.gather_labels(resolution_, ids, targets);
+  if (cut_) {
+    const Shape whole = with_positions(target, model.network().output().spatial);
+    const Box& box = model.execution().output_box;
+    std::vector<float> own(ids.size() * static_cast<std::size_t>(product(box.count) * whole.channels));
+    take_box({whole, targets}, box, own);
+    targets = std::move(own);
+  }
+  sums_.add(outputs, targets);
+}
+
+std::optional<MetricValue> Objective::metric() const {
+  if (!metric_) return {};
+  return MetricValue{*metric_, sums_.value(*metric_)};
+}
+
+namespace {
+
+TimeShares time_shares_of(const EpochTime& time, Comm& team) {
+  const auto over_ranks = [&](double seconds) {
+    const std::vector<double> all = team.all_gather(seconds);
+    const auto [least, most] = std::minmax_element(all.begin(), all.end());
+    return RankSeconds{std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size()), *least, *most};
+  };
+  return {over_ranks(time.io), over_ranks(time.compute), over_ranks(time.communication), over_ranks(time.hidden).mean};
+}
+
+// The mean over the ranks, because one saved time stands for all of them.
+EpochTime mean_time(const EpochTime& time, Comm& team) {
+  std::array<double, 4> parts{time.io, time.compute, time.communication, time.hidden};
+  team.sum(parts);
+  for (double& part : parts) part /= team.size();
+  return {parts[0], parts[1], parts[2], parts[3]};
+}
+
+}  // namespace
+
+void EpochClock::add(const SumTime& sums) {
+  // A device may wait for a sum while the host gathers the next batch. That part already counts as I/O.
+  const double waited = std::min(sums.waited, time_.compute);
+  time_.compute -= waited;
+  time_.communication += waited;
+  time_.hidden += sums.hidden;
+}
+
+void EpochClock::end_epoch(EpochRecord& record, Comm& team) {
+  record.total_seconds = total_seconds();
+  record.seconds = record.total_seconds - epoch_start_;
+  record.time_shares = time_shares_of(time_, team);
+  epoch_start_ = record.total_seconds;
+  time_ = {};
+}
+
+void EpochClock::save(TrainState& state, Comm& team) const {
+  state.time = mean_time(time_, team);
+  state.epoch_start = epoch_start_;
+  state.total_seconds = total_seconds();
+}
+
+void EpochClock::resume_from(const TrainState& state) {
+  earlier_ = std::max(earlier_, state.total_seconds);
+  epoch_start_ = state.epoch_start;
+  time_ = state.time;
+}
+
 namespace {
 
 PhaseBatches make_batches(TrainingSession& session, const Model& model, const Phase& phase) {

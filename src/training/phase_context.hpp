@@ -1,5 +1,5 @@
 // What lives for one phase of training: made at its begin, with all decisions and allocations, so that no step has to;
-// gone at its end. And what the training loop keeps from phase to phase.
+// gone at its end. And of what it is made: the loss and metric (Objective), the clock (EpochClock).
 #pragma once
 
 #include <memory>
@@ -8,23 +8,92 @@
 #include <string>
 #include <vector>
 
+#include "kernels/collectives.hpp"
+#include "kernels/step.hpp"
+#include "kernels/timer.hpp"
 #include "layers/model.hpp"
+#include "mpi/comm.hpp"
 #include "src/data/data.hpp"
+#include "src/run/records.hpp"
 #include "src/run/train_state.hpp"
 #include "src/training/batches.hpp"
-#include "src/training/data_parallel.hpp"
-#include "src/training/epoch_clock.hpp"
-#include "src/training/meetings.hpp"
-#include "src/training/model_state.hpp"
-#include "src/training/objective.hpp"
-#include "src/training/part_updates.hpp"
+#include "src/training/data_and_spatial_parallel.hpp"
+#include "src/training/deterministic_replicas.hpp"
+#include "src/training/gradient_compression.hpp"
+#include "src/training/metrics.hpp"
+#include "src/training/model_and_optimizer.hpp"
 #include "src/training/run_context.hpp"
-#include "src/training/shard_replicas.hpp"
-#include "src/training/sharded_update.hpp"
-#include "src/training/windowed_model.hpp"
-#include "src/training/worker_sums.hpp"
+#include "src/training/sliding_window_inference.hpp"
 
 namespace mrmf {
+
+// What a phase trains for: its loss as an operation, and the metric that its validations measure.
+
+class Objective {
+ public:
+  /// For the model's outputs and the store's targets at this resolution; validations are of outputs of the shape
+  /// `whole`, where they are other than the model's.
+  Objective(Backend& backend, const TrainingConfig& training, Model& model, const SampleStore& store,
+            const Extent& resolution, const std::optional<Shape>& whole = {});
+
+  /// LossOp::run() for the model's last outputs.
+  void run(const StepContext& step, ConstTensor y, ConstTensor targets, Span dy, Span sum);
+  /// What is counted of whole outputs.
+  const ScoreSettings& scores() const { return sums_.settings(); }
+  bool measures() const { return metric_.has_value(); }
+
+  /// A validation's metric: the sums begin anew, then come batches, whose outputs are the model's last...
+  void begin() { sums_.clear(); }
+  void add(Model& model, const SampleStore& store, std::span<const std::int64_t> ids);
+  /// ...or whole outputs, in the host's memory...
+  void add(ConstSpan outputs, ConstSpan targets) {
+    if (metric_) sums_.add(outputs, targets);
+  }
+  /// ...and the team's sums of them are made of these. None where nothing is measured.
+  MetricSums& sums() { return sums_; }
+  std::optional<MetricValue> metric() const;
+
+ private:
+  Backend& backend_;
+  Extent resolution_;
+  Index target_channels_;
+  std::unique_ptr<LossOp> loss_;
+  bool cut_;  // a rank has some positions of each sample's output
+  std::optional<Metric> metric_;
+  MetricSums sums_;
+};
+
+// Clock of a run: its seconds, and where those of the current epoch went.
+
+/// A clock for a run and its epochs. An epoch's seconds start at the end of the previous one. So building and fusing
+/// models count in the next epoch, and writing checkpoints counts where it happens.
+class EpochClock {
+ public:
+  /// `elapsed` is the seconds that the run has already taken.
+  explicit EpochClock(double elapsed) : earlier_(elapsed), epoch_start_(elapsed) {}
+
+  /// The run's seconds: `elapsed`, the time since this clock was made, and that of earlier starts of the run.
+  double total_seconds() const { return earlier_ + since_.seconds(); }
+  void leave_out(double seconds) { earlier_ -= seconds; }
+
+  /// This rank's times in the current epoch. Whoever does the work adds to them.
+  EpochTime& time() { return time_; }
+  /// Adds the time of sums over ranks that were waited for while time().compute ran.
+  void add(const SumTime& sums);
+
+  /// Ends the epoch: records where its seconds went, over the team's ranks. Collective.
+  void end_epoch(EpochRecord& record, Comm& team);
+
+  /// Saves the clock in a state, so that a later start of the run can continue from there. Collective.
+  void save(TrainState& state, Comm& team) const;
+  void resume_from(const TrainState& state);
+
+ private:
+  Timer since_;
+  double earlier_;
+  double epoch_start_;  // in total_seconds()
+  EpochTime time_;
+};
 
 /// What the training loop keeps from phase to phase.
 struct TrainingSession {
@@ -82,7 +151,8 @@ struct PhaseContext {
   Index trained_rows = 0;                   ///< by this rank, not yet in a TrainState
   float dropout_factor = 1;                 ///< StepContext::dropout_factor
   std::unique_ptr<MeetingState> meeting;    ///< null before the first
-  bool meets_again = false;  ///< a meeting is ahead, where a model that has diverged loses (src/training/meetings.hpp)
+  bool meets_again =
+      false;  ///< a meeting is ahead, where a model that has diverged loses (src/training/run_context.hpp)
 
   Model& model() const { return model_state.model; }
   Backend& backend() const { return session.ctx.backend; }

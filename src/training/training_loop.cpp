@@ -5,11 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "src/training/epoch_end.hpp"
-#include "src/training/meetings.hpp"
-#include "src/training/precise_batch_norm.hpp"
-#include "src/training/training_step.hpp"
-#include "src/training/validation.hpp"
+#include "src/training/run_context.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/training/training_step.hpp"
+#include "src/training/training_loop.hpp"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "kernels/cuda/conv_plan.hpp"
-#include "kernels/cuda/trial_note.hpp"
 
 using namespace mrmf::cuda;
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "io/rows/dataset.hpp"
-#include "io/rows/sample_files.hpp"
+#include "io/rows/sample_reader.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/session.hpp"
+#include "mpi/environment.hpp"
 
 namespace {
 

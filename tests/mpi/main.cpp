@@ -12,7 +12,7 @@
 #include <string>
 
 #include "mpi/comm.hpp"
-#include "mpi/session.hpp"
+#include "mpi/environment.hpp"
 #include "tests/mpi/watchdog.hpp"
 
 namespace {

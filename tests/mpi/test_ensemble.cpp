@@ -5,8 +5,7 @@
 
 #include "io/files/output_file.hpp"
 #include "kernels/errors.hpp"
-#include "src/ensemble/from_root.hpp"
-#include "src/ensemble/journal.hpp"
+#include "src/ensemble/folder.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

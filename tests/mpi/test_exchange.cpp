@@ -6,8 +6,8 @@
 #include <numeric>
 #include <thread>
 
-#include "mpi/rendezvous.hpp"
-#include "src/tournament/exchange.hpp"
+#include "mpi/comm.hpp"
+#include "src/tournament/model_exchange.hpp"
 #include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;

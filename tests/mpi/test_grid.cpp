@@ -12,7 +12,7 @@
 #include "src/config/presets.hpp"
 #include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
-#include "src/training/data_parallel.hpp"
+#include "src/training/data_and_spatial_parallel.hpp"
 #include "tests/mpi/differences.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/branches.hpp"

@@ -10,7 +10,6 @@
 
 #include "kernels/backend.hpp"
 #include "layers/layer.hpp"
-#include "mpi/peer_memory.hpp"
 #include "mpi/reduce_scatter.hpp"
 
 using namespace mrmf;

@@ -2,7 +2,7 @@
 // for another grid, fusions, and the comparison of ranks.
 #include <doctest/doctest.h>
 
-#include "src/method/fusion.hpp"
+#include "src/method/pipeline.hpp"
 #include "src/run/model_file.hpp"
 #include "src/training/training_loop.hpp"
 #include "tests/mpi/differences.hpp"

@@ -1,7 +1,7 @@
 // Shard by shard: what all ranks compute together has the bits of what one rank computes alone.
 #include <doctest/doctest.h>
 
-#include "src/training/shard_replicas.hpp"
+#include "src/training/deterministic_replicas.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/support/small_model.hpp"
 

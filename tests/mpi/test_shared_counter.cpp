@@ -1,11 +1,11 @@
-// Numbers that ranks draw (mpi/shared_counter.hpp).
+// Numbers that ranks draw (mpi/comm.hpp).
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "mpi/shared_counter.hpp"
+#include "mpi/comm.hpp"
 
 using namespace mrmf;
 

@@ -6,7 +6,7 @@
 
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
-#include "mpi/slab_transpose.hpp"
+#include "mpi/grid_exchange.hpp"
 #include "src/simulators/cosmology/universe.hpp"
 
 using namespace mrmf;

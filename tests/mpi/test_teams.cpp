@@ -5,8 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "src/method/fusion.hpp"
-#include "src/method/teams.hpp"
+#include "src/method/pipeline.hpp"
 #include "src/training/training_loop.hpp"
 #include "tests/support/starts.hpp"
 #include "tests/unit/support/small_model.hpp"

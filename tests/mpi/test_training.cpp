@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "src/method/pipeline.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 #include "src/training/training_loop.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/support/small_model.hpp"

@@ -4,9 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "src/training/momenta.hpp"
-#include "src/training/sum_coding.hpp"
-#include "src/training/sum_trial.hpp"
+#include "src/training/gradient_compression.hpp"
 #include "src/training/training_loop.hpp"
 #include "tests/mpi/differences.hpp"
 #include "tests/mpi/shared_training.hpp"
@@ -262,7 +260,7 @@ TEST_CASE("worker sums: auto says what it has measured, and measures nothing tha
   training.optimizer.name = OptimizerKind::lion;
   const CommunicationChoice short_one = choose_communication(training, 1000, world);
   CHECK(short_one.scheme == fp32);
-  const CommunicationChoice choice = choose_communication(training, kFewest, world);
+  const CommunicationChoice choice = choose_communication(training, kFewestValues, world);
   CHECK((choice.scheme == fp32 || choice.scheme == levels8));
   CHECK(world.all_equal(static_cast<std::uint64_t>(choice.scheme)));
   if (world.size() == 1) return;

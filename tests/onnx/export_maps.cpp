@@ -11,7 +11,7 @@
 #include "io/hdf5/output.hpp"
 #include "kernels/random.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/session.hpp"
+#include "mpi/environment.hpp"
 #include "src/config/presets.hpp"
 #include "src/export/exported_model.hpp"
 #include "src/export/onnx.hpp"

@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/instruction_set.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/session.hpp"
+#include "mpi/environment.hpp"
 #include "tests/unit/support/backends.hpp"
 
 namespace {

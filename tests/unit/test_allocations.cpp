@@ -14,7 +14,7 @@
 #include <new>
 #include <string>
 
-#include "src/training/model_state.hpp"
+#include "src/training/model_and_optimizer.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/small_model.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "src/training/arena_hash.hpp"
+#include "src/training/data_and_spatial_parallel.hpp"
 #include "tests/unit/support/backends.hpp"
 
 namespace mrmf::test {

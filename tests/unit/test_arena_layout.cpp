@@ -7,8 +7,8 @@
 #include <numeric>
 #include <set>
 
-#include "layers/arena_layout.hpp"
 #include "layers/execution.hpp"
+#include "layers/memory_layout.hpp"
 #include "src/config/presets.hpp"
 
 using namespace mrmf;

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "kernels/errors.hpp"
-#include "src/data/augment.hpp"
+#include "src/data/augmentation.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

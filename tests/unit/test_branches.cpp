@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "src/method/fusion.hpp"
+#include "src/method/pipeline.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/layer_memory.hpp"
 #include "tests/unit/support/small_model.hpp"

@@ -1,5 +1,5 @@
 // Facts of channels: what is read, how often files are opened for it, and what comes out.
-#include "src/data/channel_statistics.hpp"
+#include "src/data/statistics.hpp"
 
 #include <doctest/doctest.h>
 

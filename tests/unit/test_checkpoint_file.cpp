@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "src/run/checkpoint.hpp"
-#include "src/training/model_state.hpp"
+#include "src/training/model_and_optimizer.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/size_limit.hpp"
 #include "tests/unit/support/small_model.hpp"

@@ -5,8 +5,7 @@
 
 #include <csignal>
 
-#include "src/run/continuation.hpp"
-#include "src/run/recorded_data.hpp"
+#include "src/run/checkpoint.hpp"
 #include "src/run/signals.hpp"
 #include "src/run/train_state.hpp"
 #include "tests/support/data_files.hpp"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/simulators/cosmology/linear_theory.hpp"
+#include "src/simulators/cosmology/initial_conditions.hpp"
 
 using namespace mrmf::cosmology;
 using doctest::Approx;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "src/bench/bench.hpp"
-#include "src/method/fusion.hpp"
+#include "src/method/pipeline.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/branches.hpp"
 #include "tests/unit/support/device_training.hpp"

@@ -1,5 +1,5 @@
 // Elements of files: which of their numbers float32 can hold.
-#include "io/values/element.hpp"
+#include "io/values/element_type.hpp"
 
 #include <doctest/doctest.h>
 

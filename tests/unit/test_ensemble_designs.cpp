@@ -10,7 +10,6 @@
 
 #include "kernels/errors.hpp"
 #include "src/ensemble/design.hpp"
-#include "src/ensemble/point_list.hpp"
 #include "src/ensemble/spec.hpp"
 #include "tests/support/data_files.hpp"
 

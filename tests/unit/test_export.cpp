@@ -2,7 +2,7 @@
 // themselves are tested by tests/cli/test_export.py and tests/onnx.
 #include <doctest/doctest.h>
 
-#include "src/data/normalise.hpp"
+#include "src/data/normalisation.hpp"
 #include "src/export/exported_model.hpp"
 #include "src/export/onnx_graph.hpp"
 #include "tests/support/data_files.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/method/fusion.hpp"
+#include "src/method/pipeline.hpp"
 #include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;

@@ -10,7 +10,7 @@
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/output.hpp"
 #include "io/hdf5/rows.hpp"
-#include "io/rows/sample_files.hpp"
+#include "io/rows/sample_reader.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

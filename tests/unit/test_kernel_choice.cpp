@@ -10,7 +10,7 @@
 
 #include "io/files/input_file.hpp"
 #include "kernels/cpu/kernel_choice.hpp"
-#include "src/training/chosen_kernels.hpp"
+#include "src/training/cpu_kernel_autotuning.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/support/backends.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "src/training/epoch_end.hpp"
+#include "src/training/training_loop.hpp"
 
 using namespace mrmf;
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <sstream>
 
-#include "mpi/launched_tasks.hpp"
+#include "mpi/environment.hpp"
 
 using namespace mrmf;
 

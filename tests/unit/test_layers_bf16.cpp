@@ -29,8 +29,8 @@ TEST_CASE("CPU in bf16: products of numbers of 8 bits are as exact as in float32
   check_tables({conv_cases(), conv_transpose_cases(), dense_cases()}, check_of(8, Inputs::fractions, {}));
 }
 
-// A maximum that a rounding decides moves a whole gradient; with whole numbers below 2^8 there is no rounding. In float32
-// Winograd's kernels round whole numbers, too, and these have equal maxima.
+// A maximum that a rounding decides moves a whole gradient; with whole numbers below 2^8 there is no rounding. In
+// float32 Winograd's kernels round whole numbers, too, and these have equal maxima.
 TEST_CASE("CPU in bf16: fused convolutions are exact on small whole numbers") {
   const Inputs inputs = cpu::has_bf16_products() ? Inputs::whole : Inputs::fractions;
   check_tables({conv_pool_relu_cases()}, check_of(24, inputs, {}));

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/plan/learning_rate.hpp"
+#include "src/plan/learning_rate_and_stop_rule.hpp"
 
 using namespace mrmf;
 

@@ -7,7 +7,6 @@
 
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/names.hpp"
 #include "io/rows/row_reader.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/rows/sample_store.hpp"

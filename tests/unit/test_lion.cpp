@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "src/training/optimizer.hpp"
+#include "src/training/model_and_optimizer.hpp"
 #include "tests/unit/support/backends.hpp"
 
 namespace mrmf::test {

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "src/config/metric.hpp"
-#include "src/plan/stop_rule.hpp"
+#include "src/plan/learning_rate_and_stop_rule.hpp"
 #include "src/training/metrics.hpp"
-#include "src/training/probabilities.hpp"
 
 namespace mrmf {
 namespace {

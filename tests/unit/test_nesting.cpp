@@ -1,5 +1,5 @@
 // How deep texts are nested, before a parser that recurses sees them.
-#include "io/files/limits.hpp"
+#include "io/files/input_file.hpp"
 
 #include <doctest/doctest.h>
 

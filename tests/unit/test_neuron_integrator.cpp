@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numbers>
 
-#include "src/simulators/neuron/samples.hpp"
+#include "src/simulators/neuron/simulate.hpp"
 #include "tests/unit/support/neuron_reference.hpp"
 
 using namespace mrmf;

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "src/simulators/neuron/channels.hpp"
-#include "src/simulators/neuron/samples.hpp"
+#include "src/simulators/neuron/cell.hpp"
+#include "src/simulators/neuron/simulate.hpp"
 
 using namespace mrmf::neuron;
 using doctest::Approx;

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "io/hdf5/file.hpp"
-#include "src/simulators/neuron/samples.hpp"
+#include "src/simulators/neuron/simulate.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/read_floats.hpp"
 #include "tests/unit/support/neuron_reference.hpp"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <csignal>
 
-#include "io/files/checksummed_file.hpp"
 #include "io/files/input_file.hpp"
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"

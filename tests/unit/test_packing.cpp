@@ -1,5 +1,5 @@
 // Packed numbers against the rules, one by one; and every way of reading them.
-#include "io/values/packing.hpp"
+#include "io/values/packing_units.hpp"
 
 #include <doctest/doctest.h>
 #include <hdf5.h>

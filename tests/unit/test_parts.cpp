@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/errors.hpp"
-#include "layers/live_units.hpp"
+#include "layers/loss_terms.hpp"
 #include "layers/model.hpp"
 #include "layers/parts.hpp"
 #include "src/config/config.hpp"

@@ -3,10 +3,9 @@
 
 #include <set>
 
-#include "io/rows/patches.hpp"
-#include "io/rows/sample_order.hpp"
+#include "io/rows/sampling.hpp"
 #include "layers/reach.hpp"
-#include "src/data/windows.hpp"
+#include "src/data/sliding_windows.hpp"
 
 namespace mrmf {
 namespace {

@@ -39,7 +39,6 @@ std::vector<LayerSpec> neuron_inverter(const Json& with) {
   return layers;
 }
 
-
 // Winograd's sums, which the fused convolutions are, round two to three times as much as plain ones. Sums in vectors of
 // four, without FMA, have longer chains: the worst bias gradient is off by 36 roundings.
 double multiple_of(const Backend& backend, bool fused) {

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "src/config/presets.hpp"
-#include "src/training/precise_batch_norm.hpp"
+#include "src/training/training_loop.hpp"
 #include "tests/unit/support/backends.hpp"
 
 using namespace mrmf;

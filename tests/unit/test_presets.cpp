@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "io/coarsen/coarsen.hpp"
-#include "io/files/edit_distance.hpp"
+#include "io/files/text.hpp"
 #include "kernels/errors.hpp"
 #include "layers/geometry.hpp"
 #include "layers/network.hpp"

@@ -5,7 +5,6 @@
 #include "kernels/errors.hpp"
 #include "src/config/presets.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
-#include "src/rank_planner/team_sizes.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/config_text.hpp"
 #include "tests/unit/support/round_costs.hpp"

@@ -9,10 +9,10 @@
 #include <numeric>
 #include <vector>
 
-#include "io/rows/row_stream.hpp"
+#include "io/rows/sample_reader.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/errors.hpp"
-#include "src/training/shard_replicas.hpp"
+#include "src/training/deterministic_replicas.hpp"
 
 using namespace mrmf;
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "io/rows/row_shares.hpp"
+#include "io/rows/split_groups.hpp"
 #include "kernels/random.hpp"
 
 using namespace mrmf;

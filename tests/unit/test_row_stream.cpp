@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "io/rows/row_stream.hpp"
+#include "io/rows/sample_reader.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

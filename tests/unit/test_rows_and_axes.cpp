@@ -9,10 +9,9 @@
 
 #include "io/files/file_names.hpp"
 #include "io/files/input_file.hpp"
-#include "io/rows/row_choice.hpp"
+#include "io/rows/split.hpp"
 #include "io/rows/split_column.hpp"
-#include "io/values/axis_kind.hpp"
-#include "io/values/axis_order.hpp"
+#include "io/values/axes.hpp"
 #include "io/values/channel_map.hpp"
 #include "kernels/errors.hpp"
 #include "tests/support/data_files.hpp"

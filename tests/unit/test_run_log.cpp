@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "src/run/run_log.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 
 using namespace mrmf;
 namespace fs = std::filesystem;

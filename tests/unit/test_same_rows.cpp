@@ -1,7 +1,7 @@
 // Rows that are the same under several names, from where they lie.
 #include <doctest/doctest.h>
 
-#include "io/rows/same_rows.hpp"
+#include "io/rows/duplicate_rows.hpp"
 
 using namespace mrmf;
 

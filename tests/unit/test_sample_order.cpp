@@ -5,8 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "io/rows/balanced_draws.hpp"
-#include "io/rows/sample_order.hpp"
+#include "io/rows/sampling.hpp"
 #include "kernels/random.hpp"
 #include "tests/support/data_files.hpp"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cpu/shared_loop.hpp"
+#include "kernels/cpu/threads.hpp"
 
 using namespace mrmf;
 

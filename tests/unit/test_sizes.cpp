@@ -1,12 +1,12 @@
 // Sizes from files, and rows cut by chunks.
-#include "io/files/limits.hpp"
+#include "io/files/input_file.hpp"
 
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <set>
 
-#include "io/files/edit_distance.hpp"
+#include "io/files/text.hpp"
 #include "io/hdf5/rows.hpp"
 
 using namespace mrmf;

@@ -1,7 +1,7 @@
 // Leaving a coarse phase when it stops paying: exact in losses and arithmetic that are chosen so.
 #include <doctest/doctest.h>
 
-#include "src/plan/stop_rule.hpp"
+#include "src/plan/learning_rate_and_stop_rule.hpp"
 #include "src/run/train_state.hpp"
 
 using namespace mrmf;

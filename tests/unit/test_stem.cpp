@@ -6,7 +6,7 @@
 
 #include "layers/stem.hpp"
 #include "src/method/auto_schedule.hpp"
-#include "src/method/fusion.hpp"
+#include "src/method/pipeline.hpp"
 #include "src/plan/plan.hpp"
 #include "tests/unit/support/config_text.hpp"
 #include "tests/unit/support/small_model.hpp"

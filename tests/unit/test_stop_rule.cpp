@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "src/plan/stop_rule.hpp"
+#include "src/plan/learning_rate_and_stop_rule.hpp"
 
 using namespace mrmf;
 

@@ -13,7 +13,7 @@
 
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/output.hpp"
-#include "io/rows/sample_files.hpp"
+#include "io/rows/sample_reader.hpp"
 #include "io/rows/sample_store.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/stored_files.hpp"

@@ -1,5 +1,5 @@
-// Codes of values against slow counters: loops of kernels/cpu/sum_codes.hpp, and sums of src/training/sum_coding.hpp
-// over emulated ranks.
+// Codes of values against slow counters: loops of kernels/cpu/sum_codes.hpp, and sums of
+// src/training/gradient_compression.hpp over emulated ranks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "kernels/cpu/sum_codes.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "kernels/random.hpp"
-#include "src/training/sum_coding.hpp"
+#include "src/training/gradient_compression.hpp"
 
 namespace mrmf::test {
 namespace {

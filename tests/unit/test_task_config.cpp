@@ -8,9 +8,9 @@
 
 #include "kernels/errors.hpp"
 #include "src/config/config.hpp"
-#include "src/inference/scores.hpp"
+#include "src/inference/evaluate.hpp"
+#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
-#include "src/plan/resolve_labels.hpp"
 #include "src/training/metrics.hpp"
 #include "tests/unit/support/config_text.hpp"
 

@@ -1,7 +1,7 @@
 // Two teams of ranks: their sizes, and what is refused.
 #include <doctest/doctest.h>
 
-#include "src/method/teams.hpp"
+#include "src/method/pipeline.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/unit/support/config_text.hpp"
 

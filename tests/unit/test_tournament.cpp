@@ -7,13 +7,13 @@
 #include <numeric>
 #include <set>
 
-#include "io/rows/row_piece.hpp"
+#include "io/rows/split.hpp"
 #include "kernels/errors.hpp"
 #include "src/config/config.hpp"
-#include "src/run/tournament_record.hpp"
-#include "src/tournament/common_round.hpp"
-#include "src/tournament/pairing.hpp"
+#include "src/run/records.hpp"
+#include "src/tournament/pairing_and_scores.hpp"
 #include "src/tournament/tournament.hpp"
+#include "src/tournament/trainer_setup.hpp"
 
 using namespace mrmf;
 

@@ -1,5 +1,5 @@
 // Which texts of units and scales mean the same, and what is said of two that do not.
-#include "io/values/unit_text.hpp"
+#include "io/values/packing_units.hpp"
 
 #include <doctest/doctest.h>
 

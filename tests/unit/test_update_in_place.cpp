@@ -5,7 +5,7 @@
 
 #include "layers/model.hpp"
 #include "src/training/memory_estimate.hpp"
-#include "src/training/model_state.hpp"
+#include "src/training/model_and_optimizer.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/small_model.hpp"
 

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "kernels/timer.hpp"
-#include "kernels/wait_timer.hpp"
-#include "mpi/node_processes.hpp"
+#include "mpi/wait.hpp"
 
 using namespace mrmf;
 

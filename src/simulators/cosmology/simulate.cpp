@@ -18,9 +18,9 @@
 #include "io/hdf5/output.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
-#include "mpi/slab_transpose.hpp"
+#include "mpi/grid_exchange.hpp"
 #include "src/simulators/cosmology/universe.hpp"
-#include "src/system/host.hpp"
+#include "src/system/host_info.hpp"
 
 namespace mrmf::cosmology {
 namespace {

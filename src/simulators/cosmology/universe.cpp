@@ -6,7 +6,6 @@
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/simulators/cosmology/initial_conditions.hpp"
-#include "src/simulators/cosmology/linear_theory.hpp"
 
 namespace mrmf::cosmology {
 namespace {

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "src/simulators/cosmology/initial_conditions.hpp"
-#include "src/simulators/cosmology/linear_theory.hpp"
 #include "src/simulators/cosmology/particle_mesh.hpp"
 #include "src/simulators/cosmology/simulate.hpp"
 

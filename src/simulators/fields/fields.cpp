@@ -1,15 +1,17 @@
+// Simulated planes, and the two problems that they are made for: fields of spreading and drifting heat, and fine
+// stripes on a smooth background.
 #include "src/simulators/fields/fields.hpp"
+
+#include <fftw3.h>
+#include <fmt/format.h>
+#include <omp.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numbers>
 #include <vector>
-
-#include <fftw3.h>
-#include <fmt/format.h>
-#include <omp.h>
-#include <nlohmann/json.hpp>
 
 #include "generated/version.hpp"
 #include "kernels/errors.hpp"
@@ -170,6 +172,125 @@ std::uint64_t noise_key(std::uint64_t sample) { return mix(sample, 0x6E6F697365)
 void add_noise(std::uint64_t key, double deviation, std::span<float> image) {
   Rng rng(key);
   for (float& value : image) value += static_cast<float>(deviation * rng.normal());
+}
+
+}  // namespace mrmf::fields
+
+namespace mrmf::fields {
+
+// Fields of spreading and drifting heat; declared in fields.hpp.
+
+namespace {
+
+constexpr std::array kTimes{0.0, 0.5, 1.0};
+constexpr double kSlope = 3;  // 93 % of the variance is in waves of an eighth of the side and longer
+constexpr double kNoise = 0.05;
+
+// Until the last time a wave of frequency k fades by exp(-4 pi^2 k^2 D): at the least D to 1/e at k = 16, at the
+// largest at k = 3. So there is always a band that fades by half or so, and with any D some waves are seen in all
+// frames. Fields drift by up to a tenth of the side, more than a pixel even of 16 x 16.
+constexpr std::array<Parameter, kLabels> kParameters{
+    {{"log10_diffusivity", -3.25, 0.75}, {"velocity_x", 0, 0.1}, {"velocity_y", 0, 0.1}}};
+
+}  // namespace
+
+void evolve(int n, const HeatFlow& flow, double time, const ModeGrid& modes, ModeGrid& later) {
+  constexpr double tau = 2 * std::numbers::pi;
+  for_each_mode(n, [&](std::size_t index, int x, int y) {
+    const double fading = tau * tau * (x * x + y * y) * flow.diffusivity * time;
+    const double turning = tau * (x * flow.velocity_x + y * flow.velocity_y) * time;
+    later[index] = std::complex<float>(std::complex<double>(modes[index]) * std::polar(std::exp(-fading), -turning));
+  });
+}
+
+Heat::Heat(int size) : size_(size), fft_(size), initial_(size, kSlope) {}
+
+int Heat::channels() const { return static_cast<int>(kTimes.size()); }
+
+std::array<Parameter, kLabels> Heat::parameters() const { return kParameters; }
+
+nlohmann::ordered_json Heat::describe() const {
+  return {{"times", kTimes}, {"powerLawSlope", kSlope}, {"initialDeviation", 1}, {"noiseDeviation", kNoise}};
+}
+
+Labels Heat::make(std::uint64_t key, PlaneMemory& memory, std::span<float> image) const {
+  Rng rng(key);
+  Labels labels;
+  for (float& label : labels) label = static_cast<float>(rng.uniform(-1, 1));
+  make(HeatFlow{std::pow(10, kParameters[0].value(labels[0])), kParameters[1].value(labels[1]),
+                kParameters[2].value(labels[2])},
+       key, memory, image);
+  return labels;
+}
+
+void Heat::make(const HeatFlow& flow, std::uint64_t key, PlaneMemory& memory, std::span<float> image) const {
+  initial_.draw(field_key(key), memory.start);
+  for (std::size_t channel = 0; channel < kTimes.size(); ++channel) {
+    evolve(size_, flow, kTimes[channel], memory.start, memory.modes);
+    fft_.to_field(memory.modes, memory.field);
+    for (std::size_t p = 0; p < memory.field.size(); ++p) image[p * kTimes.size() + channel] = memory.field[p];
+  }
+  add_noise(noise_key(key), kNoise, image);
+}
+
+// Fine stripes on a smooth background; declared in fields.hpp.
+
+namespace {
+
+constexpr double kBackgroundSlope = 4;  // smooth: hardly any power in waves of a few pixels
+constexpr double kLeastContrast = 0.2, kMostContrast = 0.4;
+// A pixel's noise hides the stripes, and all pixels together show them. It also hides what averages keep of them.
+constexpr double kPixelNoise = 0.5;
+
+constexpr std::array<Parameter, kLabels> kTextureParameters{
+    {{"wavelength_pixels", 2.8, 0.6}, {"cos_2_orientation", 0, 1}, {"sin_2_orientation", 0, 1}}};
+
+}  // namespace
+
+void add_stripes(int n, const Stripes& stripes, RealGrid& field) {
+  const double k = 2 * std::numbers::pi / stripes.wavelength;
+  const double kx = k * std::cos(stripes.orientation), ky = k * std::sin(stripes.orientation);
+  std::size_t p = 0;
+  for (int x = 0; x < n; ++x)
+    for (int y = 0; y < n; ++y)
+      field[p++] += static_cast<float>(stripes.contrast * std::cos(kx * x + ky * y + stripes.phase));
+}
+
+double stripes_kept(const Stripes& stripes) {
+  const double half = std::numbers::pi / stripes.wavelength;  // half of the phase between two pixels
+  return std::abs(std::cos(half * std::cos(stripes.orientation)) * std::cos(half * std::sin(stripes.orientation)));
+}
+
+Texture::Texture(int size) : size_(size), fft_(size), background_(size, kBackgroundSlope) {}
+
+std::array<Parameter, kLabels> Texture::parameters() const { return kTextureParameters; }
+
+nlohmann::ordered_json Texture::describe() const {
+  return {{"powerLawSlope", kBackgroundSlope},
+          {"backgroundDeviation", 1},
+          {"contrast", {kLeastContrast, kMostContrast}},
+          {"noiseDeviation", kPixelNoise}};
+}
+
+Labels Texture::make(std::uint64_t key, PlaneMemory& memory, std::span<float> image) const {
+  Rng rng(key);
+  Labels labels{};
+  labels[0] = static_cast<float>(rng.uniform(-1, 1));
+  const double orientation = rng.uniform(0, std::numbers::pi), phase = rng.uniform(0, 2 * std::numbers::pi);
+  labels[1] = static_cast<float>(std::cos(2 * orientation));
+  labels[2] = static_cast<float>(std::sin(2 * orientation));
+  // Contrasts differ, or what an average keeps of them would tell the wavelength.
+  const double contrast = rng.uniform(kLeastContrast, kMostContrast);
+  make(Stripes{kTextureParameters[0].value(labels[0]), orientation, phase, contrast}, key, memory, image);
+  return labels;
+}
+
+void Texture::make(const Stripes& stripes, std::uint64_t key, PlaneMemory& memory, std::span<float> image) const {
+  background_.draw(field_key(key), memory.modes);
+  fft_.to_field(memory.modes, memory.field);
+  add_stripes(size_, stripes, memory.field);
+  std::ranges::copy(memory.field, image.begin());
+  add_noise(noise_key(key), kPixelNoise, image);
 }
 
 }  // namespace mrmf::fields

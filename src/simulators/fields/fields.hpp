@@ -16,8 +16,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "io/files/output_file.hpp"
-#include "src/simulators/modes.hpp"
-#include "src/simulators/split_file.hpp"
+#include "src/simulators/simulation.hpp"
 
 namespace mrmf {
 

@@ -13,7 +13,7 @@ namespace {
 using F8 = float __attribute__((vector_size(32)));
 using I8 = int __attribute__((vector_size(32)));
 
-// Constants of the physics, as in channels.hpp, in the form that the loop wants.
+// Constants of the physics, as in cell.hpp, in the form that the loop wants.
 constexpr float kNernst = 13.234069557339458F, kLogOutside = 0.69314718056F, kRest = 1e-4F;
 constexpr float kSkSlope = 4.8F, kLogSkHalf = -7.7517253F;
 
@@ -82,7 +82,7 @@ MRMF_INLINE void transpose(F8 (&a)[8]) {
   }
 }
 
-// m^exponent with the exponents of channels.hpp.
+// m^exponent with the exponents of cell.hpp.
 template <bool kCalcium>
 MRMF_INLINE F8 power(const F8& m) {
   constexpr int kMiddle = kCalcium ? -1 : 0;

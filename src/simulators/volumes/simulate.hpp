@@ -13,7 +13,7 @@
 
 #include "io/files/output_file.hpp"
 #include "kernels/random.hpp"
-#include "src/simulators/split_file.hpp"
+#include "src/simulators/simulation.hpp"
 
 namespace mrmf::volumes {
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "src/simulators/neuron/samples.hpp"
+#include "src/simulators/neuron/simulate.hpp"
 #include "tests/unit/support/neuron_reference.hpp"
 
 namespace {

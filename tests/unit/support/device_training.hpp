@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "src/training/model_state.hpp"
+#include "src/training/model_and_optimizer.hpp"
 #include "tests/unit/support/small_model.hpp"
 
 namespace mrmf::test {

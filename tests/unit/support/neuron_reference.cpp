@@ -3,9 +3,8 @@
 #include <cmath>
 #include <cstddef>
 
-#include "src/simulators/neuron/cable.hpp"
-#include "src/simulators/neuron/channels.hpp"
-#include "src/simulators/neuron/samples.hpp"
+#include "src/simulators/neuron/cell.hpp"
+#include "src/simulators/neuron/simulate.hpp"
 
 namespace mrmf::neuron {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "layers/model.hpp"
-#include "src/training/optimizer.hpp"
+#include "src/training/model_and_optimizer.hpp"
 
 namespace mrmf::test {
 

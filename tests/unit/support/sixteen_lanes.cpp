@@ -43,7 +43,7 @@ namespace mrmf::cpu::fused {
 const Kernels* avx512_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::fused
 
-#include "kernels/cpu/norm_loops.inl"
+#include "kernels/cpu/batch_norm.inl"
 
 namespace mrmf::cpu::norm_loops {
 const Kernels* avx512_kernels() { return &kernels; }
@@ -67,7 +67,7 @@ inline __m128 sums_of_four(SixteenFloats a, SixteenFloats b, SixteenFloats c, Si
 }  // namespace
 }  // namespace mrmf::cpu::local
 
-#include "kernels/cpu/local_products.inl"
+#include "kernels/cpu/locally_connected.inl"
 
 namespace mrmf::cpu::local {
 const Kernels* avx512_kernels() { return &kernels; }

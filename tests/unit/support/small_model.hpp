@@ -6,7 +6,7 @@
 
 #include "layers/model.hpp"
 #include "src/config/presets.hpp"
-#include "src/training/optimizer.hpp"
+#include "src/training/model_and_optimizer.hpp"
 #include "tests/unit/support/layer_specs.hpp"
 
 namespace mrmf::test {

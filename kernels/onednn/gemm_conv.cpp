@@ -1,0 +1,335 @@
+// Convolutions by oneDNN's matrix product (gemm) in place of its primitives: transposed ones, and weight gradients tap
+// by tap.
+#include <dnnl.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <dnnl.hpp>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/channels.hpp"
+#include "kernels/cpu/convolutions.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/threads.hpp"
+#include "kernels/onednn/operations.hpp"
+
+namespace mrmf::onednn {
+
+// Transposed convolutions whose windows neither overlap nor leave gaps: each position of x makes a patch of y of its
+// own, a product of matrices, whose rows are then put where the patches lie.
+
+namespace {
+
+/// y's patches under positions of x in a row: (positions, taps, channels of y), in one thread's memory.
+class Patches {
+ public:
+  Patches(const ConvGeometry& g, Index positions)
+      : kernel_(g.kernel), of_(g.out()), channels_(g.in_channels), rows_(cpu::make_arena(positions * width())) {}
+
+  Index width() const { return product(kernel_) * channels_; }
+  float* data() { return rows_.span().data(); }
+
+  /// Writes patches [first, last), counted over all samples, into y.
+  void put(Index first, Index last, const float* bias, Tensor y) {
+    const Index stride = y.stride(), channels = channels_;
+    for_lines(first, last, [&](const float* from, Index position) {
+      float* to = y.data.data() + position * stride;
+      for (Index tap = 0; tap < kernel_[2]; ++tap, from += channels, to += stride)
+        cpu::for_channels(
+            channels, [&](Index c) { cpu::eight(to + c) = cpu::eight(from + c) + cpu::eight(bias + c); },
+            [&](Index c) { to[c] = from[c] + bias[c]; });
+    });
+  }
+  /// Reads them from dy, and adds their sums per channel to `sums` unless that is null.
+  void get(Index first, Index last, ConstTensor dy, double* sums) {
+    const Index stride = dy.stride(), channels = channels_;
+    for_lines(first, last, [&](float* to, Index position) {
+      const float* from = dy.data.data() + position * stride;
+      for (Index tap = 0; tap < kernel_[2]; ++tap, from += stride, to += channels) {
+        cpu::for_channels(
+            channels, [&](Index c) { cpu::eight(to + c) = cpu::eight(from + c); }, [&](Index c) { to[c] = from[c]; });
+        if (sums != nullptr) add_to(sums, from, channels);
+      }
+    });
+  }
+
+ private:
+  static void add_to(double* sums, const float* values, Index channels) {
+    cpu::for_channels(
+        channels,
+        [&](Index c) {
+          *reinterpret_cast<cpu::EightDoubles*>(sums + c) +=
+              __builtin_convertvector(cpu::eight(values + c), cpu::EightDoubles);
+        },
+        [&](Index c) { sums[c] += double{values[c]}; });
+  }
+  /// body(the patch's taps along the last axis, the first of their positions in y) for each such line of each patch.
+  template <class Body>
+  void for_lines(Index first, Index last, const Body& body) {
+    cpu::vectorised([&] {
+      float* row = data();
+      for (Index p = first; p < last; ++p) {
+        const Index k = p % of_[2], j = p / of_[2] % of_[1], i = p / (of_[2] * of_[1]);  // i: over all samples
+        for (Index a = 0; a < kernel_[0]; ++a)
+          for (Index b = 0; b < kernel_[1]; ++b, row += kernel_[2] * channels_)
+            body(row, ((i * kernel_[0] + a) * of_[1] * kernel_[1] + j * kernel_[1] + b) * of_[2] * kernel_[2] +
+                          k * kernel_[2]);
+      }
+    });
+  }
+
+  Extent kernel_, of_;  // of_: positions of x
+  Index channels_;
+  Arena rows_;
+};
+
+/// C = A B + beta C, row-major; A or B transposed where said so.
+struct Product {
+  char transpose_a, transpose_b;
+  Index rows, columns, depth;
+  float beta;
+  /// Whether it was done: oneDNN may find no memory for its copies.
+  bool operator()(const float* a, const float* b, float* c) const {
+    return dnnl_sgemm(transpose_a, transpose_b, rows, columns, depth, 1.0F, a, transpose_a == 'N' ? depth : rows, b,
+                      transpose_b == 'N' ? columns : depth, beta, c, columns) == dnnl_success;
+  }
+};
+
+class PatchConvTranspose final : public WeightedOp {
+ public:
+  explicit PatchConvTranspose(const ConvGeometry& g)
+      : in_(g.out()),
+        depth_(g.out_channels),
+        width_(product(g.kernel) * g.in_channels),
+        piece_(std::max<Index>(16, piece_floats / width_)) {
+    for (int t = 0; t < omp_get_max_threads(); ++t) threads_.emplace_back(g, piece_, depth_ * width_);
+  }
+
+  bool accepts_slices() const override { return true; }
+
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    for_pieces(x.shape.n, [&](Index first, Index last, Thread& own) {
+      const Product product{'N', 'N', last - first, width_, depth_, 0.0F};
+      const bool done = product(x.data.data() + first * depth_, w.data(), own.patches.data());
+      own.patches.put(first, last, b.data(), y);
+      return done;
+    });
+  }
+
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    for_pieces(dy.shape.n, [&](Index first, Index last, Thread& own) {
+      own.patches.get(first, last, dy, nullptr);
+      const Product product{'N', 'T', last - first, depth_, width_, 0.0F};
+      return product(own.patches.data(), w.data(), dx.data.data() + first * depth_);
+    });
+  }
+
+  /// The threads' sums, added in the threads' order.
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    for (Thread& thread : threads_) thread.begun = false;
+    for_pieces(dy.shape.n, [&](Index first, Index last, Thread& own) {
+      if (!own.begun) std::ranges::fill(own.db, 0.0);
+      own.patches.get(first, last, dy, own.db.data());
+      const Product product{'T', 'N', depth_, width_, last - first, own.begun ? 1.0F : 0.0F};
+      own.begun = true;
+      return product(x.data.data() + first * depth_, own.patches.data(), own.dw.span().data());
+    });
+    const auto weights = static_cast<Index>(dw.size());
+#pragma omp parallel for schedule(static)
+    for (Index i = 0; i < weights; ++i) {
+      float sum = 0;
+      for (const Thread& thread : threads_)
+        if (thread.begun) sum += thread.dw.span()[static_cast<std::size_t>(i)];
+      dw[static_cast<std::size_t>(i)] = sum;
+    }
+    for (std::size_t c = 0; c < db.size(); ++c) {
+      double sum = 0;
+      for (const Thread& thread : threads_)
+        if (thread.begun) sum += thread.db[c];
+      db[c] = static_cast<float>(sum);
+    }
+  }
+
+ private:
+  static constexpr Index piece_floats = 32768;  // a piece of the patches stays in the L2 cache
+
+  struct Thread {
+    Patches patches;
+    Arena dw;
+    std::vector<double> db;
+    bool begun = false;  // it has a part of the gradients
+    Thread(const ConvGeometry& g, Index positions, Index weights)
+        : patches(g, positions), dw(cpu::make_arena(weights)), db(static_cast<std::size_t>(g.in_channels)) {}
+  };
+
+  /// body(first, last, thread): positions of x, counted over all samples; false: it could not be done.
+  template <class Body>
+  void for_pieces(Index rows, const Body& body) {
+    const Index positions = rows * product(in_), pieces = (positions + piece_ - 1) / piece_;
+    bool done = true;
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads_.size())) reduction(&& : done)
+    for (Index i = 0; i < pieces; ++i)
+      done = body(i * piece_, std::min(positions, (i + 1) * piece_),
+                  threads_[static_cast<std::size_t>(omp_get_thread_num())]) &&
+             done;
+    MRMF_CHECK(done, "oneDNN's product of matrices");
+  }
+
+  Extent in_;            // positions of x
+  Index depth_, width_;  // x's channels; a patch's floats
+  Index piece_;          // positions of x that are taken at a time
+  std::vector<Thread> threads_;
+};
+
+/// Whether the windows tile y.
+bool tiles(const ConvGeometry& g) {
+  const Extent none{0, 0, 0}, out = g.out();
+  bool whole = g.kernel == g.stride && g.pad_before == none && g.pad_after == none;
+  for (std::size_t a = 0; a < 3; ++a) whole = whole && g.dilation[a] == 1 && out[a] * g.kernel[a] == g.in[a];
+  return whole;
+}
+
+}  // namespace
+
+std::unique_ptr<WeightedOp> make_patch_conv_transpose(const ConvGeometry& geometry) {
+  if (!tiles(geometry)) return nullptr;
+  return std::make_unique<PatchConvTranspose>(geometry);
+}
+
+// Below AVX-512 oneDNN's weight gradients go row by row: each adds its share to all weights, which then pass through
+// the caches once for every row. Where a row has few positions that takes most of the time. Here every tap of the
+// kernel has a matrix product of its own over all rows, and writes its weights once. Taps on padding cost nothing.
+
+namespace {
+
+using cpu::Tap;
+using cpu::TapPair;
+
+class TapGradients final : public WeightedOp {
+ public:
+  TapGradients(const ConvGeometry& g, Index max_rows, int threads, std::unique_ptr<WeightedOp> conv)
+      : conv_(std::move(conv)),
+        taps_(cpu::taps_of(g)),
+        threads_(threads),
+        in_(g.in_channels),
+        out_(g.out_channels),
+        in_positions_(product(g.in)),
+        out_positions_(product(g.out())) {
+    Index most = 1;  // pairs of positions that a tap joins in a row
+    for (const Tap& tap : taps_) most = std::max(most, std::ssize(tap.pairs));
+    const Index each = in_ + std::min(out_, kPiece);
+    rows_at_once_ = std::clamp(kGathered / (most * each), Index{1}, max_rows);
+    gathered_floats_ = rows_at_once_ * most * each;
+  }
+
+  void prepare(Index rows) override {
+    conv_->prepare(rows);
+    allocate();
+  }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { conv_->forward(x, w, b, y); }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override { conv_->backward_data(dy, w, dx); }
+
+  // Each piece of work is a tap and some of the output's channels. No two write the same weight.
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    allocate();
+    const Index taps = std::ssize(taps_), pieces = (out_ + kPiece - 1) / kPiece;
+    const cpu::ThreadScope scope(threads_);
+    std::atomic<dnnl_status_t> status = dnnl_success;
+#pragma omp parallel
+    {
+      const Span gathered = gathered_[static_cast<std::size_t>(omp_get_thread_num())].span();
+#pragma omp for schedule(dynamic)
+      for (Index work = 0; work < taps * pieces; ++work) {
+        const Index first = work % pieces * kPiece;
+        const Slice channels{first, std::min(kPiece, out_ - first)};
+        const dnnl_status_t done =
+            gradient_of(taps_[static_cast<std::size_t>(work / pieces)], channels, {x, dy}, dw, gathered.data());
+        if (done != dnnl_success) status = done;
+      }
+      if (!db.empty()) {
+#pragma omp for schedule(static)
+        for (Index first = 0; first < out_; first += kPiece)
+          sum_positions({first, std::min(kPiece, out_ - first)}, dy, db);
+      }
+    }
+    dnnl::error::wrap_c_api(status, "oneDNN failed in a matrix product");
+  }
+
+ private:
+  static constexpr Index kPiece = 64, kGathered = Index{1} << 17;  // floats
+  /// Some of the output's channels, or of the rows.
+  struct Slice {
+    Index first = 0, count = 0;
+  };
+  struct Tensors {
+    ConstTensor x, dy;
+  };
+  /// Weights of the tap, and the distance from one output channel's to the next.
+  struct Target {
+    float* gradient = nullptr;
+    Index pitch = 0;
+  };
+
+  void allocate() {
+    while (std::ssize(gathered_) < threads_) gathered_.push_back(cpu::make_arena(gathered_floats_));
+  }
+
+  dnnl_status_t gradient_of(const Tap& tap, const Slice& channels, const Tensors& t, Span dw, float* gathered) const {
+    const Index pitch = std::ssize(taps_) * in_;
+    const Target to{dw.data() + channels.first * pitch + tap.number * in_, pitch};
+    if (tap.pairs.empty()) {
+      for (Index o = 0; o < channels.count; ++o) std::fill_n(to.gradient + o * pitch, in_, 0.0F);
+      return dnnl_success;
+    }
+    dnnl_status_t status = dnnl_success;
+    for (Index first = 0; first < t.x.shape.n && status == dnnl_success; first += rows_at_once_)
+      status = add_rows(tap, channels, t, {first, std::min(rows_at_once_, t.x.shape.n - first)}, to, gathered);
+    return status;
+  }
+
+  // Brings the positions that the tap joins, of some rows, one after another: then their gradient is one product. The
+  // first rows' is written, that of others added.
+  dnnl_status_t add_rows(const Tap& tap, const Slice& channels, const Tensors& t, const Slice& rows, const Target& to,
+                         float* gathered) const {
+    const Index joined = rows.count * std::ssize(tap.pairs);
+    float* const dy = gathered + joined * in_;
+    float *to_x = gathered, *to_dy = dy;
+    for (Index n = rows.first; n < rows.first + rows.count; ++n)
+      for (const TapPair& m : tap.pairs) {
+        to_x = std::copy_n(t.x.data.data() + (n * in_positions_ + m.in) * in_, in_, to_x);
+        const float* const from = t.dy.data.data() + (n * out_positions_ + m.out) * out_ + channels.first;
+        to_dy = std::copy_n(from, channels.count, to_dy);
+      }
+    return dnnl_sgemm('T', 'N', channels.count, in_, joined, 1.0F, dy, channels.count, gathered, in_,
+                      rows.first == 0 ? 0.0F : 1.0F, to.gradient, to.pitch);
+  }
+
+  void sum_positions(const Slice& channels, ConstTensor dy, Span db) const {
+    float* const sums = db.data() + channels.first;
+    std::fill_n(sums, channels.count, 0.0F);
+    for (Index p = 0; p < dy.shape.n * out_positions_; ++p) {
+      const float* const from = dy.data.data() + p * out_ + channels.first;
+      for (Index o = 0; o < channels.count; ++o) sums[o] += from[o];
+    }
+  }
+
+  std::unique_ptr<WeightedOp> conv_;
+  std::vector<Tap> taps_;  // in their order
+  int threads_;
+  Index in_, out_, in_positions_, out_positions_;
+  Index rows_at_once_ = 1, gathered_floats_ = 0;
+  std::vector<Arena> gathered_;  // for each thread: x and dy at the positions that a tap joins
+};
+
+}  // namespace
+
+std::unique_ptr<WeightedOp> with_tap_gradients(std::unique_ptr<WeightedOp> conv, const ConvGeometry& geometry,
+                                               Index max_rows, int threads) {
+  return std::make_unique<TapGradients>(geometry, max_rows, threads, std::move(conv));
+}
+
+}  // namespace mrmf::onednn
