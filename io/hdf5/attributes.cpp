@@ -49,13 +49,6 @@ void add_names(const Dataset& dataset, const char* attribute, std::vector<std::s
   for (std::string name; text >> name;) names.push_back(name);
 }
 
-// "seconds since 1970-01-01", as CF and netCDF's tools have it.
-bool are_of_times(const std::string& units) {
-  static const std::string since = " since ";
-  const std::size_t at = units.find(since), date = at + since.size();
-  return at != std::string::npos && at > 0 && date < units.size() && units[date] >= '0' && units[date] <= '9';
-}
-
 // The last part of the path of an object that a reference has led to; "" where it has none.
 std::string own_name(hid_t object) {
   const ssize_t length = H5Iget_name(object, nullptr, 0);
@@ -107,7 +100,7 @@ ArrayRoles roles_of(const Dataset& dataset) {
   for (const char* const name : {"bounds", "climatology"}) add_names(dataset, name, roles.bounds);
   add_names(dataset, "coordinates", roles.coordinates);
   add_names(dataset, "ancillary_variables", roles.ancillary);
-  if (const std::string units = single_text(dataset.get(), "units"); are_of_times(units)) roles.times = units;
+  if (const std::string units = single_text(dataset.get(), "units"); are_times(units)) roles.times = units;
   return roles;
 }
 

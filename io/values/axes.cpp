@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "io/files/text.hpp"  // in_small_letters()
+#include "io/values/packing_units.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {
@@ -98,7 +99,7 @@ AxisKind axis_kind(const CoordinateSaid& said) {
   if (is_vertical_standard(name)) return AxisKind::vertical;
   if (name == "time" || name == "forecast_period") return AxisKind::time;
   if (are_degrees_on_a_map(in_small_letters(said.units))) return AxisKind::horizontal;
-  if (said.units.find(" since ") != std::string::npos) return AxisKind::time;
+  if (are_times(said.units)) return AxisKind::time;
   const std::string positive = in_small_letters(said.positive);
   return positive == "up" || positive == "down" ? AxisKind::vertical : AxisKind::unknown;
 }

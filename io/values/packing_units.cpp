@@ -368,6 +368,12 @@ std::string units_text(const std::string& units, const std::string& scales) {
   return units + (units.empty() ? "(" : " (") + scales + ")";
 }
 
+bool are_times(const std::string& units) {
+  static const std::string since = " since ";
+  const std::size_t at = units.find(since), date = at + since.size();
+  return at != std::string::npos && at > 0 && date < units.size() && units[date] >= '0' && units[date] <= '9';
+}
+
 bool same_units(const std::string& one, const std::string& other) {
   if (one == other) return true;
   if (one.empty() || other.empty()) return plain_units(one) == plain_units(other);

@@ -90,6 +90,9 @@ std::span<const OtherScale> other_scales();
 /// between them; either may be empty.
 std::string units_text(const std::string& units, const std::string& scales);
 
+/// Whether these are the units of times: "seconds since 1970-01-01", as CF and netCDF's tools have them.
+bool are_times(const std::string& units);
+
 /// Whether such texts mean the same. Units do if they differ in blanks and case at most, but for m and M in symbols of
 /// up to three letters: mW is not MW. Where one of two has none beside its scales, these alone count; no scale is that
 /// of 1 and 0. An empty text is the same as an empty one alone.

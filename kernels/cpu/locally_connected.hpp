@@ -47,6 +47,9 @@ class LocalPieces {
   /// What is copied at once: of short kernel rows a piece of a position's field; always rows under a block.
   enum class Copied { blocks_of_long_rows, blocks };
 
+  /// From so many rows on a vector has values of many rows (LocalPanels), not of one row's run.
+  static constexpr Index kManyRows = 12;
+
   /// lanes: floats in a vector.
   LocalPieces(const ConvGeometry& geometry, Index max_rows, Index lanes, Copied copied = Copied::blocks_of_long_rows)
       : g_(geometry),
@@ -54,8 +57,7 @@ class LocalPieces {
         run_(geometry.kernel[2] * geometry.in_channels),
         runs_(geometry.kernel[0] * geometry.kernel[1]),
         step_(geometry.stride[2] * geometry.in_channels) {
-    constexpr Index many_rows = 12;
-    const Index long_run = copied == Copied::blocks ? 1 : max_rows < many_rows ? kLongRun : kLongRunOfManyRows;
+    const Index long_run = copied == Copied::blocks ? 1 : max_rows < kManyRows ? kLongRun : kLongRunOfManyRows;
     choose_sizes(std::max<Index>(1, max_rows), lanes, long_run);
     for (Index run = 0; run < runs_; ++run) begins_.push_back(begin({run / g_.kernel[1], run % g_.kernel[1], 0}));
   }
@@ -214,10 +216,10 @@ class LocalPanels {
         max_rows_(std::max<Index>(1, max_rows)) {}
 
   /// Whether a batch of so many rows is computed so: where most lanes have a row, and fields overlap.
-  bool serve(Index rows) const { return rows >= kFewest && 4 * rows >= 3 * padded(rows) && pieces_.together() > 1; }
+  bool serve(Index rows) const { return rows >= LocalPieces::kManyRows && 4 * rows >= 3 * padded(rows) && pieces_.together() > 1; }
   /// Floats that a thread needs for batches of up to max_rows.
   Index floats() const {
-    if (max_rows_ < kFewest || pieces_.together() == 1) return 0;
+    if (max_rows_ < LocalPieces::kManyRows || pieces_.together() == 1) return 0;
     const Index positions = pieces_.together() * pieces_.lines(),
                 run = pieces_.run() + (pieces_.together() - 1) * pieces_.step();
     return padded(max_rows_) * (run + positions * features_);
@@ -269,7 +271,6 @@ class LocalPanels {
   }
 
  private:
-  static constexpr Index kFewest = 12;  // rows
 
   /// Rows and what lanes are left of the last vector.
   Index padded(Index rows) const { return (rows + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes; }

@@ -179,15 +179,8 @@ namespace {
 
 // Some rows of the first axis at a time.
 void distribute_plain(Backend& backend, const Loading& from, const Array& array) {
-  const auto rows = static_cast<std::size_t>(array.shape.front());
-  if (array.memory.empty()) return;
-  const std::size_t row = array.memory.size() / rows, most = std::max<std::size_t>(1, kFloatsAtOnce / row);
-  std::vector<float> some;
-  for (std::size_t first = 0; first < rows; first += most) {
-    some.resize(std::min(most, rows - first) * row);
-    from.read(array.name, first, std::min(most, rows - first), some);
-    array.write(backend, some, first * row);
-  }
+  read_parts({from.file, array.name, array.shape}, from.team,
+             [&](ConstSpan some, std::size_t first) { array.write(backend, some, first); });
 }
 
 }  // namespace

@@ -182,26 +182,35 @@ Hdf5File open_model(const std::string& path, Comm& comm, Checksum& checksum) {
   return file;
 }
 
-namespace {
-
-// The root reads some rows at a time, or all of weights that are cut. Collective.
-void read_tensor(Backend& backend, const Hdf5File& file, const std::string& name, const TensorSpan& part, Span values,
-                 Comm& comm) {
-  const Index rows = part.shape.front();
-  if (part.whole() == 0) return;
-  const std::size_t row = part.whole() / static_cast<std::size_t>(rows);
-  const Index most = part.cut != nullptr ? rows : static_cast<Index>(std::max<std::size_t>(1, kFloatsAtOnce / row));
-  for (Index first = 0; first < rows; first += most) {
-    std::vector<float> some(static_cast<std::size_t>(std::min(most, rows - first)) * row);
+void read_parts(const StoredArray& from, Comm& comm, const std::function<void(ConstSpan, std::size_t)>& use) {
+  const Index rows = from.shape.front();
+  std::size_t row = 1;
+  for (std::size_t a = 1; a < from.shape.size(); ++a) row *= static_cast<std::size_t>(from.shape[a]);
+  const Index most =
+      from.at_once ? rows : static_cast<Index>(std::max<std::size_t>(1, kFloatsAtOnce / std::max<std::size_t>(1, row)));
+  std::vector<float> some;
+  for (Index first = 0; row > 0 && first < rows; first += most) {
+    const Index count = std::min(most, rows - first);
+    some.resize(static_cast<std::size_t>(count) * row);
     collective_try(comm, [&] {
-      if (comm.root()) file.read_rows(name, first, std::min(most, rows - first), some);
+      if (comm.root()) from.file->read_rows(from.name, first, count, some);
     });
     comm.broadcast(some, 0);
+    use(some, static_cast<std::size_t>(first) * row);
+  }
+}
+
+namespace {
+
+// All at once of weights that are cut. Collective.
+void read_tensor(Backend& backend, const Hdf5File& file, const std::string& name, const TensorSpan& part, Span values,
+                 Comm& comm) {
+  read_parts({&file, name, part.shape, part.cut != nullptr}, comm, [&](ConstSpan some, std::size_t first) {
     if (part.cut != nullptr)
       part.write(backend, some, values);
     else
-      backend.write(some, values.subspan(static_cast<std::size_t>(first) * row, some.size()));
-  }
+      backend.write(some, values.subspan(first, some.size()));
+  });
 }
 
 }  // namespace

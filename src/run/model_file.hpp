@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,15 @@ void write_parts(Hdf5Output& file, const std::string& name, const std::vector<In
     file.write_values(name, static_cast<Index>(first), some);
   }
 }
+/// A stored array of this shape, whose file is open on the root alone.
+struct StoredArray {
+  const Hdf5File* file;
+  const std::string& name;
+  const std::vector<Index>& shape;
+  bool at_once = false;  ///< is wanted whole, whatever it takes
+};
+/// Reads it part by part for all ranks: use(some values, number of the first). Collective.
+void read_parts(const StoredArray& from, Comm& comm, const std::function<void(ConstSpan, std::size_t)>& use);
 /// Numbers of all parameters.
 double parameter_count(const Network& network);
 

@@ -270,7 +270,7 @@ TEST_CASE("streaming: a file is written while compressed rows are read on thread
   std::iota(values.begin(), values.end(), 0.0F);
   test::write_stored(path, "x", {rows, width}, {.chunk_rows = 1, .deflate = true}, values);
 
-  const auto image = [&] {
+  const auto written_file = [&] {
     const std::string written = folder.file("written.h5");
     Hdf5Output file(written, Replace::file, Comm::self(), Hdf5Output::End::checksum);
     file.write_attribute("version", hdf5_version());
@@ -280,7 +280,7 @@ TEST_CASE("streaming: a file is written while compressed rows are read on thread
     file.commit();
     return test::read_bytes(written);
   };
-  const std::string alone = image();
+  const std::string alone = written_file();
 
   std::atomic<Index> wrong = 0, reads = 0;
   std::atomic<bool> stop = false;
@@ -296,7 +296,7 @@ TEST_CASE("streaming: a file is written while compressed rows are read on thread
     });
   while (reads == 0) std::this_thread::yield();
   Index others = 0;
-  for (int i = 0; i < 100; ++i) others += image() != alone;
+  for (int i = 0; i < 100; ++i) others += written_file() != alone;
   stop = true;
   readers.clear();
   CHECK(others == 0);
