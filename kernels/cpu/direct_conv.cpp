@@ -1,5 +1,6 @@
 // Convolutions on the direct kernels, also fused with the batch norm of the network's input.
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -23,11 +24,17 @@ struct Sweep {
   const direct::Kernels& kernels;
   direct::Geometry g{};
   direct::Sizes sizes{};
-  Extent in;
-  Index planes_before, planes;  ///< planes of padding and of output
+  Index in_planes, planes_before, planes;  ///< planes of input, of padding and of output
+  Index input_plane, output_plane;         ///< floats
+  Index input_row = 0, output_row = 0;     ///< where a band's rows begin in a plane: floats
 
   Sweep(const direct::Kernels& of, const ConvGeometry& c)
-      : kernels(of), in(c.in), planes_before(c.pad_before[0]), planes(c.out()[0]) {
+      : kernels(of),
+        in_planes(c.in[0]),
+        planes_before(c.pad_before[0]),
+        planes(c.out()[0]),
+        input_plane(c.in[1] * c.in[2] * c.in_channels),
+        output_plane(c.out()[1] * c.out()[2] * c.out_channels) {
     const Extent out = c.out();
     g.in_channels = c.in_channels;
     g.out_channels = c.out_channels;
@@ -42,8 +49,51 @@ struct Sweep {
     g.padded_out = (c.out_channels + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
     sizes = kernels.sizes(g);
   }
-  Index input_plane() const { return in[1] * in[2] * g.in_channels; }
-  Index output_plane() const { return g.rows * g.width * g.out_channels; }
+};
+
+/// Rows [first, first + rows) of every output plane as a convolution of their own.
+Sweep band_of(const Sweep& whole, ConvGeometry c, Index first, Index rows) {
+  const Index from = first - c.pad_before[1], to = from + rows + c.kernel[1] - 1;  // input rows, maybe of the padding
+  const Index begin = std::max<Index>(0, from), end = std::min(c.in[1], to);
+  const Index input_row = begin * c.in[2] * c.in_channels, output_row = first * c.out()[2] * c.out_channels;
+  c.in[1] = end - begin, c.pad_before[1] = begin - from, c.pad_after[1] = to - end;
+  Sweep band(whole.kernels, c);
+  band.input_plane = whole.input_plane, band.output_plane = whole.output_plane;
+  band.input_row = input_row, band.output_row = output_row;
+  return band;
+}
+
+/// Planes in bands of rows, so that the copies of the input planes under a band stay in the L2 cache. Each output is
+/// computed as without bands: they begin at even rows, where tiles of Winograd's kernels do.
+class Bands {
+ public:
+  Bands(const direct::Kernels& kernels, const ConvGeometry& c) : whole_(kernels, c) {
+    const Index rows = whole_.g.rows, of_band = rows_of_band(c.kernel[0]);
+    for (Index first = 0; first < rows; first += of_band)
+      bands_.push_back(of_band == rows ? whole_ : band_of(whole_, c, first, std::min(of_band, rows - first)));
+  }
+  const Sweep& whole() const { return whole_; }
+  Index count() const { return std::ssize(bands_); }
+  const Sweep& operator[](Index band) const { return bands_[static_cast<std::size_t>(band)]; }
+  /// Bands of one kind have their padding at the same places: the first, the last, and those between.
+  std::size_t kind(Index band) const { return band == 0 ? 0 : band + 1 == count() ? 1 : 2; }
+
+ private:
+  /// As many rows as there is room for, but some, also in the last band.
+  Index rows_of_band(Index planes) const {
+    constexpr Index least = 8, usual_cache = Index{512} << 10;
+    static const long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+    const Index room = (l2 > 0 ? static_cast<Index>(l2) : usual_cache) / 2;  // the rest is for weights and outputs
+    const Index rows = whole_.g.rows, bytes = whole_.sizes.plane * planes * static_cast<Index>(sizeof(float));
+    for (Index bands = std::min(rows / least, (bytes + room - 1) / room); bands > 1; --bands) {
+      const Index of_band = ((rows + bands - 1) / bands + 1) / 2 * 2;
+      if (rows % of_band == 0 || rows % of_band >= least) return of_band;
+    }
+    return rows;
+  }
+
+  Sweep whole_;
+  std::vector<Sweep> bands_;
 };
 
 /// The input x, passed through `map` unless that is null.
@@ -52,41 +102,48 @@ struct PlaneInput {
   const direct::Affine* map = nullptr;
 };
 
-/// One thread's copies of the input planes under an output plane. The next output plane shares all but one of them.
+/// One thread's copies of the input planes under an output plane, of bands of one kind. The next output plane shares
+/// all but one of them. What is padding in them is zero from the start.
 class PlaneRing {
  public:
   explicit PlaneRing(const Sweep& sweep)
-      : sweep_(sweep), held_(static_cast<std::size_t>(sweep.g.kernel[0]), -1), planes_(held_.size()) {}
-
-  /// To be called once, before start().
-  void allocate() { copies_ = make_arena(sweep_.g.kernel[0] * sweep_.sizes.plane); }
+      : copies_(make_arena(sweep.g.kernel[0] * sweep.sizes.plane)),
+        held_(static_cast<std::size_t>(sweep.g.kernel[0]), -1),
+        planes_(held_.size()) {}
 
   void start() { std::ranges::fill(held_, -1); }
-  /// The input planes under output plane `index`, which counts over all samples of x.
-  const float* const* under(const PlaneInput& input, Index index) {
-    const Index sample = index / sweep_.planes, first = index % sweep_.planes - sweep_.planes_before;
-    for (Index i = 0; i < sweep_.g.kernel[0]; ++i) {
-      const Index plane = first + i;
-      const bool there = plane >= 0 && plane < sweep_.in[0];
-      planes_[static_cast<std::size_t>(i)] = there ? copy(input, sample * sweep_.in[0] + plane) : nullptr;
+  /// The input planes under output plane `plane` of a sample's band; `unit` counts the bands over all samples of x, of
+  /// which each has so many.
+  const float* const* under(const Sweep& band, const PlaneInput& input, Index unit, Index bands, Index plane) {
+    for (Index i = 0; i < band.g.kernel[0]; ++i) {
+      const Index at = plane - band.planes_before + i;
+      planes_[static_cast<std::size_t>(i)] =
+          at >= 0 && at < band.in_planes ? copy(band, input, {unit, unit / bands, at}) : nullptr;
     }
     return planes_.data();
   }
 
  private:
-  const float* copy(const PlaneInput& input, Index plane) {
-    const Index slot = plane % sweep_.g.kernel[0];
-    float* to = copies_.span().data() + slot * sweep_.sizes.plane;
-    if (std::exchange(held_[static_cast<std::size_t>(slot)], plane) != plane)
-      sweep_.kernels.copy(sweep_.g, input.x + plane * sweep_.input_plane(), input.map, to);
+  struct InputPlane {
+    Index unit, sample, number;
+  };
+  const float* copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane) {
+    const Index slot = plane.number % band.g.kernel[0], known = plane.unit * band.in_planes + plane.number;
+    float* to = copies_.span().data() + slot * band.sizes.plane;
+    if (std::exchange(held_[static_cast<std::size_t>(slot)], known) != known)
+      band.kernels.copy(band.g,
+                        input.x + (plane.sample * band.in_planes + plane.number) * band.input_plane + band.input_row,
+                        input.map, to);
     return to;
   }
 
-  const Sweep& sweep_;
   Arena copies_;
   std::vector<Index> held_;  // the plane in each slot
   std::vector<const float*> planes_;
 };
+
+/// A thread's rings, by the kinds of bands.
+using BandRings = std::vector<PlaneRing>;
 
 /// Convolutions on the direct kernels: splits the planes of all samples over threads.
 class DirectConv final : public WeightedOp {
@@ -95,8 +152,6 @@ class DirectConv final : public WeightedOp {
   static std::unique_ptr<DirectConv> make(DirectKernels kernels, const ConvGeometry& geometry);
 
   DirectConv(const direct::Kernels& kernels, const ConvGeometry& geometry);
-  DirectConv(const DirectConv&) = delete;  // the rings point at the sweeps
-  DirectConv& operator=(const DirectConv&) = delete;
 
   /// Takes the memory of all passes, unless it is there. The constructor takes none: a plan makes many networks and
   /// trains none.
@@ -113,14 +168,16 @@ class DirectConv final : public WeightedOp {
   void backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps);
 
  private:
-  int threads() const { return static_cast<int>(forward_rings_.size()); }
+  int threads() const { return threads_; }
   Index gradient_parts() const { return std::ssize(gradients_); }
   void allocate();
-  void convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y);
+  void convolve(const Bands& bands, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y);
 
-  Sweep forward_, data_;
+  int threads_;
+  Bands forward_, data_;
   Arena bias_, packed_;
-  std::vector<PlaneRing> forward_rings_, data_rings_;  // one per thread
+  std::vector<BandRings> forward_rings_, data_rings_;  // one per thread
+  std::vector<PlaneRing> weight_rings_;                // one per thread, of whole planes
   std::vector<Arena> gradients_;                       // one per part of the planes: weights and bias
 };
 
@@ -174,27 +231,35 @@ ConvGeometry data_gradient(const ConvGeometry& c) {
 }
 
 DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry)
-    : forward_(kernels, geometry),
+    : threads_(omp_get_max_threads()),
+      forward_(kernels, geometry),
       data_(kernels, data_gradient(geometry)),
-      gradients_(static_cast<std::size_t>(sum_parts(omp_get_max_threads(), forward_.sizes.gradient))) {
-  for (int t = 0; t < omp_get_max_threads(); ++t) {
-    forward_rings_.emplace_back(forward_);
-    data_rings_.emplace_back(data_);
-  }
+      gradients_(static_cast<std::size_t>(sum_parts(threads_, forward_.whole().sizes.gradient))) {}
+
+/// A ring for each kind of the bands.
+BandRings rings_of(const Bands& bands) {
+  BandRings rings;
+  for (const Index band : {Index{0}, bands.count() - 1, Index{1}})
+    if (std::ssize(rings) < bands.count()) rings.emplace_back(bands[band]);
+  return rings;
 }
 
 void DirectConv::allocate() {
   if (bias_.size() > 0) return;
-  packed_ = make_arena(std::max(forward_.sizes.packed, data_.sizes.packed));
-  for (Arena& gradient : gradients_) gradient = make_arena(forward_.sizes.gradient);
-  for (std::vector<PlaneRing>* rings : {&forward_rings_, &data_rings_})
-    for (PlaneRing& ring : *rings) ring.allocate();
-  bias_ = make_arena(std::max(forward_.g.padded_out, data_.g.padded_out));
+  packed_ = make_arena(std::max(forward_.whole().sizes.packed, data_.whole().sizes.packed));
+  for (Arena& gradient : gradients_) gradient = make_arena(forward_.whole().sizes.gradient);
+  for (int t = 0; t < threads_; ++t) {
+    forward_rings_.push_back(rings_of(forward_));
+    data_rings_.push_back(rings_of(data_));
+    if (forward_.count() > 1) weight_rings_.emplace_back(forward_.whole());
+  }
+  bias_ = make_arena(std::max(forward_.whole().g.padded_out, data_.whole().g.padded_out));
 }
 
 void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
   allocate();
-  forward_.kernels.pack(forward_.g, w.data(), packed_.span().data());
+  const Sweep& whole = forward_.whole();
+  whole.kernels.pack(whole.g, w.data(), packed_.span().data());
   std::ranges::fill(bias_.span(), 0.0F);
   std::ranges::copy(b, bias_.span().begin());
   convolve(forward_, forward_rings_, input, y);
@@ -202,41 +267,51 @@ void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, T
 
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   allocate();
-  data_.kernels.pack_mirrored(data_.g, w.data(), packed_.span().data());
+  const Sweep& whole = data_.whole();
+  whole.kernels.pack_mirrored(whole.g, w.data(), packed_.span().data());
   std::ranges::fill(bias_.span(), 0.0F);
   convolve(data_, data_rings_, {dy.data.data()}, dx);
 }
 
-void DirectConv::convolve(const Sweep& sweep, std::vector<PlaneRing>& rings, const PlaneInput& input, Tensor y) {
-  direct::Geometry g = sweep.g;
-  g.stream = g.out_channels % 16 == 0 && exceeds_caches(y.data);
-  for (PlaneRing& ring : rings) ring.start();
-  share_out(y.shape.n * sweep.planes, threads(), [&](Index first, Index last, int thread) {
-    PlaneRing& ring = rings[static_cast<std::size_t>(thread)];
-    for (Index plane = first; plane < last; ++plane)
-      sweep.kernels.forward(g, ring.under(input, plane), {packed_.span().data(), bias_.span().data()},
-                            y.data.data() + plane * sweep.output_plane());
+// Planes of a band follow each other, because they share their input planes.
+void DirectConv::convolve(const Bands& bands, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y) {
+  const Index planes = bands.whole().planes, count = bands.count();
+  const bool stream = bands.whole().g.out_channels % 16 == 0 && exceeds_caches(y.data);
+  for (BandRings& of_thread : rings)
+    for (PlaneRing& ring : of_thread) ring.start();
+  share_out(y.shape.n * count * planes, threads(), [&](Index first, Index last, int thread) {
+    for (Index i = first; i < last; ++i) {
+      const Index unit = i / planes, plane = i % planes;
+      const Sweep& band = bands[unit % count];
+      PlaneRing& ring = rings[static_cast<std::size_t>(thread)][bands.kind(unit % count)];
+      direct::Geometry g = band.g;
+      g.stream = stream;
+      band.kernels.forward(g, ring.under(band, input, unit, count, plane), {packed_.span().data(), bias_.span().data()},
+                           y.data.data() + (unit / count * planes + plane) * band.output_plane + band.output_row);
+    }
   });
 }
 
 void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps) {
-  const Sweep& sweep = forward_;
-  const direct::Geometry& g = sweep.g;
   allocate();
+  const Sweep& sweep = forward_.whole();
+  const direct::Geometry& g = sweep.g;
   const std::size_t floats = gradients_[0].span().size();
   const Index planes = dy.shape.n * sweep.planes, parts = std::min(gradient_parts(), planes);
   if (taps != nullptr) taps->start(parts);
   SharedLoop loop(parts, threads());
 #pragma omp parallel num_threads(threads())
   {
-    PlaneRing& ring = forward_rings_[static_cast<std::size_t>(omp_get_thread_num())];
+    const auto thread = static_cast<std::size_t>(omp_get_thread_num());
+    PlaneRing& ring = weight_rings_.empty() ? forward_rings_[thread].front() : weight_rings_[thread];
     ring.start();
     while (const auto part = loop.next(omp_get_thread_num())) {
       const Span gradient = gradients_[static_cast<std::size_t>(part->first)].span();
       std::ranges::fill(gradient, 0.0F);
       for (Index plane = planes * part->first / parts; plane < planes * part->last / parts; ++plane) {
-        const float* from = dy.data.data() + plane * sweep.output_plane();
-        sweep.kernels.weights(g, ring.under(input, plane), from, gradient.data());
+        const float* from = dy.data.data() + plane * sweep.output_plane;
+        const float* const* under = ring.under(sweep, input, plane / sweep.planes, 1, plane % sweep.planes);
+        sweep.kernels.weights(g, under, from, gradient.data());
         if (taps != nullptr) taps->add_plane(part->first, plane, from);
       }
     }
