@@ -324,7 +324,7 @@ class Bench(CudaTest):
 
 
     def test_gradients(self):
-        for precision, distance in (("fp32", 0.02), ("tf32", 0.22), ("bf16", 0.55)):
+        for precision, distance in (("fp32", 0.05), ("tf32", 0.22), ("bf16", 0.55)):
             output = self.mrmf("bench", "gradients", *self.SMALL, "--batch", "40", "--precision", precision, "--overwrite", "--json",
                                "g.json")
             self.assertIn("gradients agree within", output)
