@@ -15,6 +15,7 @@ void check_all(const LayerCases& cases) {
 }  // namespace
 
 TEST_CASE("layers: convolution") { check_all(conv_cases()); }
+TEST_CASE("layers: convolution of large planes") { check_all(conv_cases_of_large_planes()); }
 TEST_CASE("layers: transposed convolution") { check_all(conv_transpose_cases()); }
 TEST_CASE("layers: transposed convolution of so many positions that threads share them") {
   LayerSpec spec;

@@ -52,6 +52,7 @@ std::unique_ptr<Layer> make_case(Backend& backend, const LayerCase& layer_case);
 void check_layer(Backend& backend, const LayerCase& layer_case, const LayerCheck& check = {});
 
 LayerCases conv_cases();
+LayerCases conv_cases_of_large_planes();  ///< whose sums are too long to be exact in whole numbers
 LayerCases conv_transpose_cases();
 LayerCases locally_connected_cases();
 LayerCases rica_cases();
