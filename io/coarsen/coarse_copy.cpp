@@ -15,7 +15,7 @@
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/output.hpp"
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 #include "io/rows/row_reader.hpp"
 #include "io/rows/row_source.hpp"
 #include "io/values/axes.hpp"

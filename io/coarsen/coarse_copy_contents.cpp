@@ -14,7 +14,7 @@
 #include "io/files/text.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 #include "io/rows/row_reader.hpp"
 #include "io/values/axes.hpp"
 

@@ -9,7 +9,7 @@
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/values/axes.hpp"
 #include "io/values/element_type.hpp"
 

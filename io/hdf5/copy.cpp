@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/hdf5/links.hpp"
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 
 namespace mrmf::h5 {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "io/files/output_file.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 #include "io/hdf5/writing.hpp"
 #include "mpi/comm.hpp"
 

@@ -11,7 +11,7 @@
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/links.hpp"
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 
 namespace mrmf::h5 {
 namespace {

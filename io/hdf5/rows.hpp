@@ -10,7 +10,7 @@
 #include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 #include "io/rows/dataset.hpp"
 #include "io/values/element_type.hpp"
 #include "kernels/tensor.hpp"

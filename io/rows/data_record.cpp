@@ -15,7 +15,7 @@
 #include "io/files/input_file.hpp"
 #include "io/rows/dataset.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/rows/split.hpp"
 #include "io/values/class_names.hpp"
 #include "io/values/element_type.hpp"

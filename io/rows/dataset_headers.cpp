@@ -20,7 +20,7 @@
 #include "io/rows/labels.hpp"
 #include "io/rows/row_names.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/values/axes.hpp"
 #include "io/values/class_names.hpp"
 #include "io/values/packing_units.hpp"

@@ -13,7 +13,7 @@
 #include "io/rows/class_values.hpp"
 #include "io/rows/dataset.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/values/axes.hpp"
 #include "kernels/tensor.hpp"
 

@@ -15,7 +15,7 @@
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/rows.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

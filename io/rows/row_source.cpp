@@ -15,7 +15,7 @@
 #include "io/hdf5/library.hpp"
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/rows.hpp"
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 #include "io/rows/duplicate_rows.hpp"
 #include "io/rows/row_names.hpp"
 #include "io/rows/row_origins.hpp"

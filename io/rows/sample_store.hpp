@@ -11,8 +11,8 @@
 #include "io/coarsen/coarsen.hpp"
 #include "io/rows/dataset.hpp"
 #include "io/rows/labels.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/rows/sample_reader.hpp"
-#include "io/rows/sampling.hpp"
 #include "io/values/channel_map.hpp"
 
 namespace mrmf {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/rows/split_column.hpp"
 #include "io/rows/split_groups.hpp"
 #include "kernels/errors.hpp"

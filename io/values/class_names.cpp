@@ -13,7 +13,7 @@
 
 #include "io/files/text.hpp"
 #include "io/hdf5/library.hpp"
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 #include "io/rows/class_values.hpp"
 #include "io/rows/dataset.hpp"
 #include "kernels/errors.hpp"

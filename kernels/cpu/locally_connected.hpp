@@ -216,7 +216,9 @@ class LocalPanels {
         max_rows_(std::max<Index>(1, max_rows)) {}
 
   /// Whether a batch of so many rows is computed so: where most lanes have a row, and fields overlap.
-  bool serve(Index rows) const { return rows >= LocalPieces::kManyRows && 4 * rows >= 3 * padded(rows) && pieces_.together() > 1; }
+  bool serve(Index rows) const {
+    return rows >= LocalPieces::kManyRows && 4 * rows >= 3 * padded(rows) && pieces_.together() > 1;
+  }
   /// Floats that a thread needs for batches of up to max_rows.
   Index floats() const {
     if (max_rows_ < LocalPieces::kManyRows || pieces_.together() == 1) return 0;
@@ -271,7 +273,6 @@ class LocalPanels {
   }
 
  private:
-
   /// Rows and what lanes are left of the last vector.
   Index padded(Index rows) const { return (rows + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes; }
   Index input_floats(const LocalBlock& block, Index rows) const { return padded(rows) * pieces_.block_run(block); }

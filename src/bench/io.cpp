@@ -17,7 +17,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/rows/dataset.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/operations.hpp"
 #include "layers/parts.hpp"
 #include "layers/spec.hpp"

@@ -1,5 +1,5 @@
 // Keys of the data: files, axes, splits, normalisation, how samples are read. Paths are within [data]; defaults:
-// DataConfig in config.hpp, DatasetSpec in io/rows/dataset.hpp, PatchSettings in io/rows/sampling.hpp.
+// DataConfig in config.hpp, DatasetSpec in io/rows/dataset.hpp, PatchSettings in io/rows/sample_order.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>

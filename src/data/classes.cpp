@@ -8,7 +8,7 @@
 
 #include "io/rows/class_values.hpp"
 #include "io/rows/labels.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/values/class_names.hpp"
 #include "kernels/errors.hpp"
 

@@ -10,8 +10,8 @@
 
 #include "io/coarsen/coarsen.hpp"
 #include "io/rows/dataset.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/rows/sample_store.hpp"
-#include "io/rows/sampling.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/data/augmentation.hpp"

@@ -11,7 +11,7 @@
 #include "io/rows/dataset.hpp"
 #include "io/rows/labels.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/rows/split.hpp"
 #include "io/values/axes.hpp"
 #include "io/values/packing_units.hpp"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/tensor.hpp"
 #include "layers/reach.hpp"
 #include "src/config/config.hpp"

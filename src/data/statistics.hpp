@@ -8,7 +8,7 @@
 
 #include "io/rows/dataset.hpp"
 #include "io/rows/not_finite.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 

@@ -13,7 +13,7 @@
 
 #include "generated/version.hpp"
 #include "io/hdf5/output.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/config/toml.hpp"

@@ -18,7 +18,7 @@
 #include "generated/version.hpp"
 #include "io/files/output_file.hpp"
 #include "io/files/work_folder.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "src/ensemble/active_learning.hpp"

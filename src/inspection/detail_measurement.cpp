@@ -15,8 +15,8 @@
 
 #include "io/rows/labels.hpp"
 #include "io/rows/not_finite.hpp"
+#include "io/rows/sample_order.hpp"
 #include "io/rows/sample_reader.hpp"
-#include "io/rows/sampling.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "layers/network.hpp"

@@ -13,7 +13,7 @@
 #include "io/rows/class_values.hpp"
 #include "io/rows/not_finite.hpp"
 #include "io/rows/row_source.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/classes.hpp"
 #include "src/data/data.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "io/rows/row_source.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "src/inspection/survey.hpp"
 
 namespace mrmf {

@@ -12,7 +12,7 @@
 namespace mrmf {
 namespace {
 
-// The training data in the steps of a phase: of almost equal sizes, as io/rows/sampling.hpp has them.
+// The training data in the steps of a phase: of almost equal sizes, as io/rows/sample_order.hpp has them.
 struct Steps {
   double samples = 0, count = 1;
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "io/hdf5/output.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 

@@ -1,4 +1,4 @@
-// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/rows/sampling.hpp,
+// Batches of the plan's phases: the samples that a team takes in each step, in the order of io/rows/sample_order.hpp,
 // and the place where the step finds them.
 #pragma once
 

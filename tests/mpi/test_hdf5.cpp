@@ -6,7 +6,7 @@
 
 #include "io/hdf5/file.hpp"
 #include "io/hdf5/output.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "tests/mpi/shared_folder.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "layers/reach.hpp"
 #include "src/data/sliding_windows.hpp"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 #include "kernels/random.hpp"
 #include "tests/support/data_files.hpp"
 

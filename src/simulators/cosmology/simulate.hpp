@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "io/files/output_file.hpp"
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 
 namespace mrmf {
 

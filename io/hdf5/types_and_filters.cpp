@@ -1,4 +1,4 @@
-#include "io/hdf5/types.hpp"
+#include "io/hdf5/types_and_filters.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "io/rows/sampling.hpp"
+#include "io/rows/sample_order.hpp"
 
 #include <fmt/format.h>
 
