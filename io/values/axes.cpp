@@ -99,7 +99,7 @@ AxisKind axis_kind(const CoordinateSaid& said) {
   if (is_vertical_standard(name)) return AxisKind::vertical;
   if (name == "time" || name == "forecast_period") return AxisKind::time;
   if (are_degrees_on_a_map(in_small_letters(said.units))) return AxisKind::horizontal;
-  if (are_times(said.units)) return AxisKind::time;
+  if (said.units.find(" since ") != std::string::npos) return AxisKind::time;  // of whatever calendar
   const std::string positive = in_small_letters(said.positive);
   return positive == "up" || positive == "down" ? AxisKind::vertical : AxisKind::unknown;
 }

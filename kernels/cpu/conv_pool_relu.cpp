@@ -18,7 +18,7 @@ const fused::Kernels& kernels_for(FusedKernels kernels) {
   return *of_set(kernels.set, fused::generic_kernels, fused::avx2_kernels, fused::avx512_kernels)();
 }
 
-/// Floats of a sample: every thread has two copies of one, and larger ones do not stay in its cache.
+/// Floats of a sample: every thread has three copies of one, and larger ones do not stay in its cache.
 constexpr Index kMostSample = Index{1} << 20;
 
 }  // namespace
@@ -70,9 +70,10 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
 /// The convolution as backward sees it: input channels are filled up to whole vectors where that adds little, so that
 /// no vector that it loads lies across two cache lines.
 ConvGeometry with_whole_vectors(ConvGeometry conv, long lanes) {
-  const auto vectors = [&](Index channels) { return (conv.kernel[2] * channels + lanes - 1) / lanes; };
+  constexpr Index of_first_layer = 12;  // floats under a position, for which backward has loops of its own
   const Index whole = (conv.in_channels + lanes - 1) / lanes * lanes;
-  if (10 * vectors(whole) <= 11 * vectors(conv.in_channels)) conv.in_channels = whole;
+  const bool small = conv.kernel[1] * conv.kernel[2] * conv.in_channels <= of_first_layer;
+  if (!small && 10 * whole <= 11 * conv.in_channels) conv.in_channels = whole;
   return conv;
 }
 

@@ -201,7 +201,8 @@ void winograd_windows_of_few(const Geometry& g, const Forward& f) {
     for (long window = begin; window < begin + windows; ++window) {
       const float* const x = f.x + window * tile_outputs * Channels;
       float* const to = f.scratch + (window - begin) * room;
-      if (window * tile_outputs + products < g.in || Channels == few_channels)  // a position behind may be read
+      // With fewer channels than a quad has, the last position's is read with what lies behind it.
+      if ((window * tile_outputs + products - 1) * Channels + few_channels <= g.line)
         transform_channels<Taps, Quad>(x, Channels, to, few_channels);
       else
         for (long c = 0; c < Channels; ++c) transform_channels<Taps, float>(x + c, Channels, to + c, few_channels);

@@ -19,6 +19,8 @@ namespace mrmf::cpu {
 struct DirectKernels {
   enum class Algorithm { plain, winograd, winograd_planes } algorithm;
   InstructionSet set;
+  Index room =
+      0;  ///< bytes for a thread's copies of input planes, which are cut into bands of rows; 0: by the L2 cache
 };
 /// Convolutions on the direct kernels, and the same behind a batch norm whose output is never stored. Null where they
 /// do not serve: where the instruction set in use has not theirs, with strides or dilation, for few positions in a

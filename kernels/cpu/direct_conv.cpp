@@ -67,8 +67,9 @@ Sweep band_of(const Sweep& whole, ConvGeometry c, Index first, Index rows) {
 /// computed as without bands: they begin at even rows, where tiles of Winograd's kernels do.
 class Bands {
  public:
-  Bands(const direct::Kernels& kernels, const ConvGeometry& c) : whole_(kernels, c) {
-    const Index rows = whole_.g.rows, of_band = rows_of_band(c.kernel[0]);
+  /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs.
+  Bands(const direct::Kernels& kernels, const ConvGeometry& c, Index room) : whole_(kernels, c) {
+    const Index rows = whole_.g.rows, of_band = rows_of_band(c, room > 0 ? room : usual_room());
     for (Index first = 0; first < rows; first += of_band)
       bands_.push_back(of_band == rows ? whole_ : band_of(whole_, c, first, std::min(of_band, rows - first)));
   }
@@ -79,15 +80,19 @@ class Bands {
   std::size_t kind(Index band) const { return band == 0 ? 0 : band + 1 == count() ? 1 : 2; }
 
  private:
-  /// As many rows as there is room for, but some, also in the last band.
-  Index rows_of_band(Index planes) const {
-    constexpr Index least = 8, usual_cache = Index{512} << 10;
+  static Index usual_room() {
     static const long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
-    const Index room = (l2 > 0 ? static_cast<Index>(l2) : usual_cache) / 2;  // the rest is for weights and outputs
-    const Index rows = whole_.g.rows, bytes = whole_.sizes.plane * planes * static_cast<Index>(sizeof(float));
+    constexpr Index usual = Index{512} << 10;
+    return (l2 > 0 ? static_cast<Index>(l2) : usual) / 2;
+  }
+  /// As many rows as there is room for, but some, also in the last band, and no fewer than there are of padding: so
+  /// that the bands between see none.
+  Index rows_of_band(const ConvGeometry& c, Index room) const {
+    const Index least = (std::max({Index{8}, c.pad_before[1], c.pad_after[1]}) + 1) / 2 * 2;
+    const Index rows = whole_.g.rows, bytes = whole_.sizes.plane * c.kernel[0] * static_cast<Index>(sizeof(float));
     for (Index bands = std::min(rows / least, (bytes + room - 1) / room); bands > 1; --bands) {
       const Index of_band = ((rows + bands - 1) / bands + 1) / 2 * 2;
-      if (rows % of_band == 0 || rows % of_band >= least) return of_band;
+      if (of_band >= least && (rows % of_band == 0 || rows % of_band >= least)) return of_band;
     }
     return rows;
   }
@@ -151,7 +156,7 @@ class DirectConv final : public WeightedOp {
   /// Null where these kernels do not serve.
   static std::unique_ptr<DirectConv> make(DirectKernels kernels, const ConvGeometry& geometry);
 
-  DirectConv(const direct::Kernels& kernels, const ConvGeometry& geometry);
+  DirectConv(const direct::Kernels& kernels, const ConvGeometry& geometry, Index room);
 
   /// Takes the memory of all passes, unless it is there. The constructor takes none: a plan makes many networks and
   /// trains none.
@@ -230,10 +235,10 @@ ConvGeometry data_gradient(const ConvGeometry& c) {
   return d;
 }
 
-DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry)
+DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry, Index room)
     : threads_(omp_get_max_threads()),
-      forward_(kernels, geometry),
-      data_(kernels, data_gradient(geometry)),
+      forward_(kernels, geometry, room),
+      data_(kernels, data_gradient(geometry), room),
       gradients_(static_cast<std::size_t>(sum_parts(threads_, forward_.whole().sizes.gradient))) {}
 
 /// A ring for each kind of the bands.
@@ -332,7 +337,7 @@ void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Sp
 std::unique_ptr<DirectConv> DirectConv::make(DirectKernels kernels, const ConvGeometry& geometry) {
   const Kernels* found = find_kernels(kernels, geometry);
   if (found == nullptr || !supported(geometry, *found)) return nullptr;
-  return std::make_unique<DirectConv>(*found, geometry);
+  return std::make_unique<DirectConv>(*found, geometry, kernels.room);
 }
 
 /// direct::Affine for a row of the input.

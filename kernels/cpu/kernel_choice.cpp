@@ -308,6 +308,7 @@ std::vector<Contestant> conv_pool_contestants(CpuBackend& backend, const ConvPro
   std::vector<Contestant> contestants;
   for (const std::string& kernels : backend.kernels_of(p)) {
     const std::shared_ptr<ConvPoolOp> op = backend.conv_pool_by(kernels, p);
+    if (op == nullptr) continue;
     contestants.push_back({kernels, {[&m, &winner, op] {
                              op->forward(m.in(m.x), m.w.span(), m.b.span(), m.out(m.y), winner);
                              op->backward(m.in(m.x), m.out(m.y), m.out(m.dy), winner, m.w.span(), m.dw.span(),

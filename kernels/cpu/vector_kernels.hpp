@@ -48,7 +48,7 @@ struct Scratch {
   int* channel_end;             ///< out_channels: where a channel's entries end
   ChannelEntry* channel_entry;  ///< out_channels * chunk
   float* x;           ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
-  float* dx;          ///< as large as x: the data gradient is summed here; forward's scratch
+  float* dx;          ///< as x or winograd_floats: the data gradient is summed here; forward's scratch
   float* candidates;  ///< chunk * field * 4 (first layer: the inputs that a window's winner chooses from)
   float* dw;          ///< out_channels * padded_field: the sum over this part's samples
   float* db;          ///< padded_out
@@ -56,7 +56,7 @@ struct Scratch {
 
 /// One sample. winner may be null in forward.
 struct Forward {
-  const float* packed;  ///< from pack_forward
+  const float* packed;  ///< from pack_forward or pack_winograd
   const float* x;
   float* y;
   unsigned char* winner;

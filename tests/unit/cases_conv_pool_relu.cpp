@@ -27,6 +27,7 @@ LayerCases conv_pool_relu_cases() {
       {"1-D, 3->32, k4, pool 4", line(4, 35, 3), conv(32, {1, 1, 4}), by4},
       {"1-D, 3->8, k4, pool 2", line(4, 35, 3), conv(8, {1, 1, 4}), max_pool({1, 1, 2})},
       {"1-D, 1->5, k3, pool 4", line(4, 30, 1), conv(5, {1, 1, 3}), by4},
+      {"1-D, 1->5, k3, pool 4, a rest of one", line(3, 31, 1), conv(5, {1, 1, 3}), by4},
       {"1-D, 1->2, k3, pool 4, no rest", line(4, 34, 1), conv(2, {1, 1, 3}), by4},
       {"1-D, 3->100, k4, pool 4: several blocks of channels", line(3, 27, 3), conv(100, {1, 1, 4}), by4},
       {"1-D, 3->104, k3, pool 2: and odd runs", line(3, 15, 3), conv(104, {1, 1, 3}), max_pool({1, 1, 2})},

@@ -176,7 +176,10 @@ TEST_CASE("kernel choice: open problems are timed, and what was chosen is no slo
   pooled.kind = ConvProblem::Kind::conv_pool;
   pooled.geometry.pad_before = pooled.geometry.pad_after = {0, 0, 0};
   pooled.window = {1, 1, 4};
-  for (const ConvProblem& other : {with_norm, pooled}) {
+  ConvProblem in_planes = conv_problem({1, 12, 10}, 3, 8, {1, 3, 3});  // which not all kernels serve
+  in_planes.kind = ConvProblem::Kind::conv_pool;
+  in_planes.window = {1, 2, 2};
+  for (const ConvProblem& other : {with_norm, pooled, in_planes}) {
     const KernelChoice found = cpu::time_kernels(*backend, other).value_or(KernelChoice{});
     CHECK(found.chosen <= found.fixed);
   }

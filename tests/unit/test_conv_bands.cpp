@@ -1,0 +1,69 @@
+// Convolutions of planes in bands of rows (kernels/cpu/direct_conv.cpp): the same bits as of whole planes.
+#include <doctest/doctest.h>
+#include <omp.h>
+
+#include "kernels/cpu/convolutions.hpp"
+#include "kernels/random.hpp"
+#include "tests/unit/support/backends.hpp"
+
+namespace mrmf::test {
+namespace {
+
+using cpu::DirectKernels;
+using Algorithm = DirectKernels::Algorithm;
+
+ConvGeometry geometry(const Extent& in, const Extent& kernel, const Extent& before, const Extent& after) {
+  ConvGeometry c{16, 16};
+  c.in = in, c.kernel = kernel, c.pad_before = before, c.pad_after = after;
+  return c;
+}
+
+std::vector<float> made_up(Index count, std::uint64_t key) {
+  Rng rng(key);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = rng.uniform() - 0.5F;
+  return values;
+}
+
+struct Results {
+  std::vector<float> y, dx;
+};
+// `room`: of DirectKernels. Twice, so that what a first call leaves in the rings meets a second one.
+Results results_of(DirectKernels kernels, Index room, const ConvGeometry& c) {
+  constexpr Index rows = 3;
+  kernels.room = room;
+  const auto op = cpu::make_direct_conv(kernels, c);
+  REQUIRE(op != nullptr);
+  op->prepare(rows);
+  const Shape in{rows, c.in, c.in_channels, 3}, out{rows, c.out(), c.out_channels, 3};
+  const auto x = made_up(in.count(), 1), dy = made_up(out.count(), 2), b = made_up(c.out_channels, 4),
+             w = made_up(c.out_channels * product(c.kernel) * c.in_channels, 3);
+  Results r{std::vector<float>(dy.size()), std::vector<float>(x.size())};
+  for (int i = 0; i < 2; ++i) {
+    op->forward({in, x}, w, b, {out, r.y});
+    op->backward_data({out, dy}, w, {in, r.dx});
+  }
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, whatever the padding") {
+  const ConvGeometry cases[] = {
+      geometry({3, 40, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}),   geometry({1, 49, 9}, {1, 3, 3}, {0, 2, 1}, {0, 0, 2}),
+      geometry({2, 70, 12}, {1, 13, 3}, {0, 0, 0}, {0, 0, 0}),  // the data gradient has twelve rows of padding
+      geometry({1, 66, 10}, {1, 9, 3}, {0, 8, 1}, {0, 3, 1}),  geometry({1, 64, 20}, {1, 13, 13}, {0, 6, 6}, {0, 6, 6}),
+  };
+  constexpr Index least = 1, whole = Index{1} << 40;
+  for (const ConvGeometry& c : cases)
+    for (const Algorithm algorithm : {Algorithm::plain, Algorithm::winograd, Algorithm::winograd_planes}) {
+      if (algorithm != Algorithm::plain && c.kernel[2] != 3) continue;
+      if (algorithm == Algorithm::winograd_planes && c.kernel[1] != 3) continue;
+      const DirectKernels kernels{algorithm, cpu::instruction_set()};
+      const Results bands = results_of(kernels, least, c), planes = results_of(kernels, whole, c);
+      CHECK(bands.y == planes.y);
+      CHECK(bands.dx == planes.dx);
+    }
+}
+
+}  // namespace mrmf::test
