@@ -1,4 +1,4 @@
-// Which rows of a data set are its samples.
+// Which rows of a data set are its samples: what a split (split.hpp) leaves. Headers are read in dataset_headers.cpp.
 #include "io/rows/dataset.hpp"
 
 #include <fmt/format.h>

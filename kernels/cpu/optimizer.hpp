@@ -1,4 +1,5 @@
-// The loop of SGD, for vectorised(): over an arena, or over the weights of a position whose gradient was just made.
+// The step of SGD as a loop that vectorised() compiles for each instruction set: over an arena, or over the weights of
+// a position whose gradient was just made.
 #pragma once
 
 #include "kernels/formulas.hpp"

@@ -1,5 +1,6 @@
-// The table of options, but for the two lists of tables (layer_keys.cpp). Also the keys whose values need their own
-// reading. Paths are whole; defaults: ModelConfig, MethodConfig and RunConfig in config.hpp.
+// The table of all keys, put together from the other files *_keys.cpp. The keys of [method], [run] and part of [model]
+// are declared here, and those whose values need their own reading. Paths are whole; defaults: ModelConfig,
+// MethodConfig and RunConfig in config.hpp.
 #include "src/config/keys.hpp"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// All options, and the entries of the two lists of tables. Private to src/config.
+// All keys, and those of entries of lists such as [[model.layers]]. Private to src/config.
 #pragma once
 
 #include <string>

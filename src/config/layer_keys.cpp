@@ -1,4 +1,4 @@
-// Keys of the two lists of tables. Paths are within an entry of [[model.layers]], defaults: LayerSpec in
+// Keys of layers, of stages and of presets. Paths are within an entry of [[model.layers]], defaults: LayerSpec in
 // layers/spec.hpp; or of [[method.stages]], defaults: StageOverride in config.hpp. Those of presets, at the end, are
 // within [model]; defaults: PresetSizes in presets.hpp.
 #include <algorithm>
