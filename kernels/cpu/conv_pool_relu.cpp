@@ -70,9 +70,8 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
 /// The convolution as backward sees it: input channels are filled up to whole vectors where that adds little, so that
 /// no vector that it loads lies across two cache lines.
 ConvGeometry with_whole_vectors(ConvGeometry conv, long lanes) {
-  constexpr Index of_first_layer = 12;  // floats under a position, for which backward has loops of its own
   const Index whole = (conv.in_channels + lanes - 1) / lanes * lanes;
-  const bool small = conv.kernel[1] * conv.kernel[2] * conv.in_channels <= of_first_layer;
+  const bool small = conv.kernel[1] * conv.kernel[2] * conv.in_channels <= fused::max_first_field;
   if (!small && 10 * whole <= 11 * conv.in_channels) conv.in_channels = whole;
   return conv;
 }
@@ -82,10 +81,10 @@ constexpr long whole_lines(long floats) { return (floats + 15) / 16 * 16; }  // 
 /// One thread's scratch for backward, and for forward.
 class ThreadScratch {
  public:
-  /// g: backward's. Forward may need `forward` floats of its own.
-  ThreadScratch(const fused::Geometry& g, long lanes, long forward)
-      : floats_(make_arena(whole_lines(g.padded_out) + whole_lines(entries(g) + lanes) +
-                           2 * whole_lines(input(g) + lanes) + whole_lines(std::max(input(g) + lanes, forward)) +
+  /// g: backward's. Forward needs `forward` floats for its products, and `padded` for a sample with its padding.
+  ThreadScratch(const fused::Geometry& g, long lanes, long forward, long padded)
+      : floats_(make_arena(whole_lines(g.padded_out) + whole_lines(entries(g) + lanes) + whole_lines(padded) +
+                           whole_lines(input(g) + lanes) + whole_lines(std::max(input(g) + lanes, forward)) +
                            whole_lines(g.chunk * g.field * 4))),
         entries_(static_cast<std::size_t>(g.out_channels * g.chunk)),
         ints_(static_cast<std::size_t>(g.padded_out + groups(g) + entries(g) + lanes + g.out_channels)) {
@@ -95,7 +94,7 @@ class ThreadScratch {
     s_.candidates = take(g.chunk * g.field * 4);
     s_.value = take(entries(g) + lanes);
     s_.x = take(input(g) + lanes);
-    padded_ = take(input(g) + lanes);
+    padded_ = take(padded);
     s_.dx = take(std::max(input(g) + lanes, forward));
     int* i = ints_.data();
     const auto take_int = [&i](long count) { return std::exchange(i, i + count); };
@@ -108,7 +107,7 @@ class ThreadScratch {
   }
   /// Without dw and db: those of the part of the samples under way.
   const fused::Scratch& get() const { return s_; }
-  /// As large as a sample with its padding, which is zero at first: forward's.
+  /// For forward's sample with its padding, which is zero at first.
   float* padded() const { return padded_; }
 
  private:
@@ -139,8 +138,8 @@ class FusedConvPool final : public ConvPoolOp {
         packed_backward_(make_arena(wide_.out_channels * wide_.padded_field)),
         parts_(sum_parts(omp_get_max_threads(), gradient_floats())),
         gradients_(make_arena(parts_ * gradient_floats())) {
-    const long floats = winograd ? kernels_.winograd_floats(g_) : 0;
-    for (int t = 0; t < omp_get_max_threads(); ++t) scratch_.emplace_back(wide_, kernels_.lanes, floats);
+    const long floats = winograd ? kernels_.winograd_floats(g_) : 0, padded = padded_ ? g_.in_lines * g_.line : 0;
+    for (int t = 0; t < omp_get_max_threads(); ++t) scratch_.emplace_back(wide_, kernels_.lanes, floats, padded);
   }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, std::span<std::uint8_t> winner) override {

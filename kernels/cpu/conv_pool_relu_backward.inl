@@ -5,8 +5,6 @@
 // cost more than the work. Instead every lane is an output channel, and the input that its winner met is picked by a
 // shuffle from the (at most four) candidates.
 
-constexpr long max_first_field = 12;  // its accumulators fit 16 registers
-
 bool is_first_layer(const Geometry& g, const Backward& f) {
   return !f.with_dx && g.positions <= 4 && g.field <= max_first_field;
 }

@@ -7,6 +7,8 @@
 // (block of out channels, product, in channel, out channel of the block), so each product is a small matrix product
 // with its sums in registers.
 
+#include "kernels/cpu/winograd_tile.inl"
+
 constexpr long tile_outputs = 4;
 constexpr long products_of(long taps) { return tile_outputs + taps - 1; }
 // Registers: windows * vectors sums, a vector's weights for each of the vectors, one broadcast input.
@@ -65,23 +67,16 @@ void pack_winograd(const Geometry& g, const float* w, const float* b, float* pac
   for (long o = 0; o < g.padded_out; ++o) packed[o] = o < g.out_channels ? b[o] : 0.0F;
 }
 
-// The transforms of a tile's inputs, V a vector or a single float.
 template <class V>
 inline void transform_tile(const V (&d)[6], V (&to)[6]) {
-  const V even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1], far_even = d[4] - d[2], far_odd = 2 * (d[3] - d[1]);
-  to[0] = 4 * d[0] - 5 * d[2] + d[4];
-  to[1] = even + odd;
-  to[2] = even - odd;
-  to[3] = far_even + far_odd;
-  to[4] = far_even - far_odd;
-  to[5] = 4 * d[1] - 5 * d[3] + d[5];
+  transform_six(d, to);
 }
 // With the point 1/2, the others' polynomials have a factor (x - 1/2) more.
 template <class V>
 inline void transform_tile(const V (&d)[7], V (&to)[7]) {
   V shifted[6], six[6];
   for (long k = 0; k < 6; ++k) shifted[k] = d[k + 1] - 0.5F * d[k];
-  transform_tile(shifted, six);
+  transform_six(shifted, six);
   for (long k = 0; k < 5; ++k) to[k] = six[k];
   to[5] = 4 * d[1] - 5 * d[3] + d[5];
   to[6] = six[5];
@@ -133,11 +128,7 @@ inline __attribute__((always_inline)) void multiply_tile(const float* x, long ch
 // The four outputs of a tile from its products.
 template <long Products>
 inline __attribute__((always_inline)) void tile_outputs_of(const Vector (&p)[Products], Vector (&y)[tile_outputs]) {
-  const Vector even = p[1] + p[2], odd = p[1] - p[2], far_even = p[3] + p[4], far_odd = p[3] - p[4];
-  y[0] = p[0] + even + far_even;
-  y[1] = odd + 2 * far_odd;
-  y[2] = even + 4 * far_even;
-  y[3] = odd + 8 * far_odd + p[Products - 1];
+  outputs_of_tile(p, p[Products - 1], y);
   if constexpr (Products == products_of(4))
     for (long k = 0; k < tile_outputs; ++k) y[k] += p[5] * (1.0F / static_cast<float>(1 << k));
 }
@@ -191,57 +182,74 @@ template <long Taps, long Channels>
   }
 }
 
+// Takes at most `most` windows at a time: transform(first window, windows) writes their inputs' transforms to
+// f.scratch, and of_block(where to store, windows, vectors of a block of out channels, its weights, its first channel)
+// follows for each block.
+template <class Transform, class OfBlock>
+inline void for_window_blocks(const Geometry& g, const Forward& f, long most, const Transform& transform,
+                              const OfBlock& of_block) {
+  const long count = vectors(g.out_channels), depth = products_of(g.kernel) * g.in_channels;
+  for (long begin = 0, windows = 0; begin < g.windows; begin += windows) {
+    windows = next_block(g.windows - begin, most);
+    transform(begin, windows);
+    const long at = begin * g.out_channels;
+    const Forward now{nullptr, nullptr, f.y + at, f.winner ? f.winner + at : nullptr, f.scratch};
+    const float* packed = f.packed;
+    for (long first = 0, block = 0; first < count; first += block) {
+      block = next_block(count - first, tile_vectors);
+      of_block(now, windows, block, packed, first * lanes);
+      packed += depth * block * lanes;
+    }
+  }
+}
+
+typedef float Quad __attribute__((vector_size(16)));
+
+// Behind the packed weights.
+inline const float* bias_of(const Geometry& g, const Forward& f) {
+  return f.packed + products_of(g.kernel) * g.in_channels * g.padded_out;
+}
+
 template <long Taps, long Channels>
 void winograd_windows_of_few(const Geometry& g, const Forward& f) {
-  typedef float Quad __attribute__((vector_size(16)));
-  constexpr long products = products_of(Taps), room = products * few_channels;
-  const float* const bias = f.packed + products * Channels * g.padded_out;
-  for (long begin = 0, windows = 0; begin < g.windows; begin += windows) {
-    windows = next_block(g.windows - begin, few_windows);
+  constexpr long products = products_of(Taps);
+  const auto transform = [&](long begin, long windows) {
     for (long window = begin; window < begin + windows; ++window) {
       const float* const x = f.x + window * tile_outputs * Channels;
-      float* const to = f.scratch + (window - begin) * room;
+      float* const to = f.scratch + (window - begin) * products * few_channels;
       // With fewer channels than a quad has, the last position's is read with what lies behind it.
       if ((window * tile_outputs + products - 1) * Channels + few_channels <= g.line)
         transform_channels<Taps, Quad>(x, Channels, to, few_channels);
       else
         for (long c = 0; c < Channels; ++c) transform_channels<Taps, float>(x + c, Channels, to + c, few_channels);
     }
-    const long at = begin * g.out_channels, count = vectors(g.out_channels);
-    const Forward now{nullptr, nullptr, f.y + at, f.winner ? f.winner + at : nullptr, f.scratch};
-    const float* packed = f.packed;
-    for (long first = 0, block = 0; first < count; first += block) {
-      block = next_block(count - first, tile_vectors);
-      for (long n = 0; n < block; ++n)
-        winograd_few<Taps, Channels>(g, now, windows, packed + n * lanes, block * lanes, bias, (first + n) * lanes);
-      packed += products * Channels * block * lanes;
-    }
-  }
+  };
+  for_window_blocks(g, f, few_windows, transform,
+                    [&](const Forward& now, long windows, long block, const float* packed, long first) {
+                      for (long n = 0; n < block; ++n)
+                        winograd_few<Taps, Channels>(g, now, windows, packed + n * lanes, block * lanes, bias_of(g, f),
+                                                     first + n * lanes);
+                    });
 }
 
 template <long Taps>
 void winograd_windows(const Geometry& g, const Forward& f) {
-  typedef float Quad __attribute__((vector_size(16)));
-  const auto transform = g.in_channels >= lanes ? transform_inputs<Taps, Vector> : transform_inputs<Taps, Quad>;
-  const long count = vectors(g.out_channels);
-  const float* const bias = f.packed + products_of(Taps) * g.in_channels * g.padded_out;
-  for (long begin = 0, windows = 0; begin < g.windows; begin += windows) {
-    windows = next_block(g.windows - begin, tile_windows);
-    transform(g, f.x + begin * tile_outputs * g.in_channels, windows, f.scratch);
-    const long at = begin * g.out_channels;
-    const Forward now{nullptr, nullptr, f.y + at, f.winner ? f.winner + at : nullptr, f.scratch};
-    const float* packed = f.packed;
-    for (long first = 0, block = 0; first < count; first += block) {
-      block = next_block(count - first, tile_vectors);
-      with_constant<tile_windows>(windows, [&](auto of_windows) {
-        with_constant<tile_vectors>(block, [&](auto of_block) {
-          winograd_block<Taps, decltype(of_windows)::value, decltype(of_block)::value>(g, now, f.scratch, packed, bias,
-                                                                                       first * lanes);
-        });
-      });
-      packed += products_of(Taps) * g.in_channels * block * lanes;
-    }
-  }
+  const auto transform = [&](long begin, long windows) {
+    const float* const x = f.x + begin * tile_outputs * g.in_channels;
+    if (g.in_channels >= lanes)
+      transform_inputs<Taps, Vector>(g, x, windows, f.scratch);
+    else
+      transform_inputs<Taps, Quad>(g, x, windows, f.scratch);
+  };
+  for_window_blocks(g, f, tile_windows, transform,
+                    [&](const Forward& now, long windows, long block, const float* packed, long first) {
+                      with_constant<tile_windows>(windows, [&](auto of_windows) {
+                        with_constant<tile_vectors>(block, [&](auto of_block) {
+                          winograd_block<Taps, decltype(of_windows)::value, decltype(of_block)::value>(
+                              g, now, f.scratch, packed, bias_of(g, f), first);
+                        });
+                      });
+                    });
 }
 
 template <long Taps>

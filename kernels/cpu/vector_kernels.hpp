@@ -13,6 +13,10 @@
 
 namespace mrmf::cpu::fused {
 
+/// Floats under an output position of a first layer for which backward has loops of its own: its accumulators fit 16
+/// registers.
+constexpr long max_first_field = 12;
+
 /// One geometry: a convolution of one or two axes (stride 1) followed by max pooling with window = stride. Lines are
 /// runs of input positions along the last axis; padding is in them already.
 struct Geometry {

@@ -3,6 +3,7 @@
 // own.
 
 #include "kernels/cpu/direct_tiles.inl"
+#include "kernels/cpu/winograd_tile.inl"
 
 // The forms of input planes, weights and their gradient: of each its six transforms.
 //
@@ -103,15 +104,10 @@ template <class V>
 inline void transform_row(const float* row, long channels, long tiles, float* to, long step, long tile_step) {
   for (long t = 0; t < tiles; ++t, row += outputs * channels, to += tile_step)
     for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
-      V d[transforms];
+      V d[transforms], transformed[transforms];
       for (long k = 0; k < transforms; ++k) d[k] = get<V>(row + k * channels + c);
-      const V even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1], fine_even = d[4] - d[2], fine_odd = 2 * (d[3] - d[1]);
-      put(to + c, 4 * d[0] - 5 * d[2] + d[4]);
-      put(to + step + c, even + odd);
-      put(to + 2 * step + c, even - odd);
-      put(to + 3 * step + c, fine_even + fine_odd);
-      put(to + 4 * step + c, fine_even - fine_odd);
-      put(to + 5 * step + c, 4 * d[1] - 5 * d[3] + d[5]);
+      transform_six(d, transformed);
+      for (long k = 0; k < transforms; ++k) put(to + k * step + c, transformed[k]);
     }
 }
 
@@ -163,13 +159,7 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
 // kernels' products do the work.
 
 // The outputs of a tile from its six products.
-inline void column_outputs(const Vector p[transforms], Vector y[outputs]) {
-  const Vector even = p[1] + p[2], odd = p[1] - p[2], fine_even = p[3] + p[4], fine_odd = p[3] - p[4];
-  y[0] = p[0] + even + fine_even;
-  y[1] = odd + 2 * fine_odd;
-  y[2] = even + 4 * fine_even;
-  y[3] = odd + 8 * fine_odd + p[5];
-}
+inline void column_outputs(const Vector p[transforms], Vector y[outputs]) { outputs_of_tile(p, p[transforms - 1], y); }
 
 // Rows [first, first + count) of a tile.
 struct Strip {

@@ -1,0 +1,23 @@
+// A tile of Winograd's F(4,3) along one axis: four outputs, six inputs, by the points 0, 1, -1, 2, -2 and infinity.
+// Included inside an anonymous namespace, behind vectors.inl.
+
+// The six transforms of a tile's inputs, V a vector or a single float.
+template <class V>
+inline void transform_six(const V (&d)[6], V (&to)[6]) {
+  const V even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1], far_even = d[4] - d[2], far_odd = 2 * (d[3] - d[1]);
+  to[0] = 4 * d[0] - 5 * d[2] + d[4];
+  to[1] = even + odd;
+  to[2] = even - odd;
+  to[3] = far_even + far_odd;
+  to[4] = far_even - far_odd;
+  to[5] = 4 * d[1] - 5 * d[3] + d[5];
+}
+
+// A tile's outputs: p has the products at the finite points, `last` is that at infinity.
+inline __attribute__((always_inline)) void outputs_of_tile(const Vector* p, const Vector& last, Vector* y) {
+  const Vector even = p[1] + p[2], odd = p[1] - p[2], far_even = p[3] + p[4], far_odd = p[3] - p[4];
+  y[0] = p[0] + even + far_even;
+  y[1] = odd + 2 * far_odd;
+  y[2] = even + 4 * far_even;
+  y[3] = odd + 8 * far_odd + last;
+}
