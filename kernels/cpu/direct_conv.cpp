@@ -176,6 +176,7 @@ class DirectConv final : public WeightedOp {
   int threads() const { return threads_; }
   Index gradient_parts() const { return std::ssize(gradients_); }
   void allocate();
+  void pack(const Sweep& of, const direct::Weights& w);
   void convolve(const Bands& bands, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y);
 
   int threads_;
@@ -261,10 +262,17 @@ void DirectConv::allocate() {
   bias_ = make_arena(std::max(forward_.whole().g.padded_out, data_.whole().g.padded_out));
 }
 
+void DirectConv::pack(const Sweep& of, const direct::Weights& w) {
+  const Index lanes = of.kernels.lanes;
+  share_out(of.g.padded_out / lanes, threads(), [&](Index first, Index last, int) {
+    for (Index v = first; v < last; ++v) of.kernels.pack(of.g, w, v * lanes, packed_.span().data());
+  });
+}
+
 void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
   allocate();
   const Sweep& whole = forward_.whole();
-  whole.kernels.pack(whole.g, w.data(), packed_.span().data());
+  pack(whole, direct::weights_of(whole.g, w.data()));
   std::ranges::fill(bias_.span(), 0.0F);
   std::ranges::copy(b, bias_.span().begin());
   convolve(forward_, forward_rings_, input, y);
@@ -273,7 +281,7 @@ void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, T
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   allocate();
   const Sweep& whole = data_.whole();
-  whole.kernels.pack_mirrored(whole.g, w.data(), packed_.span().data());
+  pack(whole, direct::mirrored_weights_of(whole.g, w.data()));
   std::ranges::fill(bias_.span(), 0.0F);
   convolve(data_, data_rings_, {dy.data.data()}, dx);
 }

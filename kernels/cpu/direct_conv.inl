@@ -8,22 +8,11 @@ Sizes sizes(const Geometry& g) {
   return {g.in_rows * g.padded_width * g.in_channels, g.depth * g.padded_out, (g.depth + 1) * g.out_channels};
 }
 
-void pack(const Geometry& g, const float* w, float* packed) {
-  for_blocks(g, [&](long first, auto count) {
-    for (long r = 0; r < g.depth; ++r)
-      for (long o = first; o < first + decltype(count)::value * lanes; ++o)
-        *packed++ = o < g.out_channels ? w[o * g.depth + r] : 0.0F;
-  });
-}
-
-void pack_mirrored(const Geometry& g, const float* w, float* packed) {
-  const long taps = g.depth / g.in_channels;
-  for_blocks(g, [&](long first, auto count) {
-    for (long t = taps - 1; t >= 0; --t)
-      for (long i = 0; i < g.in_channels; ++i)
-        for (long o = first; o < first + decltype(count)::value * lanes; ++o)
-          *packed++ = o < g.out_channels ? w[(i * taps + t) * g.out_channels + o] : 0.0F;
-  });
+void pack(const Geometry& g, const Weights& w, long first, float* packed) {
+  const PackedVector at(g, first, g.depth, packed);
+  float* to = at.to;
+  for (long tap = 0; tap < g.depth / g.in_channels; ++tap)
+    for (long in = 0; in < g.in_channels; ++in, to += at.row) store(to, weights_at(g, w, first, tap, in));
 }
 
 // The rows of an output plane for which kernel row k has an input row.
@@ -115,4 +104,4 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
   }
 }
 
-const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
+const Kernels kernels{lanes, sizes, pack, copy, forward, weights, unpack};

@@ -17,6 +17,29 @@ inline void for_blocks(const Geometry& g, const Body& body) {
     with_constant<block>((g.padded_out - first) / lanes, [&](auto count) { body(first, count); });
 }
 
+// The weights of a tap and an in channel for the vector of out channels from `first` on.
+inline Vector weights_at(const Geometry& g, const Weights& w, long first, long tap, long in) {
+  const float* from = w.first + first * w.out + tap * w.tap_step + in * w.in;
+  const long there = g.out_channels - first;
+  if (w.out == 1 && there >= lanes) return load(from);
+  Vector v{};
+  for (long o = 0; o < lanes && o < there; ++o) v[o] = from[o * w.out];
+  return v;
+}
+
+// Where the vector of out channels from `first` on lies in packed weights: in its block, whose rows are `row` floats
+// apart. depth: of all products of a block.
+struct PackedVector {
+  float* to;
+  long row;
+  PackedVector(const Geometry& g, long first, long depth, float* packed) {
+    constexpr long most = block * lanes;
+    const long begin = first / most * most, left = g.padded_out - begin;
+    row = left < most ? left : most;
+    to = packed + begin * depth + first - begin;
+  }
+};
+
 // One row of output at `at` floats into the padded input rows: Count positions, Block vectors of output channels.
 struct TilePosition {
   const float* const* planes;

@@ -130,6 +130,19 @@ struct Affine {
   const float *mean, *factor, *beta;
 };
 
+/// Weights as a pass sees them: w(out channel, tap, in channel) lies at first[out channel * out + tap * tap_step + in
+/// channel * in]. A data gradient sees the taps mirrored, and the channels exchanged.
+struct Weights {
+  const float* first;
+  long out, tap_step, in;
+};
+/// Of the pass's own layout (out channels, taps, in channels), or of that of the convolution whose data gradient it is.
+inline Weights weights_of(const Geometry& g, const float* w) { return {w, g.depth, g.in_channels, 1}; }
+inline Weights mirrored_weights_of(const Geometry& g, const float* w) {
+  const long taps = g.depth / g.in_channels;
+  return {w + (taps - 1) * g.out_channels, 1, -g.out_channels, taps * g.out_channels};
+}
+
 /// Weights in blocks of output channels.
 struct PackedWeights {
   const float* blocks;
@@ -139,11 +152,8 @@ struct PackedWeights {
 struct Kernels {
   long lanes;  ///< floats in a vector
   Sizes (*sizes)(const Geometry&);
-  /// From the project's layout (out channels, depth).
-  void (*pack)(const Geometry&, const float* w, float* packed);
-  /// Packs the weights of the data gradient, a convolution of dy with the filters mirrored along every axis. `g` is its
-  /// geometry, w the weights of the forward convolution.
-  void (*pack_mirrored)(const Geometry& g, const float* w, float* packed);
+  /// Packs the weights of one vector of output channels, from `first` on. Those that are not there get zeros.
+  void (*pack)(const Geometry&, const Weights&, long first, float* packed);
   /// Copies an input plane; map may be null.
   void (*copy)(const Geometry&, const float* x, const Affine* map, float* plane);
   /// Makes one output plane. planes: kernel[0] copies of input planes, null for those in the padding.

@@ -50,41 +50,27 @@ Sizes sizes(const Geometry& g) {
 }
 
 // The six transforms of three taps.
-void transform_taps(const float* w, float* to, long step) {
-  const float outer = w[0] + w[2], fine = w[0] / 24 + w[2] / 6;
+inline void transform_taps(const Vector w[3], Vector to[transforms]) {
+  const Vector outer = w[0] + w[2], fine = w[0] / 24 + w[2] / 6;
   to[0] = w[0] / 4;
-  to[step] = -(outer + w[1]) / 6;
-  to[2 * step] = -(outer - w[1]) / 6;
-  to[3 * step] = fine + w[1] / 12;
-  to[4 * step] = fine - w[1] / 12;
-  to[5 * step] = w[2];
+  to[1] = -(outer + w[1]) / 6;
+  to[2] = -(outer - w[1]) / 6;
+  to[3] = fine + w[1] / 12;
+  to[4] = fine - w[1] / 12;
+  to[5] = w[2];
 }
 
-// weight(out channel, tap of all, in channel) of an existing out channel.
-template <class Weight>
-void pack_weights(const Geometry& g, float* packed, const Weight& weight) {
+void pack(const Geometry& g, const Weights& w, long first, float* packed) {
   const long depth = Tiles(g).depth;
-  for_blocks(g, [&](long first, auto count) {
-    constexpr long channels = decltype(count)::value * lanes;
-    float* to = packed + first * transforms * depth;
-    for (long r = 0; r < depth; ++r)
-      for (long o = first; o < first + channels; ++o) {
-        const long tap = r / g.in_channels * 3, in = r % g.in_channels;
-        float w[3] = {};
-        for (long k = 0; k < 3 && o < g.out_channels; ++k) w[k] = weight(o, tap + k, in);
-        transform_taps(w, to + r * channels + o - first, depth * channels);
-      }
-  });
-}
-
-void pack(const Geometry& g, const float* w, float* packed) {
-  pack_weights(g, packed, [&](long o, long tap, long in) { return w[o * g.depth + tap * g.in_channels + in]; });
-}
-
-void pack_mirrored(const Geometry& g, const float* w, float* packed) {
-  const long taps = g.depth / g.in_channels;
-  pack_weights(g, packed,
-               [&](long o, long tap, long in) { return w[(in * taps + taps - 1 - tap) * g.out_channels + o]; });
+  const PackedVector at(g, first, transforms * depth, packed);
+  for (long r = 0; r < depth; ++r) {
+    const long tap = r / g.in_channels * 3, in = r % g.in_channels;
+    const Vector taps[3] = {weights_at(g, w, first, tap, in), weights_at(g, w, first, tap + 1, in),
+                            weights_at(g, w, first, tap + 2, in)};
+    Vector all[transforms];
+    transform_taps(taps, all);
+    for (long t = 0; t < transforms; ++t) store(at.to + (t * depth + r) * at.row, all[t]);
+  }
 }
 
 // Floats as V, a vector or a single one.
@@ -297,4 +283,4 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
   if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
 }
 
-const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
+const Kernels kernels{lanes, sizes, pack, copy, forward, weights, unpack};

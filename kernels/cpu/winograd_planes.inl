@@ -61,39 +61,23 @@ Sizes sizes(const Geometry& g) {
           (transforms * tiles.depth + 1) * g.padded_out};
 }
 
-// weight(out channel, tap of all, in channel) of an existing out channel.
-template <class Weight>
-void pack_weights(const Geometry& g, float* packed, const Weight& weight) {
+void pack(const Geometry& g, const Weights& w, long first, float* packed) {
   const long depth = PlaneTiles(g).depth;
-  for_blocks(g, [&](long first, auto count) {
-    constexpr long channels = decltype(count)::value * lanes;
-    float* to = packed + first * transforms * depth;
-    for (long r = 0; r < depth; ++r)
-      for (long o = first; o < first + channels && o < g.out_channels; ++o) {
-        const long tap = r / g.in_channels * 9, in = r % g.in_channels;
-        float rows[3][along];
-        for (long j = 0; j < 3; ++j) {
-          const float w[3] = {weight(o, tap + 3 * j, in), weight(o, tap + 3 * j + 1, in),
-                              weight(o, tap + 3 * j + 2, in)};
-          transform_taps(w, rows[j], 1);
-        }
-        for (long t = 0; t < along; ++t) {
-          const float outer = (rows[0][t] + rows[2][t]) / 2, middle = rows[1][t] / 2;
-          const float all[across] = {rows[0][t], outer + middle, outer - middle, rows[2][t]};
-          for (long s = 0; s < across; ++s) to[((t * across + s) * depth + r) * channels + o - first] = all[s];
-        }
-      }
-  });
-}
-
-void pack(const Geometry& g, const float* w, float* packed) {
-  pack_weights(g, packed, [&](long o, long tap, long in) { return w[o * g.depth + tap * g.in_channels + in]; });
-}
-
-void pack_mirrored(const Geometry& g, const float* w, float* packed) {
-  const long taps = g.depth / g.in_channels;
-  pack_weights(g, packed,
-               [&](long o, long tap, long in) { return w[(in * taps + taps - 1 - tap) * g.out_channels + o]; });
+  const PackedVector at(g, first, transforms * depth, packed);
+  for (long r = 0; r < depth; ++r) {
+    const long tap = r / g.in_channels * 9, in = r % g.in_channels;
+    Vector rows[3][along];
+    for (long j = 0; j < 3; ++j) {
+      const Vector taps[3] = {weights_at(g, w, first, tap + 3 * j, in), weights_at(g, w, first, tap + 3 * j + 1, in),
+                              weights_at(g, w, first, tap + 3 * j + 2, in)};
+      transform_taps(taps, rows[j]);
+    }
+    for (long t = 0; t < along; ++t) {
+      const Vector outer = (rows[0][t] + rows[2][t]) / 2, middle = rows[1][t] / 2;
+      const Vector all[across] = {rows[0][t], outer + middle, outer - middle, rows[2][t]};
+      for (long s = 0; s < across; ++s) store(at.to + ((t * across + s) * depth + r) * at.row, all[s]);
+    }
+  }
 }
 
 // The transforms of rows of one tile column, whose columns are transformed. Those of a tile lie `step` floats apart.
@@ -289,4 +273,4 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
   if (g.bias) store(db + first, load(gradient + transforms * depth * g.out_channels + first));
 }
 
-const Kernels kernels{lanes, sizes, pack, pack_mirrored, copy, forward, weights, unpack};
+const Kernels kernels{lanes, sizes, pack, copy, forward, weights, unpack};
