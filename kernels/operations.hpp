@@ -186,6 +186,7 @@ struct GroupNormSettings {
   Index positions = 1;  ///< positions of x
   float epsilon = 1e-5F;
   Index sample_positions = 0;  ///< positions of a whole sample; 0: x has all of them
+  float slope = 1;             ///< below zero, of the ReLU (0) or leaky ReLU that goes in the same pass; 1: none
   /// Values of a group that the statistics are of.
   Index values() const { return (sample_positions > 0 ? sample_positions : positions) * (channels / groups); }
 };

@@ -58,6 +58,13 @@ Fused norm_relu_pool(Backend& backend, FusableLayers run) {
   return {make_norm_relu_pool(backend, in, {run[0].spec, run[1].spec, std::nullopt}), 2};
 }
 
+// group_norm or layer_norm, and relu or leaky_relu.
+Fused group_norm_relu(Backend& backend, FusableLayers run) {
+  if (!is_kind(run, 0, LayerKind::group_norm) && !is_kind(run, 0, LayerKind::layer_norm)) return {};
+  if (!is_kind(run, 1, LayerKind::relu) && !is_kind(run, 1, LayerKind::leaky_relu)) return {};
+  return {make_group_norm_relu(backend, run[0].input, run[0].spec, run[1].spec, run[0].position), 2};
+}
+
 // batch_norm and conv at the input. Further down the fused layer would have to give a dx.
 Fused norm_conv(Backend& backend, FusableLayers run) {
   if (run[0].input.axes == 0 || !is_kind(run, 0, LayerKind::batch_norm) || !is_kind(run, 1, LayerKind::conv)) return {};
@@ -67,7 +74,7 @@ Fused norm_conv(Backend& backend, FusableLayers run) {
 /// The backend's fused layer for the first layers of the run, if any. No two layers with parameters may be fused on
 /// some blocks of a grid alone: gradients are summed unit by unit, and all ranks must begin the same sums.
 Fused offer(Backend& backend, FusableLayers run, bool first) {
-  for (const auto& find : {conv_pool_relu, norm_relu_pool})
+  for (const auto& find : {conv_pool_relu, norm_relu_pool, group_norm_relu})
     if (Fused fused = find(backend, run); fused.layer) return fused;
   return first ? norm_conv(backend, run) : Fused{};
 }

@@ -170,6 +170,10 @@ struct NormReluPoolSpecs {
 };
 std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs);
 
+/// Group norm or layer norm fused with the ReLU or leaky ReLU behind it: one layer with the norm's parameters.
+std::unique_ptr<Layer> make_group_norm_relu(Backend& backend, const Shape& in, const LayerSpec& norm,
+                                            const LayerSpec& relu, const LayerPosition& position);
+
 /// The batch norm of a network's input fused with the convolution behind it: one layer that gives no dx. Null if the
 /// backend offers none. It replaces two layers of the list: its parameters and gradients are those of the batch norm
 /// and, from the next 64-byte boundary on, those of the convolution.

@@ -96,16 +96,16 @@ namespace {
 
 /// Group norm, and layer norm as the group norm of one group: the statistics are over a sample's positions and a
 /// group's channels, gamma and beta are per channel. Nothing depends on the batch. Ranks that share samples add up
-/// their sums.
+/// their sums. Alone or with the activation behind it, with the same parameters and signature.
 class GroupNorm final : public Layer {
  public:
-  GroupNorm(Backend& backend, const Shape& in, const LayerSpec& spec, Index groups, Index sample_positions)
-      : word_(to_string(spec.kind)),
-        groups_(groups),
+  GroupNorm(Backend& backend, const Shape& in, LayerKind kind, const GroupNormSettings& settings)
+      : word_(to_string(kind)),
+        groups_(settings.groups),
         channels_(static_cast<std::size_t>(in.channels)),
-        statistics_count_(static_cast<std::size_t>(in.n * groups)),
+        statistics_count_(static_cast<std::size_t>(in.n * settings.groups)),
         output_(in),
-        op_(backend.group_norm({in.channels, groups, product(in.spatial), spec.epsilon, sample_positions}, in.n)) {}
+        op_(backend.group_norm(settings, in.n)) {}
 
   /// "group_norm 32 g8", "layer_norm 32"
   std::string signature() const override {
@@ -151,10 +151,8 @@ class GroupNorm final : public Layer {
   std::unique_ptr<NormOp> op_;
 };
 
-}  // namespace
-
-std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
-                                       const LayerPosition& position) {
+std::unique_ptr<Layer> group_norm_with(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       const LayerPosition& position, float slope) {
   require(spec.epsilon > 0, spec, "epsilon must be above 0");
   const Index groups = spec.kind == LayerKind::layer_norm ? 1 : spec.groups;
   const Index sample_positions = product(position.sample_extent);  // of which `in` is a block; 0: it is whole
@@ -163,7 +161,21 @@ std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const 
   require(std::max(sample_positions, product(in.spatial)) * (in.channels / groups) > 1, spec,
           fmt::format("a group of its input {} is a single value, whose norm is always 0; use fewer groups than {}",
                       to_string(in), groups));
-  return std::make_unique<GroupNorm>(backend, in, spec, groups, sample_positions);
+  return std::make_unique<GroupNorm>(
+      backend, in, spec.kind,
+      GroupNormSettings{in.channels, groups, product(in.spatial), spec.epsilon, sample_positions, slope});
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
+                                       const LayerPosition& position) {
+  return group_norm_with(backend, in, spec, position, 1);
+}
+
+std::unique_ptr<Layer> make_group_norm_relu(Backend& backend, const Shape& in, const LayerSpec& norm,
+                                            const LayerSpec& relu, const LayerPosition& position) {
+  return group_norm_with(backend, in, norm, position, relu.kind == LayerKind::leaky_relu ? relu.slope : 0.0F);
 }
 
 // Local contrast normalisation (Le et al., Building High-level Features Using Large Scale Unsupervised Learning, 2012).

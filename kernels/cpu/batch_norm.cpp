@@ -24,6 +24,7 @@ NormSums::NormSums(const NormSettings& settings)
       sums_(static_cast<std::size_t>(2 * channels_ + 1)),
       factor_(static_cast<std::size_t>(channels_)),
       mean_(factor_.size()),
+      ones_(factor_.size(), 1.0F),
       offset_(factor_.size()),
       slope_(factor_.size()) {}
 
@@ -106,7 +107,7 @@ norm_loops::DataTerms NormSums::data_terms(const StepContext& step, Index rows, 
     offset_[c] = static_cast<float>(sums_[c] / count);
     slope_[c] = static_cast<float>(sums_[channels_ + c] / count * inverse * inverse);
   }
-  return {offset_.data(), slope_.data()};
+  return {factor_.data(), ones_.data(), offset_.data(), slope_.data()};
 }
 
 namespace {
@@ -148,8 +149,8 @@ class Norm final : public NormOp {
     });
     sums_.parameter_gradients(memory, dgamma, dbeta);
     if (dx.data.empty()) return;
-    const norm_loops::DataTerms data = sums_.data_terms(step, rows, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
+    const norm_loops::DataTerms data = sums_.data_terms(step, rows, memory);
     share_out(rows, sums_.threads(), [&](Index first, Index last, int) {
       for_channel_tiles(channels_, first, last, [&](const Tile& b, Index at, Index c) {
         vectorised([&] {

@@ -31,7 +31,8 @@ class NormSums {
 
   /// This rank's dgamma and dbeta, from add_up()'s sums of g and of g * (x - mean).
   void parameter_gradients(const NormMemory& memory, Span dgamma, Span dbeta) const;
-  /// The terms of dx, from the same sums over all ranks. Valid until this object's next call.
+  /// The terms of dx, from the same sums over all ranks, after terms() of the step. Valid until this object's next
+  /// call.
   norm_loops::DataTerms data_terms(const StepContext& step, Index rows, const NormMemory& memory);
 
   int threads() const { return threads_; }
@@ -61,7 +62,7 @@ class NormSums {
   Index parts_;
   std::vector<double> partial_;  // per part: two sums per channel
   std::vector<double> sums_;     // two sums per channel, then the number of rows
-  std::vector<float> factor_, mean_, offset_, slope_;
+  std::vector<float> factor_, mean_, ones_, offset_, slope_;
 };
 
 /// Part of a (rows, channels) matrix: a thread's rows, and so many channels that their sums stay in the L1 cache.

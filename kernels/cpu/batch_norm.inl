@@ -83,6 +83,11 @@ struct Affine {
       : mean(some.get(t.mean + c)), factor(some.get(t.factor + c)), beta(some.get(t.beta + c)) {}
 };
 
+template <class Some>
+inline void put_to(const Line& l, const Some& some, float* to, Vector v) {
+  l.stream ? stream(to, v) : some.put(to, v);
+}
+
 void forward(const Line& l, const Terms& terms, const float* const* lines, long count, float* y) {
   const Vector slope = broadcast(l.slope), share = broadcast(l.share);
   for_vectors(l.channels, [&](long c, auto some) {
@@ -94,9 +99,10 @@ void forward(const Line& l, const Terms& terms, const float* const* lines, long 
           const Vector z = (some.get(lines[i] + (k * l.window + w) * l.channels + c) - a.mean) * a.factor + a.beta;
           sum += z < 0 ? slope * z : z;
         }
-      some.put(y + k * l.y_stride + c, share * sum);
+      put_to(l, some, y + k * l.y_stride + c, share * sum);
     }
   });
+  if (l.stream) fence();
 }
 
 // The gradient of batch norm's output: of pooling, and of the activation, which lets NaN pass.
@@ -131,14 +137,14 @@ void gradients(const Line& l, const Terms& terms, const float* x, const float* d
 void data(const Line& l, const Terms& terms, const DataTerms& more, const float* x, const float* dy, float* dx) {
   const Vector slope = broadcast(l.slope), share = broadcast(l.share);
   const long pooled = dy == nullptr ? 0 : l.pooled;
-  const auto put_to = [&](auto some, float* to, Vector v) { l.stream ? stream(to, v) : some.put(to, v); };
   for_vectors(l.channels, [&](long c, auto some) {
     const Affine a(some, terms, c);
+    const Vector scale = some.get(more.scale + c), gain = some.get(more.gain + c);
     const Vector offset = some.get(more.offset + c), rate = some.get(more.slope + c);
     const auto put = [&](long position, Vector d) {
       const Vector centred = some.get(x + position * l.channels + c) - a.mean;
       const Vector g = gradient(a, centred, d, slope);
-      put_to(some, dx + position * l.channels + c, a.factor * (g - offset - centred * rate));
+      put_to(l, some, dx + position * l.channels + c, scale * (gain * g - offset - centred * rate));
     };
     for (long k = 0; k < pooled; ++k) {
       const Vector d = share * some.get(dy + k * l.channels + c);

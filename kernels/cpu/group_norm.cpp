@@ -1,9 +1,10 @@
-// Norms over each sample's own values, in groups of channels. A sample is cut into pieces of positions, which threads
-// share; the pieces' sums are added in their order.
+// Norms over each sample's own values, in groups of channels, with the ReLU behind them. A sample is cut into pieces of
+// positions, which threads share; the pieces' sums are added in their order.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/instruction_set.hpp"
@@ -11,17 +12,6 @@
 
 namespace mrmf::cpu {
 namespace {
-
-/// Per-channel terms of dx = factor * dy - offset - (x - mean) * slope.
-struct GroupGradientTerms {
-  const float *mean, *factor, *offset, *slope;
-};
-inline void group_gradient(const Tile& b, const float* __restrict x, const float* dy, const GroupGradientTerms& t,
-                           float* dx) {
-  const float* __restrict mean = t.mean, * __restrict factor = t.factor, * __restrict offset = t.offset, * __restrict slope = t.slope;
-  for (Index r = 0; r < b.rows; ++r, x += b.stride, dy += b.stride, dx += b.stride)
-    for (Index c = 0; c < b.channels; ++c) dx[c] = factor[c] * dy[c] - offset[c] - (x[c] - mean[c]) * slope[c];
-}
 
 class GroupNorm final : public NormOp {
  public:
@@ -39,14 +29,15 @@ class GroupNorm final : public NormOp {
   };
   /// Memory of one share of the pieces, and their sums.
   struct Scratch {
-    std::vector<double> sums;                        // two per channel, of one piece
-    std::vector<double> gradients;                   // gradients of beta and gamma, over the share's pieces
-    std::vector<float> mean, factor, offset, slope;  // a sample's terms per channel
+    std::vector<double> sums;                                 // two per channel, of one piece
+    std::vector<double> gradients;                            // of beta and gamma, over the share's pieces
+    std::vector<float> mean, factor, inverse, offset, slope;  // a sample's terms per channel
     explicit Scratch(std::size_t channels)
         : sums(2 * channels),
           gradients(2 * channels),
           mean(channels),
           factor(channels),
+          inverse(channels),
           offset(channels),
           slope(channels) {}
   };
@@ -83,6 +74,15 @@ class GroupNorm final : public NormOp {
         use(row * s_.groups + group, all[at], all[at + static_cast<std::size_t>(s_.groups)]);
       }
   }
+  /// A piece's positions as a line without pooling.
+  norm_loops::Line line(const Piece& piece, Index y_stride, bool stream) const {
+    const Index count = piece.last - piece.first;
+    return {count, s_.channels, 1, count, 1.0F, s_.slope, y_stride, stream};
+  }
+  norm_loops::Terms terms(const NormMemory& memory, const Scratch& scratch) const {
+    return {scratch.mean.data(), scratch.factor.data(), memory.beta.data()};
+  }
+  bool streams(ConstSpan written) const { return s_.channels % 16 == 0 && exceeds_caches(written); }
   double* partial_of(const Piece& piece) {
     double* const sums = partial_.data() + piece.number * 2 * s_.groups;
     std::fill_n(sums, 2 * s_.groups, 0.0);
@@ -92,7 +92,7 @@ class GroupNorm final : public NormOp {
 
   void add_moments(const Piece& piece, ConstSpan x, Scratch& scratch);
   void add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, const NormMemory& memory, Scratch& scratch);
-  /// A sample's mean and factor per channel.
+  /// A sample's terms per channel.
   void write_terms(Index row, const NormMemory& memory, Scratch& scratch) const;
 
   GroupNormSettings s_;
@@ -142,7 +142,8 @@ void GroupNorm::write_terms(Index row, const NormMemory& memory, Scratch& scratc
     for (const Index end = c + width_; c < end; ++c) {
       const auto i = static_cast<std::size_t>(c), at = static_cast<std::size_t>(row * s_.groups + group);
       scratch.mean[i] = memory.mean[at];
-      scratch.factor[i] = memory.gamma[i] * memory.inverse_deviation[at];
+      scratch.inverse[i] = memory.inverse_deviation[at];
+      scratch.factor[i] = memory.gamma[i] * scratch.inverse[i];
       scratch.offset[i] = offset_[at];
       scratch.slope[i] = slope_[at];
     }
@@ -156,9 +157,12 @@ void GroupNorm::forward(const StepContext& step, ConstTensor x, const NormMemory
     memory.inverse_deviation[static_cast<std::size_t>(at)] =
         static_cast<float>(1.0 / std::sqrt(variance + double{s_.epsilon}));
   });
+  const bool stream = y.stride() == s_.channels && streams(y.data);
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) {
     write_terms(piece.row, memory, scratch);
-    normalise_rows(x, {scratch.mean.data(), scratch.factor.data(), memory.beta.data()}, y, piece.first, piece.last);
+    const float* const from = x.data.data() + piece.first * s_.channels;
+    norm_kernels().forward(line(piece, y.stride(), stream), terms(memory, scratch), &from, 1,
+                           y.data.data() + piece.first * y.stride());
   });
 }
 
@@ -166,12 +170,9 @@ void GroupNorm::add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, 
                                  Scratch& scratch) {
   write_terms(piece.row, memory, scratch);
   std::ranges::fill(scratch.sums, 0.0);
-  for_channel_tiles(s_.channels, piece.first, piece.last, [&](const Tile& b, Index at, Index c) {
-    vectorised([&] {
-      add_gradients(b, x.data() + at, dy.data() + at, scratch.mean.data() + c, scratch.sums.data() + c,
-                    scratch.sums.data() + s_.channels + c);
-    });
-  });
+  const Index at = piece.first * s_.channels;
+  norm_kernels().gradients(line(piece, s_.channels, false), terms(memory, scratch), x.data() + at, dy.data() + at,
+                           scratch.sums.data());
   double* const sums = partial_of(piece);
   const double *dbeta = scratch.sums.data(), *products = dbeta + s_.channels;
   double *dbeta_sum = scratch.gradients.data(), *dgamma_sum = dbeta_sum + s_.channels;
@@ -187,8 +188,8 @@ void GroupNorm::add_gradients_of(const Piece& piece, ConstSpan x, ConstSpan dy, 
   }
 }
 
-// With u = (x - mean) * inverse and g = gamma * dy: dx = inverse * (g - mean of g - u * mean of g u), means over the
-// group.
+// With u = (x - mean) * inverse and g = gamma * the gradient in front of the ReLU: dx = inverse * (g - mean of g - u *
+// mean of g u), means over the group.
 void GroupNorm::backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                          Span dbeta, Tensor dx) {
   for (Scratch& scratch : scratch_) std::ranges::fill(scratch.gradients, 0.0);
@@ -207,19 +208,16 @@ void GroupNorm::backward(const StepContext& step, ConstTensor x, ConstTensor dy,
   reduce_groups(step, x.shape.n, [&](Index at, double sum, double products) {
     const auto i = static_cast<std::size_t>(at);
     const double inverse = memory.inverse_deviation[i];
-    offset_[i] = static_cast<float>(inverse * sum / values());
-    slope_[i] = static_cast<float>(inverse * inverse * inverse * products / values());
+    offset_[i] = static_cast<float>(sum / values());
+    slope_[i] = static_cast<float>(inverse * inverse * products / values());
   });
+  const bool stream = streams(dx.data);
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) {
     write_terms(piece.row, memory, scratch);
-    for_channel_tiles(s_.channels, piece.first, piece.last, [&](const Tile& b, Index at, Index c) {
-      vectorised([&] {
-        group_gradient(
-            b, x.data.data() + at, dy.data.data() + at,
-            {scratch.mean.data() + c, scratch.factor.data() + c, scratch.offset.data() + c, scratch.slope.data() + c},
-            dx.data.data() + at);
-      });
-    });
+    const Index at = piece.first * s_.channels;
+    norm_kernels().data(line(piece, s_.channels, stream), terms(memory, scratch),
+                        {scratch.inverse.data(), memory.gamma.data(), scratch.offset.data(), scratch.slope.data()},
+                        x.data.data() + at, dy.data.data() + at, dx.data.data() + at);
   });
 }
 

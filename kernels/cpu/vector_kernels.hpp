@@ -190,9 +190,9 @@ struct Terms {
   const float *mean, *factor, *beta;
 };
 
-/// The further terms of dx = factor * (g - offset - (x - mean) * slope), per channel; g is the gradient of y.
+/// The further terms of dx = scale * (gain * g - offset - (x - mean) * slope), per channel; g is the gradient of y.
 struct DataTerms {
-  const float *offset, *slope;
+  const float *scale, *gain, *offset, *slope;
 };
 
 /// One line of input positions, channels-last, under activation and average pooling.
@@ -202,7 +202,7 @@ struct Line {
   float share;          ///< 1 / positions in the whole window
   float slope;          ///< the activation's slope below 0
   long y_stride;        ///< floats from one position of the output line to the next
-  bool stream;          ///< write dx past the caches; requires channels % lanes == 0
+  bool stream;          ///< write y or dx past the caches; requires channels % lanes == 0
 };
 
 struct Kernels {

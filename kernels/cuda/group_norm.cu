@@ -149,25 +149,29 @@ struct Statistics {
   }
 };
 
-/// Where the norm's parameters and statistics are.
+/// Where the norm's parameters and statistics are, and the activation's slope below zero.
 struct Parameters {
   const float *gamma, *beta, *mean, *inverse_deviation;
+  float slope;
 
-  explicit Parameters(const NormMemory& memory)
+  Parameters(const NormMemory& memory, const GroupNormSettings& settings)
       : gamma(memory.gamma.data()),
         beta(memory.beta.data()),
         mean(memory.mean.data()),
-        inverse_deviation(memory.inverse_deviation.data()) {}
+        inverse_deviation(memory.inverse_deviation.data()),
+        slope(settings.slope) {}
 };
 
 /// Terms of one vector of channels of a sample; pad channels have zeros.
 template <int W>
 struct Terms {
   float gamma[W], beta[W], mean[W], inverse[W], offset[W], tilt[W];
+  float slope;
 
   /// offset and tilt may be null.
   MRMF_HD Terms(const Layout& layout, const Samples::Column& column, const Parameters& from, const float* offsets,
-                const float* tilts) {
+                const float* tilts)
+      : slope(from.slope) {
     load_parameters(from.gamma, column.vector, layout.channels, gamma);
     load_parameters(from.beta, column.vector, layout.channels, beta);
     for (std::uint32_t i = 0; i < W; ++i) {
@@ -179,6 +183,12 @@ struct Terms {
       offset[i] = used && offsets != nullptr ? offsets[index] : 0;
       tilt[i] = used && tilts != nullptr ? tilts[index] : 0;
     }
+  }
+
+  MRMF_HD float output(int i, float x) const { return (x - mean[i]) * (gamma[i] * inverse[i]) + beta[i]; }
+  MRMF_HD float activate(int i, float x) const { return activation(ActivationKind::leaky_relu, slope, output(i, x)); }
+  MRMF_HD float gradient(int i, float x, float dy) const {
+    return activation_gradient(ActivationKind::leaky_relu, slope, output(i, x), dy);
   }
 };
 
@@ -196,14 +206,13 @@ struct Apply {
             terms = Terms<width<T>>(layout, column, parameters, nullptr, nullptr)](std::uint32_t position) {
       float value[width<T>];
       load_constant(f.x, column.at(position), value);
-      for (int i = 0; i < width<T>; ++i)
-        value[i] = (value[i] - terms.mean[i]) * (terms.gamma[i] * terms.inverse[i]) + terms.beta[i];
+      for (int i = 0; i < width<T>; ++i) value[i] = terms.activate(i, value[i]);
       store(value, f.y, column.at(position));
     };
   }
 };
 
-/// Reads x and dy: sums of dy and of dy * (x - mean), per sample and channel.
+/// Reads x and dy: sums of dz, the gradient in front of the activation, and of dz * (x - mean), per sample and channel.
 template <class T>
 struct GradientSums {
   static constexpr int unroll = 4;
@@ -222,8 +231,9 @@ struct GradientSums {
       load_constant(f.x, column.at(position), value);
       load_constant(f.dy, column.at(position), gradient);
       for (int i = 0; i < width<T>; ++i) {
-        to[0][i] += gradient[i];
-        to[1][i] += gradient[i] * (value[i] - terms.mean[i]);
+        const float dz = terms.gradient(i, value[i], gradient[i]);
+        to[0][i] += dz;
+        to[1][i] += dz * (value[i] - terms.mean[i]);
       }
     };
   }
@@ -255,7 +265,7 @@ struct ParameterGradients {
   }
 };
 
-/// A group's terms, from its channels' sums, of dx = gamma inverse dy - offset - (x - mean) tilt.
+/// A group's terms, from its channels' sums, of dx = gamma inverse dz - offset - (x - mean) tilt.
 struct DataTerms {
   static constexpr int unroll = 1;
   Layout layout;
@@ -297,7 +307,7 @@ struct DataGradient {
           load_constant(f.x, column.at(position), value);
           load_constant(f.dy, column.at(position), gradient);
           for (int i = 0; i < width<T>; ++i)
-            value[i] = terms.gamma[i] * terms.inverse[i] * gradient[i] - terms.offset[i] -
+            value[i] = terms.gamma[i] * terms.inverse[i] * terms.gradient(i, value[i], gradient[i]) - terms.offset[i] -
                        (value[i] - terms.mean[i]) * terms.tilt[i];
           store(value, f.dx, column.at(position));
         };
@@ -330,7 +340,7 @@ void group_norm_forward(const GroupNormWork& norm, Index n, const void* x, const
     reduce<2, 1>(norm.work.stream, over_channels(norm.settings, n, scratch.partials),
                  Statistics<T>{moments, memory.mean.data(), memory.inverse_deviation.data(), norm.settings.epsilon});
     for_each_row(norm.work.stream, norm.settings.positions, columns,
-                 Apply<T>{layout, Parameters(memory), elements<T>(x), elements<T>(y)});
+                 Apply<T>{layout, Parameters(memory, norm.settings), elements<T>(x), elements<T>(y)});
   });
 }
 
@@ -342,8 +352,9 @@ void group_norm_backward(const GroupNormWork& norm, Index n, const NormBackward&
   const float* const inverse = memory.inverse_deviation.data();
   with_element(storage, [&]<class T>(T) {
     const auto *x = elements<T>(data.x), *dy = elements<T>(data.dy);
-    reduce<2, width<T>>(norm.work.stream, layout.samples.reduction(n, width<T>, scratch.partials),
-                        GradientSums<T>{layout, Parameters(memory), x, dy, scratch.sums, scratch.second});
+    reduce<2, width<T>>(
+        norm.work.stream, layout.samples.reduction(n, width<T>, scratch.partials),
+        GradientSums<T>{layout, Parameters(memory, norm.settings), x, dy, scratch.sums, scratch.second});
     reduce<2, 1>(norm.work.stream, over_samples(norm.settings, n, scratch.partials),
                  ParameterGradients{layout, inverse, scratch.sums, scratch.second, data.dgamma, data.dbeta});
     if (norm.sample_sum != nullptr) norm.sample_sum->sum(scratch.all());
@@ -351,9 +362,9 @@ void group_norm_backward(const GroupNormWork& norm, Index n, const NormBackward&
     reduce<2, 1>(
         norm.work.stream, over_channels(norm.settings, n, scratch.partials),
         DataTerms{layout, memory.gamma.data(), inverse, scratch.sums, scratch.second, scratch.offset, scratch.tilt});
-    for_each_row(
-        norm.work.stream, norm.settings.positions, columns,
-        DataGradient<T>{layout, Parameters(memory), scratch.offset, scratch.tilt, x, dy, elements<T>(data.dx)});
+    for_each_row(norm.work.stream, norm.settings.positions, columns,
+                 DataGradient<T>{layout, Parameters(memory, norm.settings), scratch.offset, scratch.tilt, x, dy,
+                                 elements<T>(data.dx)});
   });
 }
 

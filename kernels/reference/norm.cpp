@@ -122,7 +122,7 @@ std::unique_ptr<NormOp> ReferenceBackend::norm(const NormSettings& settings, Ind
 
 namespace {
 
-/// Group norm (Wu & He 2018, equations 1 to 7); statistics in two passes.
+/// Group norm (Wu & He 2018, equations 1 to 7) and the ReLU behind it; statistics in two passes.
 class GroupNorm final : public NormOp {
  public:
   GroupNorm(const GroupNormSettings& settings, Index max_rows)
@@ -139,7 +139,8 @@ class GroupNorm final : public NormOp {
       memory.mean[row * s_.groups + group] = static_cast<float>(mean);
       memory.inverse_deviation[row * s_.groups + group] = static_cast<float>(inverse);
       for_each_value(row, group, [&](Index c, Index i) {
-        y.data[i] = static_cast<float>(memory.gamma[c] * (x.data[i] - mean) * inverse + memory.beta[c]);
+        const double z = output(memory, c, (x.data[i] - mean) * inverse);
+        y.data[i] = static_cast<float>(z < 0 ? s_.slope * z : z);
       });
     });
   }
@@ -153,18 +154,18 @@ class GroupNorm final : public NormOp {
       const double inverse = memory.inverse_deviation[row * s_.groups + group];
       double sum = 0, products = 0;  // sums of the normalised values' gradient, and of it times these
       for_each_value(row, group, [&](Index c, Index i) {
-        const double normalised = (x.data[i] - mean) * inverse;
-        beta_sums[c] += dy.data[i];
-        gamma_sums[c] += dy.data[i] * normalised;
-        sum += double{memory.gamma[c]} * dy.data[i];
-        products += double{memory.gamma[c]} * dy.data[i] * normalised;
+        const double normalised = (x.data[i] - mean) * inverse, dz = gradient(memory, c, normalised, dy.data[i]);
+        beta_sums[c] += dz;
+        gamma_sums[c] += dz * normalised;
+        sum += double{memory.gamma[c]} * dz;
+        products += double{memory.gamma[c]} * dz * normalised;
       });
       if (dx.data.empty()) return;
       sum = total(step, sum), products = total(step, products);
       for_each_value(row, group, [&](Index c, Index i) {
         const double normalised = (x.data[i] - mean) * inverse;
-        const double gradient = double{memory.gamma[c]} * dy.data[i];
-        dx.data[i] = static_cast<float>(inverse * (gradient - sum / values() - normalised * products / values()));
+        const double g = double{memory.gamma[c]} * gradient(memory, c, normalised, dy.data[i]);
+        dx.data[i] = static_cast<float>(inverse * (g - sum / values() - normalised * products / values()));
       });
     });
     std::copy(gamma_sums.begin(), gamma_sums.end(), dgamma.begin());
@@ -173,6 +174,13 @@ class GroupNorm final : public NormOp {
 
  private:
   double values() const { return static_cast<double>(s_.values()); }
+  /// Of the norm, before the activation.
+  double output(const NormMemory& memory, Index c, double normalised) const {
+    return double{memory.gamma[c]} * normalised + double{memory.beta[c]};
+  }
+  double gradient(const NormMemory& memory, Index c, double normalised, double dy) const {
+    return output(memory, c, normalised) <= 0 ? s_.slope * dy : dy;
+  }
   /// Over all ranks that share the sample.
   double total(const StepContext& step, double sum) const {
     MRMF_CHECK(s_.sample_positions == 0 || step.sample_sum != nullptr,

@@ -33,7 +33,8 @@ TEST_CASE("cuda kernels: group norm is the reference's, for any number of sample
   for (const GroupNormSettings& s :
        {GroupNormSettings{12, 4, 300}, GroupNormSettings{10, 2, 17}, GroupNormSettings{96, 1, 1},
         GroupNormSettings{3, 3, 4000}, GroupNormSettings{12, 4, 300, 1e-5F, 600},
-        GroupNormSettings{10, 2, 17, 1e-5F, 34}, GroupNormSettings{96, 1, 1, 1e-5F, 2}})
+        GroupNormSettings{10, 2, 17, 1e-5F, 34}, GroupNormSettings{96, 1, 1, 1e-5F, 2},
+        GroupNormSettings{12, 4, 300, 1e-5F, 0, 0}, GroupNormSettings{10, 2, 17, 1e-5F, 34, 0.3F}})
     for (const cuda::Storage& storage : {float_storage, bf16_storage})
       for (const Index n : {Index{1}, Index{2}, Index{7}, most}) {
         if (n * s.positions * s.channels > 300000) continue;

@@ -25,6 +25,10 @@ LayerCases group_norm_cases() {
     spec.groups = groups;
     const std::string title = to_string(kind) + (groups > 0 ? " g" + std::to_string(groups) : "");
     cases.push_back({title + " " + to_string(in), in, spec});
+    LayerSpec activation;
+    activation.kind = groups % 2 == 0 ? LayerKind::relu : LayerKind::leaky_relu;
+    activation.slope = 0.3F;
+    cases.push_back({title + " " + to_string(in) + ", " + to_string(activation.kind), in, spec, {}, activation});
   };
   add(LayerKind::group_norm, 2, flat(5, 30));
   add(LayerKind::group_norm, 3, line(4, 11, 30));  // groups that no vector of channels ends with

@@ -69,6 +69,17 @@ TEST_CASE("batch norm: biased variance normalises, the unbiased one is remembere
   }
 }
 
+TEST_CASE("batch norm: of a single value nothing depends on x, and dx is exactly zero") {
+  for (const auto& backend : backends())
+    for (const NormLayer& layer : {NormLayer{flat(1, 40)}, fused(line(1, 1, 40), 0.3F, {1, 1, 1})}) {
+      INFO(backend->name());
+      const std::vector<float> x(40, 0.7F), dy(40, 1.1F);
+      NormStep step(layer, x, dy);
+      step.run(*backend, nullptr);
+      CHECK(std::ranges::all_of(step.dx, [](float value) { return value == 0; }));
+    }
+}
+
 TEST_CASE("batch norm: two ranks have the statistics and gradients of the whole batch") {
   for (const Shape& whole : {flat(12, 31), line(6, 5, 8)}) check_two_ranks({whole});
 }

@@ -192,6 +192,8 @@ void check_layer_slopes(Subject& subject) {
 }  // namespace
 
 std::unique_ptr<Layer> make_case(Backend& backend, const LayerCase& c) {
+  if (c.relu && (c.spec.kind == LayerKind::group_norm || c.spec.kind == LayerKind::layer_norm))
+    return make_group_norm_relu(backend, c.in, c.spec, *c.relu, 7);
   if (c.relu) return make_norm_relu_pool(backend, c.in, {c.spec, *c.relu, c.pool});
   if (c.pool) return make_conv_pool_relu(backend, c.in, c.spec, *c.pool);
   return make_layer(backend, c.in, c.spec, 7);
