@@ -28,7 +28,8 @@ struct Sweep {
   Index input_plane, output_plane;         ///< floats
   Index input_row = 0, output_row = 0;     ///< where a band's rows begin in a plane: floats
 
-  Sweep(const direct::Kernels& of, const ConvGeometry& c)
+  /// together: whether planes may be taken together.
+  Sweep(const direct::Kernels& of, const ConvGeometry& c, bool together)
       : kernels(of),
         in_planes(c.in[0]),
         planes_before(c.pad_before[0]),
@@ -47,6 +48,8 @@ struct Sweep {
     g.row = c.kernel[2] * c.in_channels;
     g.depth = c.kernel[0] * c.kernel[1] * g.row;
     g.padded_out = (c.out_channels + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
+    g.together = g.there = 1;
+    if (together && c.pad_before[0] == 0 && c.pad_after[0] == 0) g.together = kernels.together(g);
     sizes = kernels.sizes(g);
   }
 };
@@ -57,7 +60,7 @@ Sweep band_of(const Sweep& whole, ConvGeometry c, Index first, Index rows) {
   const Index begin = std::max<Index>(0, from), end = std::min(c.in[1], to);
   const Index input_row = begin * c.in[2] * c.in_channels, output_row = first * c.out()[2] * c.out_channels;
   c.in[1] = end - begin, c.pad_before[1] = begin - from, c.pad_after[1] = to - end;
-  Sweep band(whole.kernels, c);
+  Sweep band(whole.kernels, c, false);
   band.input_plane = whole.input_plane, band.output_plane = whole.output_plane;
   band.input_row = input_row, band.output_row = output_row;
   return band;
@@ -68,7 +71,7 @@ Sweep band_of(const Sweep& whole, ConvGeometry c, Index first, Index rows) {
 class Bands {
  public:
   /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs.
-  Bands(const direct::Kernels& kernels, const ConvGeometry& c, Index room) : whole_(kernels, c) {
+  Bands(const direct::Kernels& kernels, const ConvGeometry& c, Index room) : whole_(kernels, c, true) {
     const Index rows = whole_.g.rows, of_band = rows_of_band(c, room > 0 ? room : usual_room());
     for (Index first = 0; first < rows; first += of_band)
       bands_.push_back(of_band == rows ? whole_ : band_of(whole_, c, first, std::min(of_band, rows - first)));
@@ -85,11 +88,12 @@ class Bands {
     constexpr Index usual = Index{512} << 10;
     return (l2 > 0 ? static_cast<Index>(l2) : usual) / 2;
   }
-  /// As many rows as there is room for, but some, also in the last band, and no fewer than there are of padding: so
-  /// that the bands between see none.
+  /// Planes that are taken together are not cut. Otherwise as many rows as there is room for, but some, also in the
+  /// last band, and no fewer than there are of padding: so that the bands between see none.
   Index rows_of_band(const ConvGeometry& c, Index room) const {
     const Index least = (std::max({Index{8}, c.pad_before[1], c.pad_after[1]}) + 1) / 2 * 2;
     const Index rows = whole_.g.rows, bytes = whole_.sizes.plane * c.kernel[0] * static_cast<Index>(sizeof(float));
+    if (whole_.g.together > 1) return rows;
     for (Index bands = std::min(rows / least, (bytes + room - 1) / room); bands > 1; --bands) {
       const Index of_band = ((rows + bands - 1) / bands + 1) / 2 * 2;
       if (of_band >= least && (rows % of_band == 0 || rows % of_band >= least)) return of_band;
@@ -117,6 +121,13 @@ class PlaneRing {
         planes_(held_.size()) {}
 
   void start() { std::ranges::fill(held_, -1); }
+  /// Copies the planes [first, first + g.there), counted over all samples: kernels of one plane in depth need no
+  /// others.
+  const float* const* together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input, Index first) {
+    sweep.kernels.copy(g, input.x + first * sweep.input_plane, input.map, copies_.span().data());
+    planes_[0] = copies_.span().data();
+    return planes_.data();
+  }
   /// The input planes under output plane `plane` of a sample's band; `unit` counts the bands over all samples of x, of
   /// which each has so many.
   const float* const* under(const Sweep& band, const PlaneInput& input, Index unit, Index bands, Index plane) {
@@ -146,6 +157,16 @@ class PlaneRing {
   std::vector<Index> held_;  // the plane in each slot
   std::vector<const float*> planes_;
 };
+
+/// Calls body(first, count) for planes [first, last) in equal groups of at most `most`.
+template <class Body>
+void for_groups(Index first, Index last, Index most, const Body& body) {
+  const Index groups = (last - first + most - 1) / most;
+  for (Index i = 0; i < groups; ++i) {
+    const Index begin = first + (last - first) * i / groups, end = first + (last - first) * (i + 1) / groups;
+    body(begin, end - begin);
+  }
+}
 
 /// A thread's rings, by the kinds of bands.
 using BandRings = std::vector<PlaneRing>;
@@ -178,6 +199,7 @@ class DirectConv final : public WeightedOp {
   void allocate();
   void pack(const Sweep& of, const direct::Weights& w);
   void convolve(const Bands& bands, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y);
+  void convolve_together(const Sweep& sweep, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y);
 
   int threads_;
   Bands forward_, data_;
@@ -286,10 +308,28 @@ void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   convolve(data_, data_rings_, {dy.data.data()}, dx);
 }
 
+void DirectConv::convolve_together(const Sweep& sweep, std::vector<BandRings>& rings, const PlaneInput& input,
+                                   Tensor y) {
+  const Index planes = y.shape.n * sweep.planes, most = sweep.g.together;
+  const Index groups = std::min(planes, ((planes + most - 1) / most + threads() - 1) / threads() * threads());
+  share_out(groups, threads(), [&](Index begin, Index end, int thread) {
+    for (Index i = begin; i < end; ++i) {
+      const Index first = planes * i / groups;
+      direct::Geometry g = sweep.g;
+      g.stream = sweep.g.out_channels % 16 == 0 && exceeds_caches(y.data);
+      g.there = planes * (i + 1) / groups - first;
+      const float* const* under = rings[static_cast<std::size_t>(thread)].front().together(sweep, g, input, first);
+      sweep.kernels.forward(g, under, {packed_.span().data(), bias_.span().data()},
+                            y.data.data() + first * sweep.output_plane);
+    }
+  });
+}
+
 // Planes of a band follow each other, because they share their input planes.
 void DirectConv::convolve(const Bands& bands, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y) {
   const Index planes = bands.whole().planes, count = bands.count();
   const bool stream = bands.whole().g.out_channels % 16 == 0 && exceeds_caches(y.data);
+  if (bands.whole().g.together > 1) return convolve_together(bands.whole(), rings, input, y);
   for (BandRings& of_thread : rings)
     for (PlaneRing& ring : of_thread) ring.start();
   share_out(y.shape.n * count * planes, threads(), [&](Index first, Index last, int thread) {
@@ -321,12 +361,17 @@ void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Sp
     while (const auto part = loop.next(omp_get_thread_num())) {
       const Span gradient = gradients_[static_cast<std::size_t>(part->first)].span();
       std::ranges::fill(gradient, 0.0F);
-      for (Index plane = planes * part->first / parts; plane < planes * part->last / parts; ++plane) {
+      for_groups(planes * part->first / parts, planes * part->last / parts, g.together, [&](Index plane, Index count) {
         const float* from = dy.data.data() + plane * sweep.output_plane;
-        const float* const* under = ring.under(sweep, input, plane / sweep.planes, 1, plane % sweep.planes);
-        sweep.kernels.weights(g, under, from, gradient.data());
-        if (taps != nullptr) taps->add_plane(part->first, plane, from);
-      }
+        direct::Geometry now = g;
+        now.there = count;
+        const float* const* under = g.together > 1
+                                        ? ring.together(sweep, now, input, plane)
+                                        : ring.under(sweep, input, plane / sweep.planes, 1, plane % sweep.planes);
+        sweep.kernels.weights(now, under, from, gradient.data());
+        for (Index p = 0; taps != nullptr && p < count; ++p)
+          taps->add_plane(part->first, plane + p, from + p * sweep.output_plane);
+      });
     }
 #pragma omp barrier
     constexpr std::size_t block = 1024;  // floats

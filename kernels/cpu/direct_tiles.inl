@@ -10,6 +10,8 @@
 constexpr long tile = DIRECT_TILE;  // broadcast floats: positions in forward, depth in the weight gradient
 constexpr long block = 2;           // vectors of output channels
 
+long one_plane(const Geometry&) { return 1; }
+
 // Calls body(first output channel, Constant<vectors in the block>) for every block.
 template <class Body>
 inline void for_blocks(const Geometry& g, const Body& body) {

@@ -115,6 +115,8 @@ struct Geometry {
   long padded_out;                   ///< out_channels rounded up to whole vectors
   bool bias;                         ///< whether anybody wants the bias's gradient
   bool stream;                       ///< write outputs past the caches; requires out_channels % lanes == 0
+  long together;  ///< planes that the kernels take as one, side by side: for more than one, kernel[0] is 1
+  long there;     ///< of these, how many there are: the first ones
 };
 
 /// Sizes in floats of the caller's memory for the kernels.
@@ -151,12 +153,15 @@ struct PackedWeights {
 
 struct Kernels {
   long lanes;  ///< floats in a vector
+  /// How many planes it pays to take together: those of few positions leave the registers half empty.
+  long (*together)(const Geometry&);
   Sizes (*sizes)(const Geometry&);
   /// Packs the weights of one vector of output channels, from `first` on. Those that are not there get zeros.
   void (*pack)(const Geometry&, const Weights&, long first, float* packed);
-  /// Copies an input plane; map may be null.
+  /// Copies an input plane, or those that are taken together, one behind the other in x; map may be null.
   void (*copy)(const Geometry&, const float* x, const Affine* map, float* plane);
-  /// Makes one output plane. planes: kernel[0] copies of input planes, null for those in the padding.
+  /// Makes one output plane, or those that are taken together, one behind the other in y. planes: kernel[0] copies of
+  /// input planes, null for those in the padding.
   void (*forward)(const Geometry&, const float* const* planes, const PackedWeights&, float* y);
   /// Adds one plane's part to the gradient, which has the kernels' own form.
   void (*weights)(const Geometry&, const float* const* planes, const float* dy, float* gradient);

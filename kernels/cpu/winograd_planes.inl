@@ -5,6 +5,8 @@
 // Along the first axis each of the 24 transforms is a convolution of its own, of the tiles of a plane: a tile is two
 // rows of four outputs, four rows of six inputs. The direct kernels' products do the work. Tiles lie column by column.
 //
+// Planes that are taken together lie side by side, as columns of one plane, each with padding of its own.
+//
 // The copy of an input plane is (transform, tile, in channel); weights and their gradient are (block of out channels,
 // transform, depth of one transform's product, out channel of the block). Transform 4 t + s is the t-th of columns and
 // the s-th of rows.
@@ -24,18 +26,31 @@ constexpr long along = 6, across = 4;  // transforms of columns and rows
 constexpr long transforms = along * across;
 
 struct PlaneTiles {
-  long columns, rows;  // of tiles in a plane
-  long count;
-  long padded_rows;  // of an input plane
-  long transform;    // floats of one transform of a plane
-  long depth;        // depth of one transform's product
+  long of_plane;       // columns of tiles in a plane
+  long columns, rows;  // of tiles, in all planes that are taken together
+  long count;          // of those that are there
+  long padded_rows;    // of an input plane
+  long transform;      // floats of one transform of a plane
+  long depth;          // depth of one transform's product
   explicit PlaneTiles(const Geometry& g)
-      : columns((g.width + wide - 1) / wide),
+      : of_plane((g.width + wide - 1) / wide),
+        columns(of_plane * g.together),
         rows((g.rows + high - 1) / high),
-        count(columns * rows),
+        count(of_plane * g.there * rows),
         padded_rows(rows * high + across - high),
-        transform(count * g.in_channels),
+        transform(columns * rows * g.in_channels),
         depth(g.kernel[0] * g.in_channels) {}
+};
+
+// The outputs of a tile: the first of them, as a position counted over all planes, and how many there are.
+struct TileOutputs {
+  long position, rows, width;
+  TileOutputs(const Geometry& g, const PlaneTiles& tiles, long tile) {
+    const long column = tile / tiles.rows, x = column % tiles.of_plane * wide, y = tile % tiles.rows * high;
+    position = (column / tiles.of_plane * g.rows + y) * g.width + x;
+    rows = g.rows - y < high ? g.rows - y : high;
+    width = g.width - x < wide ? g.width - x : wide;
+  }
 };
 
 // A convolution of one transform as the direct kernels' products see it: one row, its columns are the tiles of all
@@ -56,7 +71,7 @@ long transformed_columns(const Geometry& g, const PlaneTiles& tiles) {
 // Behind a plane's transforms lies room for those of its columns alone, and for a row of it.
 Sizes sizes(const Geometry& g) {
   const PlaneTiles tiles(g);
-  const long row = (tiles.columns * wide + along - wide) * g.in_channels;
+  const long row = (tiles.of_plane * wide + along - wide) * g.in_channels;
   return {transforms * tiles.transform + transformed_columns(g, tiles) + row, transforms * tiles.depth * g.padded_out,
           (transforms * tiles.depth + 1) * g.padded_out};
 }
@@ -100,13 +115,15 @@ void copy_as(const Geometry& g, const float* x, const Affine* map, float* plane)
   const long width = g.in_width * g.in_channels, column = tiles.padded_rows * g.in_channels;
   float* const columns = plane + transforms * tiles.transform;
   float *const row = columns + transformed_columns(g, tiles), *const inner = row + g.columns_before * g.in_channels;
-  for (long r = 0; r < g.in_rows; ++r, x += width) {
-    copy_row(x, width, map, inner);
-    transform_row<V>(row, g.in_channels, tiles.columns, columns + (r + g.rows_before) * g.in_channels,
-                     tiles.columns * column, column);
-  }
+  for (long p = 0; p < g.there; ++p)
+    for (long r = 0; r < g.in_rows; ++r, x += width) {
+      copy_row(x, width, map, inner);
+      transform_row<V>(row, g.in_channels, tiles.of_plane,
+                       columns + p * tiles.of_plane * column + (r + g.rows_before) * g.in_channels,
+                       tiles.columns * column, column);
+    }
   for (long t = 0; t < along; ++t)
-    for (long k = 0; k < tiles.columns; ++k)
+    for (long k = 0; k < tiles.of_plane * g.there; ++k)
       transform_column<V>(columns + (t * tiles.columns + k) * column, tiles.rows, g.in_channels,
                           plane + t * across * tiles.transform + k * tiles.rows * g.in_channels, tiles.transform);
 }
@@ -119,7 +136,7 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   copy_by(g, x, map, plane);
 }
 
-// Tiles [first, first + count) of a plane.
+// Tiles [first, first + count).
 struct TileRange {
   long first, count;
 };
@@ -130,8 +147,7 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
   constexpr long channels = Block * lanes, step = most_tiles * channels;
   const PlaneTiles tiles(g);
   for (long p = 0; p < s.count; ++p) {
-    const long column = (s.first + p) / tiles.rows * wide, row = (s.first + p) % tiles.rows * high;
-    const long there = g.width - column < wide ? g.width - column : wide;
+    const TileOutputs to(g, tiles, s.first + p);
     for (long n = 0; n < channels && channel + n < g.out_channels; n += lanes) {
       const float* m = products + p * channels + n;
       Vector rows[high][along];
@@ -140,10 +156,10 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
         rows[0][t] = load(m) + second + third;
         rows[1][t] = second - third - load(m + 3 * step);
       }
-      for (long h = 0; h < high && row + h < g.rows; ++h) {
+      for (long h = 0; h < to.rows; ++h) {
         Vector v[wide];
         column_outputs(rows[h], v);
-        store_row(g, v, y + ((row + h) * g.width + column) * g.out_channels + channel + n, there,
+        store_row(g, v, y + (to.position + h * g.width) * g.out_channels + channel + n, to.width,
                   g.out_channels - channel - n);
       }
     }
@@ -160,12 +176,13 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
   constexpr float zeros[channels] = {};
   for (long t = 0; t < transforms; ++t) {
     const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
+    const long first = t * tiles.columns * tiles.rows + s.first;
     const float* bias = t == across + 1 ? w.bias + channel : zeros;  // every output has this product exactly once
     for (long p = 0, count = 0; p < s.count; p += count) {
       count = next_block(s.count - p, tile);
       float* to = products + (t * most_tiles + p) * channels;
       with_constant<tile>(count, [&](auto n) {
-        forward_tile<Block, decltype(n)::value>(of, {planes, 0, t * tiles.count + s.first + p}, packed, bias, to);
+        forward_tile<Block, decltype(n)::value>(of, {planes, 0, first + p}, packed, bias, to);
       });
     }
   }
@@ -187,27 +204,32 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
 // meet in the same sets of the L1 cache.
 constexpr long most_patch = 48;
 
+// As many planes as fill a strip of the gradient.
+long planes_together(const Geometry& g) {
+  const long tiles = PlaneTiles(g).count;
+  return g.kernel[0] == 1 && 2 * tiles <= most_patch ? most_patch / tiles : 1;
+}
+
 template <long Block>
 void transform_gradients(const Geometry& g, const TileRange& s, const float* dy, float* to) {
   constexpr long channels = Block * lanes, step = most_patch * channels;
   const PlaneTiles tiles(g);
   for (long p = 0; p < s.count; ++p) {
-    const long column = (s.first + p) / tiles.rows * wide, row = (s.first + p) % tiles.rows * high;
-    const long there = g.width - column < wide ? g.width - column : wide;
+    const TileOutputs at(g, tiles, s.first + p);
     for (long n = 0; n < channels; n += lanes) {
       Vector q[high][along] = {};
-      for (long h = 0; h < high && row + h < g.rows; ++h) {
-        const float* from = dy + ((row + h) * g.width + column) * g.out_channels + n;
+      for (long h = 0; h < at.rows; ++h) {
+        const float* from = dy + (at.position + h * g.width) * g.out_channels + n;
         Vector d[wide] = {};
-        for (long k = 0; k < there; ++k) d[k] = load(from + k * g.out_channels);
+        for (long k = 0; k < at.width; ++k) d[k] = load(from + k * g.out_channels);
         winograd::transform_outputs(d, q[h]);
       }
-      float* at = to + p * channels + n;
-      for (long t = 0; t < along; ++t, at += across * step) {
-        store(at, q[0][t]);
-        store(at + step, q[0][t] + q[1][t]);
-        store(at + 2 * step, q[0][t] - q[1][t]);
-        store(at + 3 * step, -q[1][t]);
+      float* all = to + p * channels + n;
+      for (long t = 0; t < along; ++t, all += across * step) {
+        store(all, q[0][t]);
+        store(all + step, q[0][t] + q[1][t]);
+        store(all + 2 * step, q[0][t] - q[1][t]);
+        store(all + 3 * step, -q[1][t]);
       }
     }
   }
@@ -245,7 +267,7 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
       weights_strip<decltype(block_now)::value>(g, planes, dy + channel, {first, count}, to);
     }
   });
-  if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
+  if (g.bias) add_bias(g, dy, g.there * g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
 }
 
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
@@ -273,4 +295,4 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
   if (g.bias) store(db + first, load(gradient + transforms * depth * g.out_channels + first));
 }
 
-const Kernels kernels{lanes, sizes, pack, copy, forward, weights, unpack};
+const Kernels kernels{lanes, planes_together, sizes, pack, copy, forward, weights, unpack};

@@ -83,6 +83,7 @@ LayerCases conv_cases() {
       {"3-D, one plane, k3, same", volume(3, {1, 8, 8}, 3), same(conv(8, {3, 3, 3}))},
       {"2-D, 8->16, k3x5, zeros before only", image(3, 11, 17, 8), padded(conv(16, {1, 3, 5}), {0, 2, 4}, {0, 0, 0})},
       {"2-D, 4->16, same, k3, tall and narrow", image(2, 133, 7, 4), same(conv(16, {1, 3, 3}))},
+      {"2-D, 16->32, same, k3, small planes of many rows", image(9, 8, 8, 16), same(conv(32, {1, 3, 3}))},
       {"3-D, 12->24, k3x2x3, zeros differ per side", volume(2, {4, 34, 6}, 12),
        padded(conv(24, {3, 2, 3}), {1, 0, 2}, {0, 1, 0})},
       {"1-D, 6->8, k4, long", line(3, 80, 6), conv(8, {1, 1, 4})},

@@ -33,6 +33,7 @@ std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stre
   g.depth = 9 * g.row;
   g.padded_out = g.out_channels;
   g.stream = stream;
+  g.together = g.there = 1;
   const cpu::direct::Sizes sizes = kernels.sizes(g);
   const Arena x = random_arena(g.rows * g.width * g.in_channels, 1), w = random_arena(g.depth * g.out_channels, 2),
               b = random_arena(32, 3);
