@@ -1,10 +1,10 @@
 #include "kernels/cpu/batch_norm.hpp"
-#include "kernels/cpu/arena.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
+#include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 
@@ -112,56 +112,48 @@ norm_loops::DataTerms NormSums::data_terms(const StepContext& step, Index rows, 
 
 namespace {
 
-/// Per-channel terms of dx = factor * (dy - offset - (x - mean) * slope).
-struct GradientTerms {
-  const float *mean, *factor, *offset, *slope;
-};
-inline void data_gradient(const Tile& b, const float* __restrict x, const float* dy, const GradientTerms& t,
-                          float* dx) {
-  const float* __restrict mean = t.mean, * __restrict factor = t.factor, * __restrict offset = t.offset, * __restrict slope = t.slope;
-  for (Index r = 0; r < b.rows; ++r, x += b.stride, dy += b.stride, dx += b.stride)
-    for (Index c = 0; c < b.channels; ++c) dx[c] = factor[c] * (dy[c] - offset[c] - (x[c] - mean[c]) * slope[c]);
-}
-
-/// Batch norm alone.
+/// Batch norm alone: its rows are a line without pooling.
 class Norm final : public NormOp {
  public:
-  explicit Norm(const NormSettings& settings) : channels_(settings.channels), sums_(settings) {}
+  explicit Norm(const NormSettings& settings) : loops_(norm_kernels()), channels_(settings.channels), sums_(settings) {}
 
   bool accepts_slices() const override { return true; }
   void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
-    share_out(std::ssize(x.data) / channels_, sums_.threads(),
-              [&](Index first, Index last, int) { normalise_rows(x, terms, y, first, last); });
+    const bool stream = y.stride() == channels_ && streams(y.data);
+    share_out(std::ssize(x.data) / channels_, sums_.threads(), [&](Index first, Index last, int) {
+      const float* const from = x.data.data() + first * channels_;
+      loops_.forward(line(last - first, y.stride(), stream), terms, &from, 1, y.data.data() + first * y.stride());
+    });
   }
 
   void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                 Span dbeta, Tensor dx) override {
     const Index rows = std::ssize(x.data) / channels_;
+    const norm_loops::Terms terms = sums_.terms(step, memory);
     sums_.add_up(rows, [&](Index first, Index last, double* sums) {
-      for_channel_tiles(channels_, first, last, [&](const Tile& b, Index at, Index c) {
-        vectorised([&] {
-          add_gradients(b, x.data.data() + at, dy.data.data() + at, memory.mean.data() + c, sums + c,
-                        sums + channels_ + c);
-        });
-      });
+      loops_.gradients(line(last - first, channels_, false), terms, x.data.data() + first * channels_,
+                       dy.data.data() + first * channels_, sums);
     });
     sums_.parameter_gradients(memory, dgamma, dbeta);
     if (dx.data.empty()) return;
-    const norm_loops::Terms terms = sums_.terms(step, memory);
     const norm_loops::DataTerms data = sums_.data_terms(step, rows, memory);
+    const bool stream = streams(dx.data);
     share_out(rows, sums_.threads(), [&](Index first, Index last, int) {
-      for_channel_tiles(channels_, first, last, [&](const Tile& b, Index at, Index c) {
-        vectorised([&] {
-          data_gradient(b, x.data.data() + at, dy.data.data() + at,
-                        {terms.mean + c, terms.factor + c, data.offset + c, data.slope + c}, dx.data.data() + at);
-        });
-      });
+      const Index at = first * channels_;
+      loops_.data(line(last - first, channels_, stream), terms, data, x.data.data() + at, dy.data.data() + at,
+                  dx.data.data() + at);
     });
   }
 
  private:
+  norm_loops::Line line(Index rows, Index y_stride, bool stream) const {
+    return {rows, channels_, 1, rows, 1.0F, 1.0F, y_stride, stream};
+  }
+  bool streams(ConstSpan written) const { return channels_ % 16 == 0 && exceeds_caches(written); }
+
+  const norm_loops::Kernels& loops_;
   Index channels_;
   NormSums sums_;
 };

@@ -1,5 +1,5 @@
 // Batch norm outside its loops over tensors: sums over parts of the batch and over ranks, statistics, and the loops'
-// terms per channel. Loops that group norm has, too.
+// terms per channel.
 #pragma once
 
 #include <omp.h>
@@ -64,48 +64,5 @@ class NormSums {
   std::vector<double> sums_;     // two sums per channel, then the number of rows
   std::vector<float> factor_, mean_, ones_, offset_, slope_;
 };
-
-/// Part of a (rows, channels) matrix: a thread's rows, and so many channels that their sums stay in the L1 cache.
-struct Tile {
-  Index rows, stride, channels;
-};
-inline constexpr Index tile_channels = 512;
-
-/// y = (x - mean) * factor + beta, with y's rows y_stride apart.
-inline void normalise(const Tile& b, const float* __restrict x, const norm_loops::Terms& terms, float* __restrict y,
-                      Index y_stride) {
-  const float* __restrict mean = terms.mean, * __restrict factor = terms.factor, * __restrict beta = terms.beta;
-  for (Index r = 0; r < b.rows; ++r, x += b.stride, y += y_stride)
-    for (Index c = 0; c < b.channels; ++c) y[c] = (x[c] - mean[c]) * factor[c] + beta[c];
-}
-
-/// Sums of dy and dy * (x - mean).
-inline void add_gradients(const Tile& b, const float* __restrict x, const float* __restrict dy,
-                          const float* __restrict mean, double* __restrict sum, double* __restrict product_sum) {
-  const Index stride = b.stride;
-  for (Index r = 0; r < b.rows; ++r, x += stride, dy += stride)
-    for (Index c = 0; c < b.channels; ++c) {
-      const double gradient = dy[c];
-      sum[c] += gradient;
-      product_sum[c] += gradient * static_cast<double>(x[c] - mean[c]);
-    }
-}
-
-/// Calls body(block, offset of the block in the matrix, its first channel) over the rows [first, last).
-template <class Body>
-void for_channel_tiles(Index channels, Index first, Index last, const Body& body) {
-  for (Index c = 0; c < channels; c += tile_channels)
-    body(Tile{last - first, channels, std::min(tile_channels, channels - c)}, first * channels + c, c);
-}
-
-/// Normalises the rows [first, last) of x, a matrix of y's channels.
-inline void normalise_rows(ConstTensor x, const norm_loops::Terms& terms, Tensor y, Index first, Index last) {
-  for_channel_tiles(x.shape.channels, first, last, [&](const Tile& b, Index at, Index c) {
-    vectorised([&] {
-      normalise(b, x.data.data() + at, {terms.mean + c, terms.factor + c, terms.beta + c},
-                y.data.data() + first * y.stride() + c, y.stride());
-    });
-  });
-}
 
 }  // namespace mrmf::cpu

@@ -112,7 +112,7 @@ struct PlaneInput {
 };
 
 /// One thread's copies of the input planes under an output plane, of bands of one kind. The next output plane shares
-/// all but one of them. What is padding in them is zero from the start.
+/// all but one of them. Or its copy of planes that are taken together. What is padding in them is zero from the start.
 class PlaneRing {
  public:
   explicit PlaneRing(const Sweep& sweep)

@@ -3,7 +3,7 @@
 //   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl, and
 //               for AVX512-BF16 (conv_pool_relu_bf16.inl)
 //   direct      convolution (direct_conv.cpp); kernels for every set from direct_conv.inl and winograd.inl
-//   norm_loops  batch norm (batch_norm.cpp); loops for every set from batch_norm.inl
+//   norm_loops  batch norm (batch_norm.cpp) and group norm (group_norm.cpp); loops for every set from batch_norm.inl
 //   local       locally connected layers (locally_connected.cpp); products for every set from locally_connected.inl
 //   fma         how fast a core multiplies and adds (instruction_set.cpp); a loop for every set from fma_loop.inl
 //
@@ -163,7 +163,7 @@ struct Kernels {
   /// Makes one output plane, or those that are taken together, one behind the other in y. planes: kernel[0] copies of
   /// input planes, null for those in the padding.
   void (*forward)(const Geometry&, const float* const* planes, const PackedWeights&, float* y);
-  /// Adds one plane's part to the gradient, which has the kernels' own form.
+  /// Adds the part of one plane, or of those taken together, to the gradient, which has the kernels' own form.
   void (*weights)(const Geometry&, const float* const* planes, const float* dy, float* gradient);
   /// Unpacks one vector of output channels, from `first` on: from the parts' summed gradient into dw (out channels,
   /// depth) and, with a bias, db.
@@ -190,7 +190,7 @@ extern const bool sixteen_lanes_need_avx512;
 
 namespace mrmf::cpu::norm_loops {
 
-/// Batch norm as y = (x - mean) * factor + beta, per channel.
+/// A norm as y = (x - mean) * factor + beta, per channel.
 struct Terms {
   const float *mean, *factor, *beta;
 };

@@ -1,4 +1,4 @@
-// Norms over each sample's own values, in groups of channels.
+// Norms over each sample's own values, in groups of channels, with the ReLU behind them.
 #include <algorithm>
 #include <cmath>
 

@@ -310,6 +310,8 @@ TEST_CASE("grid: one layer after another, of odd sizes") {
       {layer(LayerKind::batch_norm)},
       {conv(4, {1, 1, 3}), groups},
       {conv(4, {1, 1, 3}), layer(LayerKind::layer_norm)},
+      {conv(4, {1, 1, 3}), groups, layer(LayerKind::relu)},
+      {conv(4, {1, 1, 3}), layer(LayerKind::layer_norm), layer(LayerKind::leaky_relu)},
       {conv(4, {1, 1, 4}), pool(LayerKind::max_pool, {1, 1, 4}, {1, 1, 4}), layer(LayerKind::relu)},
       {conv(4, {1, 1, 3}), layer(LayerKind::batch_norm), layer(LayerKind::relu),
        pool(LayerKind::average_pool, {1, 1, 2}, {1, 1, 2})},
@@ -521,6 +523,7 @@ TEST_CASE("grid: dense layers behind a flatten, cut by positions, evenly, severa
                         {heads, true},
                         {{flat, last, dense}, true},
                         {{flat, layer(LayerKind::layer_norm), dense, last}, true},
+                        {{flat, layer(LayerKind::layer_norm), relu, dense, last}, true},
                         {{flat, groups, dense, last}, true},
                         {{flat, norm}, false},
                         {{flat, drop}, false}};

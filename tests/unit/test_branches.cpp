@@ -133,6 +133,14 @@ TEST_CASE("branches: every backend agrees with the reference, with fused layers 
   for (const auto& layers : networks)
     for (const int axes : {1, 2, 3}) check(layers(), axes);
   for (std::uint64_t key = 0; key < 10; ++key) check(random_layers(key), 3);
+  using enum LayerKind;
+  LayerSpec groups = named(group_norm, "n");
+  groups.groups = 2;
+  for (const LayerSpec& norm : {groups, named(layer_norm, "n")})
+    for (const auto kind : {relu, leaky_relu})
+      for (const int axes : {1, 2, 3})  // a join's slice gets what the norm and the activation make
+        check({named_conv("c", 8, 3), norm, named(kind, "r"), named(concat, "s", {"r", "c"}), named_conv("out", 2, 1)},
+              axes);
 }
 
 TEST_CASE("branches: layers are fused only where nobody else reads what lies between them") {
@@ -151,6 +159,11 @@ TEST_CASE("branches: layers are fused only where nobody else reads what lies bet
   CHECK(units(read) == 5);
   std::vector<LayerSpec> norm{named_conv("c", 8, 3), named(batch_norm, "n"), named(relu, "r"), out};
   CHECK(units(norm) == 3);
+  std::vector<LayerSpec> layers_norm = norm;
+  layers_norm[1].kind = layer_norm;
+  CHECK(units(layers_norm) == 3);
+  layers_norm.insert(layers_norm.begin() + 3, named(concat, "s", {"r", "n"}));
+  CHECK(units(layers_norm) == 5);
   norm.insert(norm.begin() + 3, named(concat, "s", {"r", "n"}));
   CHECK(units(norm) == 5);
   norm[3].from = {"r", "c"};  // what the run reads may be read by others

@@ -22,23 +22,25 @@ Arena random_arena(Index count, std::uint64_t seed) {
 
 bool has(cpu::InstructionSet set) { return set <= cpu::instruction_set(); }
 
-std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stream) {
+// together: planes that the kernels take as one.
+std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stream, long together = 1) {
   cpu::direct::Geometry g{};
   g.in_channels = 4, g.out_channels = 32;
   std::fill_n(g.kernel, 3, 3L);
+  if (together > 1) g.kernel[0] = 1;
   g.rows = g.in_rows = 9, g.width = g.in_width = 14;
   g.rows_before = g.columns_before = 1;
   g.padded_width = g.width + 2;
   g.row = 3 * g.in_channels;
-  g.depth = 9 * g.row;
+  g.depth = g.kernel[0] * 3 * g.row;
   g.padded_out = g.out_channels;
   g.stream = stream;
-  g.together = g.there = 1;
+  g.together = g.there = together;
   const cpu::direct::Sizes sizes = kernels.sizes(g);
-  const Arena x = random_arena(g.rows * g.width * g.in_channels, 1), w = random_arena(g.depth * g.out_channels, 2),
-              b = random_arena(32, 3);
+  const Arena x = random_arena(together * g.rows * g.width * g.in_channels, 1),
+              w = random_arena(g.depth * g.out_channels, 2), b = random_arena(32, 3);
   Arena plane = cpu::make_arena(sizes.plane), packed = cpu::make_arena(sizes.packed),
-        y = cpu::make_arena(g.rows * g.width * g.out_channels);
+        y = cpu::make_arena(together * g.rows * g.width * g.out_channels);
   for (long first = 0; first < g.padded_out; first += kernels.lanes)
     kernels.pack(g, cpu::direct::weights_of(g, w.span().data()), first, packed.span().data());
   kernels.copy(g, x.span().data(), nullptr, plane.span().data());
@@ -51,12 +53,30 @@ std::vector<float> norm_gradient(const cpu::norm_loops::Kernels& kernels, bool s
   constexpr long channels = 32, positions = 7;
   const cpu::norm_loops::Line line{positions, channels, 2, 3, 0.5F, 0.1F, channels, stream};
   const Arena x = random_arena(positions * channels, 4), dy = random_arena(3 * channels, 5),
-              of_channels = random_arena(5 * channels, 6);
+              of_channels = random_arena(7 * channels, 6);
   Arena dx = cpu::make_arena(positions * channels);
   const float* c = of_channels.span().data();
-  kernels.data(line, {c, c + channels, c + 2 * channels}, {c + 3 * channels, c + 4 * channels}, x.span().data(),
+  kernels.data(line, {c, c + channels, c + 2 * channels},
+               {c + 3 * channels, c + 4 * channels, c + 5 * channels, c + 6 * channels}, x.span().data(),
                dy.span().data(), dx.span().data());
   return {dx.span().begin(), dx.span().end()};
+}
+
+std::vector<float> normalised(const cpu::norm_loops::Kernels& kernels, bool stream) {
+  constexpr long channels = 32, positions = 7;
+  const cpu::norm_loops::Line line{positions, channels, 1, positions, 1.0F, 0.1F, channels, stream};
+  const Arena x = random_arena(positions * channels, 4), of_channels = random_arena(3 * channels, 6);
+  Arena y = cpu::make_arena(positions * channels);
+  const float *c = of_channels.span().data(), *lines = x.span().data();
+  kernels.forward(line, {c, c + channels, c + 2 * channels}, &lines, 1, y.span().data());
+  return {y.span().begin(), y.span().end()};
+}
+
+cpu::direct::Geometry small_plane() {
+  cpu::direct::Geometry g{};
+  g.kernel[0] = g.together = g.there = 1;
+  g.rows = g.width = 8;
+  return g;
 }
 
 }  // namespace
@@ -70,11 +90,18 @@ TEST_CASE("values: what kernels write past the caches has the same bits") {
         std::pair{InstructionSet::avx2, &cpu::direct::avx2_kernels().winograd_planes},
         std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd},
         std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd_planes}})
-    if (has(set)) CHECK(winograd_plane(*kernels, true) == winograd_plane(*kernels, false));
+    if (has(set)) {
+      CHECK(winograd_plane(*kernels, true) == winograd_plane(*kernels, false));
+      if (kernels->together(small_plane()) > 1)
+        CHECK(winograd_plane(*kernels, true, 3) == winograd_plane(*kernels, false, 3));
+    }
   for (const auto& [set, kernels] : {std::pair{InstructionSet::generic, cpu::norm_loops::generic_kernels()},
                                      std::pair{InstructionSet::avx2, cpu::norm_loops::avx2_kernels()},
                                      std::pair{InstructionSet::avx512, cpu::norm_loops::avx512_kernels()}})
-    if (has(set)) CHECK(norm_gradient(*kernels, true) == norm_gradient(*kernels, false));
+    if (has(set)) {
+      CHECK(norm_gradient(*kernels, true) == norm_gradient(*kernels, false));
+      CHECK(normalised(*kernels, true) == normalised(*kernels, false));
+    }
   CHECK_FALSE(cpu::exceeds_caches(random_arena(64, 7).span()));
 }
 
