@@ -10,7 +10,7 @@
 constexpr long tile = DIRECT_TILE;  // broadcast floats: positions in forward, depth in the weight gradient
 constexpr long block = 2;           // vectors of output channels
 
-long one_plane(const Geometry&) { return 1; }
+inline long one_plane(const Geometry&) { return 1; }
 
 // Calls body(first output channel, Constant<vectors in the block>) for every block.
 template <class Body>

@@ -45,8 +45,8 @@ struct PlaneTiles {
 // The outputs of a tile: the first of them, as a position counted over all planes, and how many there are.
 struct TileOutputs {
   long position, rows, width;
-  TileOutputs(const Geometry& g, const PlaneTiles& tiles, long tile) {
-    const long column = tile / tiles.rows, x = column % tiles.of_plane * wide, y = tile % tiles.rows * high;
+  TileOutputs(const Geometry& g, const PlaneTiles& tiles, long number) {
+    const long column = number / tiles.rows, x = column % tiles.of_plane * wide, y = number % tiles.rows * high;
     position = (column / tiles.of_plane * g.rows + y) * g.width + x;
     rows = g.rows - y < high ? g.rows - y : high;
     width = g.width - x < wide ? g.width - x : wide;
