@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Rules for the tables that lead through the sources, run from the root by tests/check_source.sh. The walks of
-docs/architecture.md quote what their files hold, file by file, and stay short enough to read. The lists of docs/to-add.md name files that are
-there, in each an example that it holds, and no more product files than promised; the example is one that the program has.
-Prints what breaks them."""
+"""Rules for the tables that lead through the sources, run from the root by tests/check_source.sh. The walk of
+docs/architecture.md quotes what its files hold, file by file; a leg of it is short enough to read, and begins in the file
+in which the leg before ends. The lists of docs/to-add.md name files that are there, in each an example that it holds, and
+no more product files than promised; the example is one that the program has. Prints what breaks them."""
 import pathlib
 import re
 import sys
 
-WALKS = pathlib.Path("docs/architecture.md"), ["file", "what it calls", "defined in the next as"]
+WALKS = pathlib.Path("docs/architecture.md"), ["file", "what happens there", "goes on in the next at"]
 LISTS = pathlib.Path("docs/to-add.md"), ["file", "what goes there", "example"]
-WALK_COUNT = 2
+LEGS = 3
 # What can be added: how many product files that takes at most, where the program registers what it has, and the example's name
 # there, which its list must use.
 TO_ADD = {"a configuration key": (3, "docs/guide/keys.md", "`training.optimizer.warmup`", "warmup"),
@@ -19,7 +19,7 @@ TO_ADD = {"a configuration key": (3, "docs/guide/keys.md", "`training.optimizer.
           "a subcommand": (2, "src/cli/commands.hpp", "add_plot,", "add_plot"),
           "a method": (5, "src/config/keys.cpp", '"mrt"', "mrt")}
 PRODUCT = ("src/", "layers/", "kernels/", "io/", "mpi/")
-FILES, LINES = 8, 1250  # of a walk
+FILES, LINES = 8, 1250  # of a leg
 
 
 def tables(page, head):
@@ -63,7 +63,7 @@ def read(place, cell):
     return path, without_comments(path.read_text(encoding="utf-8")), []
 
 
-def broken_walk(title, rows):
+def broken_leg(title, rows):
     place = f"{WALKS[0]}, {title}"
     files = [read(place, row[0]) for row in rows]
     for _, _, wrong in files:
@@ -74,7 +74,7 @@ def broken_walk(title, rows):
         (path, text, _), (next_path, next_text, _) = files[i], files[min(i + 1, len(rows) - 1)]
         last = i + 1 == len(rows)
         if not quoted(call) or not (quoted(definition) or last):
-            yield f"{place}: {path}: the row quotes no call, or not what it leads to"
+            yield f"{place}: {path}: the row quotes nothing, or not what it leads to"
         for code in quoted(call):
             if not holds(text, code):
                 yield f"{place}: {path} has no `{code}`"
@@ -83,7 +83,7 @@ def broken_walk(title, rows):
                 yield f"{place}: {next_path} has no `{code}`"
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path, _, _ in files}
     if len(lines) > FILES or sum(lines.values()) >= LINES:
-        yield f"{place}: {len(lines)} files of {sum(lines.values())} lines; a walk has at most {FILES}, and fewer than {LINES} lines"
+        yield f"{place}: {len(lines)} files of {sum(lines.values())} lines; a leg has at most {FILES}, and fewer than {LINES} lines"
 
 
 def broken_list(title, rows):
@@ -108,16 +108,19 @@ def broken_list(title, rows):
 
 def main():
     walks, lists, broken = tables(*WALKS), tables(*LISTS), []
-    if len(walks) != WALK_COUNT:
-        broken.append(f"{WALKS[0]}: {len(walks)} walks instead of {WALK_COUNT}")
+    if len(walks) != LEGS:
+        broken.append(f"{WALKS[0]}: {len(walks)} legs of the walk instead of {LEGS}")
+    for (_, before), (title, rows) in zip(walks, walks[1:]):
+        if before and rows and before[-1][0] != rows[0][0]:
+            broken.append(f"{WALKS[0]}, {title}: begins in {rows[0][0]}, and the leg before ends in {before[-1][0]}")
     if [title for title, _ in lists] != ["To add " + what for what in TO_ADD]:
         broken.append(f"{LISTS[0]}: its tables must say how to add, in this order, {', '.join(TO_ADD)}")
-    for check, found in ((broken_walk, walks), (broken_list, lists)):
+    for check, found in ((broken_leg, walks), (broken_list, lists)):
         for title, rows in found:
             uneven = [row for row in rows if len(row) != 3]
             broken += [f"{title}: three cells in a row, not: {' | '.join(row)}" for row in uneven] or list(check(title, rows))
     if broken:
-        print("RULE: walks and lists (docs/architecture.md, docs/to-add.md) lead through the sources as they are", *broken, sep="\n")
+        print("RULE: walk and lists (docs/architecture.md, docs/to-add.md) lead through the sources as they are", *broken, sep="\n")
     return bool(broken)
 
 
