@@ -12,12 +12,12 @@ LISTS = pathlib.Path("docs/to-add.md"), ["file", "what goes there", "example"]
 LEGS = 3
 # What can be added: how many product files that takes at most, where the program registers what it has, and the example's name
 # there, which its list must use.
-TO_ADD = {"a configuration key": (3, "docs/guide/keys.md", "`training.optimizer.warmup`", "warmup"),
+TO_ADD = {"a configuration key": (1, "docs/guide/keys.md", "`training.optimizer.warmup`", "warmup"),
           "a layer kind": (4, "layers/spec.hpp", "KIND(dropout, ", "dropout"),
           "a loss": (5, "src/config/loss_metric_keys.cpp", '"dice"', "dice"),
           "a backend operation": (6, "kernels/operations.hpp", "norm_relu_pool, (", "norm_relu_pool"),
           "a subcommand": (2, "src/cli/commands.hpp", "add_plot,", "add_plot"),
-          "a method": (5, "src/config/keys.cpp", '"mrt"', "mrt")}
+          "a method": (4, "src/config/method_config.hpp", '"mrt"', "mrt")}
 PRODUCT = ("src/", "layers/", "kernels/", "io/", "mpi/")
 FILES, LINES = 8, 1250  # of a leg
 

@@ -17,7 +17,7 @@
 #include "kernels/timer.hpp"
 #include "mpi/grid_exchange.hpp"
 #include "src/bench/bench.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
 #include "src/training/cpu_kernel_autotuning.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"

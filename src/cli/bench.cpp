@@ -15,7 +15,7 @@
 #include "src/bench/bench.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/data_headers.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host_info.hpp"
 #include "src/training/cpu_kernel_autotuning.hpp"

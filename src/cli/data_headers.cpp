@@ -8,7 +8,7 @@
 #include "io/files/file_names.hpp"
 #include "io/rows/dataset.hpp"
 #include "kernels/errors.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/inspection/survey.hpp"
 
 namespace mrmf {

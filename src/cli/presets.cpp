@@ -1,5 +1,5 @@
 // `mrmf presets`: lists the named networks, and all keys of the configuration.
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 
 #include <CLI/CLI.hpp>
 #include <iostream>

@@ -13,7 +13,7 @@
 
 #include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
-#include "src/config/deprecated_keys.hpp"
+#include "src/config/key_table.hpp"
 #include "src/run/run_folder.hpp"
 
 namespace mrmf {

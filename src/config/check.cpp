@@ -10,7 +10,6 @@
 #include "layers/stem.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/keys.hpp"
-#include "src/config/presets.hpp"
 
 namespace mrmf {
 namespace {
@@ -217,7 +216,7 @@ void check_automatic(const MethodConfig& method, const Checker& checker) {
   plain.metric_target = method.metric_target;
   if (method == plain) return;
   std::vector<std::string> targets{"method.name", "method.detail", "method.target.validation_loss"};
-  for (const Key<MethodConfig>& key : metric_target_keys()) targets.push_back("method." + key.path);
+  for (const std::string& metric : metric_kind_words()) targets.push_back("method.target.validation_" + metric);
   const std::string key = checker.first_given("method.", targets);
   checker.fail(key, key +
                         ": \"auto\" chooses the schedule by itself; remove the key, or take what it chose "
@@ -333,6 +332,9 @@ bool waits_for_nothing(const RoleSettings& role, const RoleSettings& stage = {})
 }
 
 }  // namespace
+
+std::string to_string(MethodName name) { return words_of<MethodName>().at(static_cast<std::size_t>(name)); }
+std::string to_string(TopRule top) { return words_of<TopRule>().at(static_cast<std::size_t>(top)); }
 
 void check_stops(const MethodConfig& method, const KeyLocations& locations, const std::string& origin) {
   const Checker checker(locations, origin);

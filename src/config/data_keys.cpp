@@ -1,5 +1,5 @@
-// Keys of the data: files, axes, splits, normalisation, how samples are read. Paths are within [data]; defaults:
-// DataConfig in config.hpp, DatasetSpec in io/rows/dataset.hpp, PatchSettings in io/rows/sample_order.hpp.
+// Keys of the data that have readings or writings of their own, and what goes with what. Paths are within [data], or
+// within data.split where a KeyList is of SplitSettings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,327 +36,146 @@ double gigabytes(const std::string& text) {
   return 0;
 }
 
-Key<DataConfig> memory_key() {
-  return {"memory", kMemory,
-          "memory of a node for samples, shared by its ranks; half of what the job may use there unless set",
-          [](DataConfig& data, const Value& value, const std::string& path) {
-            const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
-            const double wanted = number                            ? read_real(value, path, {})
-                                  : value.kind == Value::Kind::text ? gigabytes(value.text)
-                                                                    : 0;
-            if (!(wanted > 0) || wanted > 1e9) refuse(value, path, kMemory);
-            data.memory = wanted;
-          },
-          [](const DataConfig& data) { return data.memory ? fmt::format("{}", *data.memory) : ""; }};
-}
-
 const Rule& unit_words() {
   static const Rule rule = one_of({"none", "log1p", "mean_std", "log1p_mean_std"});
   return rule;
 }
 
-// data.normalise.samples, sample_mean and sample_std, or the same of labels.
-template <class Field>
-void add_normalisation(Keys<DataConfig>& keys, const std::string& one, Field field, const std::string& more,
-                       const std::string& more_of_std) {
-  const std::string path = "normalise." + one, measured = "; measured over the training " + one + "s unless set";
-  keys.push_back({path + "s", expected_word(unit_words()),
-                  "units in which the network sees " + one +
-                      "s: as they are, log(1 + x), (x - mean) / std per channel, or both, "
-                      "the logarithm first" +
-                      more,
-                  [=](DataConfig& data, const Value& value, const std::string& full) {
-                    const std::size_t word = read_word(value, full, unit_words());
-                    field(data).log1p = word % 2 == 1;
-                    field(data).mean_std = word >= 2;
-                  },
-                  [=](const DataConfig& data) {
-                    const Normalisation& units = field(data);
-                    return quoted(unit_words().words[(units.log1p ? 1U : 0U) + (units.mean_std ? 2U : 0U)]);
-                  }});
-  add_key(
-      keys, path + "_mean", [=](auto& d) -> auto& { return field(d).mean; }, {},
-      "mean_std: one number, or one per channel" + measured);
-  add_key(
-      keys, path + "_std", [=](auto& d) -> auto& { return field(d).std; }, above(0),
-      "mean_std: the same for the divisor" + more_of_std + measured);
-}
-
 // A name, or a list of several; `field` gives the first and the others.
 template <class Field>
-void add_names(Keys<DataConfig>& keys, const std::string& path, Field field, const std::string& meaning) {
+void add_names(KeyList<DataConfig>& keys, const std::string& path, Field field, const std::string& meaning) {
   constexpr const char* expected = "a text, or a list of texts";
-  keys.push_back({path, expected, meaning,
-                  [=](DataConfig& data, const Value& value, const std::string& full) {
-                    const std::vector<Value> items = read_list(value);
-                    if (items.empty()) refuse(value, full, expected);
-                    const auto [first, more] = field(data);
-                    first = read_text(items.front(), full, {});
-                    more.clear();
-                    for (std::size_t i = 1; i < items.size(); ++i) more.push_back(read_text(items[i], full, {}));
-                  },
-                  [=](const DataConfig& data) {
-                    const auto [first, more] = field(data);
-                    if (more.empty()) return write(first, {});
-                    std::vector<std::string> names{first};
-                    names.insert(names.end(), more.begin(), more.end());
-                    return write(names, {});
-                  }});
+  keys.add({path, expected, meaning,
+            [=](DataConfig& data, const Value& value, const std::string& full) {
+              const std::vector<Value> items = read_list(value);
+              if (items.empty()) refuse(value, full, expected);
+              const auto [first, more] = field(data);
+              first = read_text(items.front(), full, {});
+              more.clear();
+              for (std::size_t i = 1; i < items.size(); ++i) more.push_back(read_text(items[i], full, {}));
+            },
+            [=](const DataConfig& data) {
+              const auto [first, more] = field(data);
+              if (more.empty()) return write(first, {});
+              std::vector<std::string> names{first};
+              names.insert(names.end(), more.begin(), more.end());
+              return write(names, {});
+            }});
 }
 
-constexpr double kMostFolds = 1000;
+}  // namespace
 
-// data.split.folds, and what goes with it.
-void add_folds(Keys<DataConfig>& keys) {
-  keys.push_back(
-      {"split.folds", expected_number(true, within(2, kMostFolds)),
-       "folds: how many parts are made, each of which validates once; the values of split.column unless set",
-       [](DataConfig& data, const Value& value, const std::string& path) {
-         data.split.folds = static_cast<int>(read_integer(value, path, within(2, kMostFolds)));
-       },
-       [](const DataConfig& data) { return data.split.folds > 0 ? fmt::format("{}", data.split.folds) : ""; }});
-  add_key(keys, "split.fold", MRMF_FIELD(split.fold), within(0, kMostFolds),
-          "folds: the one that validates, from 0; mrmf train --folds trains all of them");
-  add_key(keys, "split.stratify", MRMF_FIELD(split.stratify), {},
-          "give every part its share of each class, where samples have one class each; of groups and folds unless set");
-}
-
-// data.split.column and what its values mean; data.split.validation is a share for other splits.
-void add_split_column(Keys<DataConfig>& keys) {
+// What values of data.split.column mean; data.split.validation is a share for other splits.
+void add_role_keys(KeyList<SplitSettings>& keys) {
   const Rule share = within(0.0001, 0.9999);
   const std::string expected = expected_number(false, share) + ", or a list of numbers or texts";
-  keys.push_back(
-      {"split.validation", expected,
+  keys.add(
+      {"validation", expected,
        "rows, files, groups: the share that validates; column: a list of the values whose rows validate, such as [1] "
        "or [\"val\"]; without it, of a column of 0 and one other number, the other one; arrays: the array of these "
        "rows",
-       [=](DataConfig& data, const Value& value, const std::string& path) {
+       [=](SplitSettings& split, const Value& value, const std::string& path) {
          const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
          if (!number) {
-           data.split.validation_roles = read_values(value, path, expected);
+           split.validation_roles = read_values(value, path, expected);
            return;
          }
          const double x = value.kind == Value::Kind::real ? value.real : static_cast<double>(value.integer);
          if (!(x >= share.least && x <= share.most)) refuse(value, path, expected);
-         data.split.validation = x;
+         split.validation = x;
        },
-       [](const DataConfig& data) {
-         if (!data.split.validation_roles.empty()) return write_values(data.split.validation_roles);
-         return fmt::format("{}", data.split.validation);
+       [](const SplitSettings& split) {
+         if (!split.validation_roles.empty()) return write_values(split.validation_roles);
+         return fmt::format("{}", split.validation);
        }});
   const std::string tests = expected_number(false, from_below(0, 1)) + ", or a list of numbers or texts";
-  keys.push_back(
-      {"split.test", tests,
+  keys.add(
+      {"test", tests,
        "rows, files, groups, folds: the share that tests, which training and validation never see; column, or folds of "
        "a column: a list of the values whose rows test; the word \"test\" in a column unless set; arrays: the array of "
        "these rows",
-       [=](DataConfig& data, const Value& value, const std::string& path) {
+       [=](SplitSettings& split, const Value& value, const std::string& path) {
          const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
          if (number)
-           data.split.test = read_real(value, path, from_below(0, 1));
+           split.test = read_real(value, path, from_below(0, 1));
          else
-           data.split.test_roles = read_values(value, path, tests);
+           split.test_roles = read_values(value, path, tests);
        },
-       [](const DataConfig& data) {
-         if (!data.split.test_roles.empty()) return write_values(data.split.test_roles);
-         return data.split.test > 0 ? fmt::format("{}", data.split.test) : "";
+       [](const SplitSettings& split) {
+         if (!split.test_roles.empty()) return write_values(split.test_roles);
+         return split.test > 0 ? fmt::format("{}", split.test) : "";
        }});
-  keys.push_back({"split.train", "a list of numbers or texts",
-                  "column: the values whose rows train; rows of other values are left out; 0, \"train\", or the only "
-                  "one that does not validate unless set. arrays: the array that lists or marks these rows",
-                  [](DataConfig& data, const Value& value, const std::string& path) {
-                    data.split.train_roles = read_values(value, path, "a list of numbers or texts");
-                  },
-                  [](const DataConfig& data) { return write_values(data.split.train_roles); }});
-  add_key(keys, "split.column", MRMF_FIELD(split.column), {},
-          "a data set of one number or word per row, which says what the row is for; with it, split.by is \"column\"; "
-          "groups: what it belongs to, such as its subject, of which all rows are on one side; folds: the same where "
-          "split.folds is set, or else the row's fold");
-  add_folds(keys);
+  keys.add({"train", "a list of numbers or texts",
+            "column: the values whose rows train; rows of other values are left out; 0, \"train\", or the only "
+            "one that does not validate unless set. arrays: the array that lists or marks these rows",
+            [](SplitSettings& split, const Value& value, const std::string& path) {
+              split.train_roles = read_values(value, path, "a list of numbers or texts");
+            },
+            [](const SplitSettings& split) { return write_values(split.train_roles); }});
 }
 
-// Names of training or validation data: `spec` gives their specification.
-template <class Spec>
-void add_split(Keys<DataConfig>& keys, const std::string& part, Spec spec) {
+void add_folds_key(KeyList<SplitSettings>& keys) {
+  keys.add({"folds", expected_number(true, within(2, kMostFolds)),
+            "folds: how many parts are made, each of which validates once; the values of split.column unless set",
+            [](SplitSettings& split, const Value& value, const std::string& path) {
+              split.folds = static_cast<int>(read_integer(value, path, within(2, kMostFolds)));
+            },
+            [](const SplitSettings& split) { return split.folds > 0 ? fmt::format("{}", split.folds) : ""; }});
+}
+
+void add_files_key(KeyList<DataConfig>& keys, const std::string& path, DatasetSpec DataConfig::*part,
+                   const std::string& meaning) {
+  Key<DataConfig> key = make_key<DataConfig>(
+      path, [=](auto& data) -> auto& { return (data.*part).files; }, {}, meaning);
+  // Files of several parts are written once, so that a run's own configuration takes data.files of another place alone.
+  key.write = [=](const DataConfig& data) {
+    const bool own = part == &DataConfig::train || (data.*part).files != data.train.files;
+    return own ? write(fold_numbers((data.*part).files), {}) : "";
+  };
+  keys.add(std::move(key));
+}
+
+void add_dataset_keys(KeyList<DataConfig>& keys, const std::string& part, DatasetSpec DataConfig::*spec) {
   add_names(
-      keys, part + ".samples", [=](auto& d) { return std::tie(spec(d).samples, spec(d).more_samples); },
+      keys, part + ".samples", [=](auto& d) { return std::tie((d.*spec).samples, (d.*spec).more_samples); },
       "data set of the " + part + " samples; of several, [\"density\", \"velocity\"], the channels follow each other");
   add_names(
-      keys, part + ".labels", [=](auto& d) { return std::tie(spec(d).labels, spec(d).more_labels); },
+      keys, part + ".labels", [=](auto& d) { return std::tie((d.*spec).labels, (d.*spec).more_labels); },
       "the same of their labels; \"@omega_m\" is an attribute of the file, or of a sample's group, and "
       "\"density@omega_m\" one of a data set; of several, [\"@omega_m\", \"@sigma_8\"], the outputs follow each other");
 }
 
-void add_files(Keys<DataConfig>& keys) {
-  add_key(
-      keys, "files", MRMF_FIELD(train.files), {},
-      "HDF5 files, read as one data set; patterns such as \"cubes/*.h5\" name all files that match, in alphabetical "
-      "order, and \"cube{000..099}.h5\" the hundred of these numbers; relative paths start at the current directory");
-  keys.back().write = [](const DataConfig& data) { return write(fold_numbers(data.train.files), {}); };
-  add_key(
-      keys, "rows", MRMF_FIELD(train.rows), one_of({"axis", "files", "groups"}),
-      "what one sample is: a step along the first axis of its data set, all that the data set of one file holds, or "
-      "all that the data set of one group holds; then names are within the group");
-  add_key(
-      keys, "groups", MRMF_FIELD(train.groups), {},
-      "rows = \"groups\": the groups that are samples, such as \"sim_*\" or \"train/*\", in the order of their names; "
-      "all that hold the data sets unless set");
-  add_key(keys, "validation.groups", MRMF_FIELD(validation.groups), {},
-          "the same for validation; data.groups unless set");
-  add_split(keys, "train", MRMF_FIELD(train));
-  add_key(keys, "validation.files", MRMF_FIELD(validation.files), {},
-          "files of the validation split; data.files unless set");
-  // Files of both are written once, so that a run's own configuration takes data.files of another place alone.
-  keys.back().write = [](const DataConfig& data) {
-    return data.validation.files == data.train.files ? "" : write(fold_numbers(data.validation.files), {});
-  };
-  add_split(keys, "validation", MRMF_FIELD(validation));
-  add_key(keys, "test.files", MRMF_FIELD(test.files), {}, "files of the test split; data.files unless set");
-  keys.back().write = [](const DataConfig& data) {
-    return data.test.files == data.train.files ? "" : write(fold_numbers(data.test.files), {});
-  };
-  add_key(keys, "test.groups", MRMF_FIELD(test.groups), {}, "rows = \"groups\": the groups that test");
-  add_split(keys, "test", MRMF_FIELD(test));
-  add_key(
-      keys, "split.by", MRMF_FIELD(split.by), one_of({"given", "rows", "files", "column", "arrays", "groups", "folds"}),
-      "where validation samples come from: data.validation names them, or some of the rows or files that data.train "
-      "names, chosen at random, or the rows that a data set of the files marks, or that arrays for each part list; "
-      "groups: rows of one value of "
-      "split.column, such as a subject, stay together; folds: one of several parts");
-  add_split_column(keys);
-  add_key(keys, "split.seed", MRMF_FIELD(split.seed), at_least(0), "rows, files, groups, folds: of the random choice");
-  add_key(
-      keys, "duplicates", MRMF_FIELD(duplicates), one_of(words_of<DuplicateRule>()),
-      "the same rows named twice, or for training and for validation, by whatever names, links or virtual data sets: "
-      "end with an error, or continue");
+void add_normalise_key(KeyList<DataConfig>& keys, const std::string& one, Normalisation DataConfig::*field,
+                       const std::string& more) {
+  keys.add({"normalise." + one + "s", expected_word(unit_words()),
+            "units in which the network sees " + one +
+                "s: as they are, log(1 + x), (x - mean) / std per channel, or both, the logarithm first" + more,
+            [=](DataConfig& data, const Value& value, const std::string& full) {
+              const std::size_t word = read_word(value, full, unit_words());
+              (data.*field).log1p = word % 2 == 1;
+              (data.*field).mean_std = word >= 2;
+            },
+            [=](const DataConfig& data) {
+              const Normalisation& units = data.*field;
+              return quoted(unit_words().words[(units.log1p ? 1U : 0U) + (units.mean_std ? 2U : 0U)]);
+            }});
 }
 
-void add_names_of_labels(Keys<DataConfig>& keys) {
-  const std::string file = "; what the labels' file says unless set: an enumeration, flag_meanings, or a list of names";
-  add_key(keys, "names.classes", MRMF_FIELD(names.classes), {},
-          "names of classes 0, 1, ..., for tables, plots and prediction files" + file);
-  add_key(keys, "names.labels", MRMF_FIELD(names.labels), {},
-          "the same of outputs that are numbers, or yes or no" + file);
-  add_key(keys, "names.stored", MRMF_FIELD(names.stored), {},
-          "what the labels' files call their numbers, such as \"2: owl\", as a run keeps it: other data that say "
-          "something else are refused");
-  const std::string units =
-      ", in the order of their names, \"?\" where one does not say them: other data must have the "
-      "same; what the training data's attributes say unless set";
-  add_key(keys, "units.samples", MRMF_FIELD(units.samples), {}, "units of the arrays of samples" + units);
-  add_key(keys, "units.labels", MRMF_FIELD(units.labels), {}, "the same of labels");
-  add_key(keys, "sampling", MRMF_FIELD(sampling), one_of({"all", "balanced"}),
-          "which samples an epoch takes: all, each once; or as many draws, in which every class is equally frequent");
+void add_memory_key(KeyList<DataConfig>& keys) {
+  keys.add({"memory", kMemory,
+            "memory of a node for samples, shared by its ranks; half of what the job may use there unless set",
+            [](DataConfig& data, const Value& value, const std::string& path) {
+              const bool number = value.kind == Value::Kind::integer || value.kind == Value::Kind::real;
+              const double wanted = number                            ? read_real(value, path, {})
+                                    : value.kind == Value::Kind::text ? gigabytes(value.text)
+                                                                      : 0;
+              if (!(wanted > 0) || wanted > 1e9) refuse(value, path, kMemory);
+              data.memory = wanted;
+            },
+            [](const DataConfig& data) { return data.memory ? fmt::format("{}", *data.memory) : ""; }});
 }
 
-void add_meaning(Keys<DataConfig>& keys) {
-  add_key(
-      keys, "axes", MRMF_FIELD(train.axes), {},
-      "axes of the samples in the order of the files: n for samples, c for channels, any other name for a position, "
-      "such as \"n c y x\"; without c there is one channel; samples first and channels last unless set");
-  add_key(keys, "channels", MRMF_FIELD(channels), at_least(1),
-          "channels of a sample: other data is refused, and a shape that looks unusual is taken as meant");
-  add_key(keys, "layout", MRMF_FIELD(train.layout), one_of({"as_stored", "reinterpret"}),
-          "how a stored sample is seen: positions by channels, or its flat buffer read the other way round");
-  add_key(
-      keys, "missing", MRMF_FIELD(train.missing), one_of(words_of<MissingRule>()),
-      "rows that were never written, or come from a file that is not there: end with an error, or take the file's fill "
-      "value for them");
-  add_key(keys, "packing", MRMF_FIELD(train.packing), one_of(words_of<PackingRule>()),
-          "attributes of netCDF and CF (scale_factor, add_offset, _FillValue, missing_value, valid_min, valid_max, "
-          "valid_range, _Unsigned): apply them as numbers are read, what is missing becoming NaN, or ignore them");
-  add_key(
-      keys, "not_finite", MRMF_FIELD(train.not_finite), one_of(words_of<NotFiniteRule>()),
-      "rows with NaN or infinity among their samples or labels: end with an error; leave them out and list them, for "
-      "which all data is read once more at the start; or fill: NaN in samples is a missing number, for which the "
-      "network sees data.fill, and averages count what is there");
-  add_key(
-      keys, "fill", MRMF_FIELD(fill), {},
-      "not_finite = \"fill\": what the network sees of a missing number, in its units; one number, or one per channel; "
-      "0 with mean_std, which is the mean, else the mean of what is there, measured over the training samples unless "
-      "set");
-  add_key(keys, "mask", MRMF_FIELD(train.mask), {},
-          "not_finite = \"fill\": samples get one more channel, the last: 1 where all others are there, 0 where one is "
-          "missing; at lower resolutions the share");
-  add_normalisation(keys, "sample", MRMF_FIELD(normalise_samples), "; lower resolutions are averaged before that",
-                    "; mean 0 and std 255 bring pixels to 0 to 1");
-  add_normalisation(keys, "label", MRMF_FIELD(normalise_labels),
-                    "; evaluate and predict give their results in the files' own units", "");
-}
-
-void add_augmentation(Keys<DataConfig>& keys) {
-  const std::string counted = "; axes of positions count from 0";
-  add_key(keys, "augment.flip", MRMF_FIELD(augment.flip), within(0, 2),
-          "training samples are mirrored at random along these axes, such as [0, 1]" + counted);
-  add_key(
-      keys, "augment.turn", MRMF_FIELD(augment.turn), within(0, 2),
-      "training samples have these axes in a random order, such as [0, 1]; with flip of the same axes, all turns by "
-      "right angles and their mirror images" +
-          counted);
-  add_key(keys, "augment.shift", MRMF_FIELD(augment.shift), at_least(0),
-          "training samples are shifted at random by at most so many positions along each axis; what leaves at one end "
-          "comes in at the other");
-  add_key(keys, "augment.noise", MRMF_FIELD(augment.noise), at_least(0),
-          "normal noise is added to training samples, of a deviation up to this, in the network's units");
-  add_key(
-      keys, "augment.intensity", MRMF_FIELD(augment.intensity), within(0, 0.9),
-      "training samples are multiplied by 1 - intensity to 1 + intensity, and -intensity to intensity is added, in the "
-      "network's units");
-  add_key(keys, "augment.zoom", MRMF_FIELD(augment.zoom), within(0, 1),
-          "training samples, and labels with positions, are shrunk or stretched by up to 1 + zoom; classes take the "
-          "nearest position's");
-  add_key(keys, "augment.rotate", MRMF_FIELD(augment.rotate), within(0, 180),
-          "the same turned by up to so many degrees in each plane of axes");
-  const std::string vectors =
-      ": as many for each vector as there are axes, along axis 0 first, such as [0, 1, 2]; flips and "
-      "turns turn them, too";
-  add_key(keys, "vectors.samples", MRMF_FIELD(vectors.samples), at_least(0),
-          "channels of samples that are components of vectors" + vectors);
-  add_key(keys, "vectors.labels", MRMF_FIELD(vectors.labels), at_least(0), "the same of labels with positions");
-}
-
-void add_patches(Keys<DataConfig>& keys) {
-  add_key(
-      keys, "patch", MRMF_FIELD(patch.size), at_least(1),
-      "samples and labels with positions are trained on in random boxes of so many positions along each axis, such as "
-      "[96, 96, 96], at any resolution; an epoch draws as many as cover each sample once; validation, evaluate and "
-      "predict go over whole samples in windows of that size; whole samples unless set");
-  add_key(
-      keys, "patch_foreground", MRMF_FIELD(patch.foreground), within(0, 1),
-      "the share of the boxes around a position of another class than class 0, or of a yes; its class is drawn first, "
-      "so that all are equally frequent");
-  add_key(keys, "patch_overlap", MRMF_FIELD(patch.overlap), within(0, 0.9),
-          "the share of a window that its neighbour sees, too; outputs count less towards a window's borders");
-}
-
-void add_part(Keys<DataConfig>& keys) {
-  constexpr double most = 1 << 16;
-  add_key(
-      keys, "part.of", MRMF_FIELD(train.piece.of), within(1, most),
-      "equal parts of the training rows, of which one is trained on, as a trainer of a tournament has it; 1 for all");
-  add_key(keys, "part.number", MRMF_FIELD(train.piece.number), at_least(0), "which part, counted from 0");
-  add_key(keys, "part.held_out", MRMF_FIELD(train.piece.held_out), within(0, 0.9),
-          "share of the part that is not trained on");
-}
-
-void add_reading(Keys<DataConfig>& keys) {
-  add_key(keys, "shards", MRMF_FIELD(shards), at_least(0),
-          "pieces the training data is cut into, a multiple of the ranks; 0 for one per rank");
-  add_key(keys, "shuffle", MRMF_FIELD(shuffle), {}, "visit the samples in a new order every epoch");
-  add_key(
-      keys, "shuffle_over", MRMF_FIELD(shuffle_over), one_of({"shard", "all"}),
-      "shuffle each shard's samples, which are then always the same rank's, or all samples: then every rank keeps, or "
-      "streams, the whole data set");
-  add_key(
-      keys, "load", MRMF_FIELD(load), one_of({"auto", "memory", "stream"}),
-      "read all samples at the start, or each when its batch comes; auto: at the start where they fit in data.memory");
-  keys.push_back(memory_key());
-  add_key(keys, "averaging", MRMF_FIELD(averaging), one_of({"load", "epoch"}),
-          "average samples to a lower resolution once and keep the result, or whenever a batch is made of them");
-  add_key(
-      keys, "coarse_labels", MRMF_FIELD(coarse_labels), one_of({"shares", "majority"}),
-      "classes with positions at a lower resolution: the share of each class, or the class that most positions have");
-}
+namespace {
 
 // Chooses whole files at random: as many as the shares say, at least one for each part.
 void split_files(DataConfig& data, const KeyOrigin& keys) {
@@ -526,42 +345,6 @@ void check_normalisation(const Normalisation& units, const std::string& of, cons
                fmt::format("{0}_mean has {1} and {0}_std {2} entries; give both, one number each or one per channel",
                            key, units.mean.size(), units.std.size()));
 }
-
-}  // namespace
-
-template <>
-std::vector<std::string> words_of<MissingRule>() {
-  return {"refuse", "fill"};
-}
-
-template <>
-std::vector<std::string> words_of<NotFiniteRule>() {
-  return {"refuse", "skip", "fill"};
-}
-
-template <>
-std::vector<std::string> words_of<DuplicateRule>() {
-  return {"refuse", "allow"};
-}
-
-template <>
-std::vector<std::string> words_of<PackingRule>() {
-  return {"apply", "ignore"};
-}
-
-Keys<DataConfig> data_keys() {
-  Keys<DataConfig> keys;
-  add_files(keys);
-  add_names_of_labels(keys);
-  add_meaning(keys);
-  add_augmentation(keys);
-  add_patches(keys);
-  add_part(keys);
-  add_reading(keys);
-  return keys;
-}
-
-namespace {
 
 const char* const kNameHint = "name the data set inside the files";
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -236,6 +237,60 @@ std::string write_extent(const Extent& extent, int axes) {
   while (first < last && extent[first] == 1) ++first;
   return fmt::format("[{}]", fmt::join(extent.begin() + static_cast<std::ptrdiff_t>(first), extent.end(), ", "));
 }
+
+// How a declaration becomes a key.
+
+namespace {
+
+/// A key of a struct within another, as one of that.
+template <class S, class Inner>
+Key<S> lift(const std::string& table, Inner S::*inner, Key<Inner> key) {
+  return {table + key.path, std::move(key.expected), std::move(key.meaning),
+          [inner, read = std::move(key.read)](S& s, const Value& value, const std::string& path) {
+            read(s.*inner, value, path);
+          },
+          [inner, write = std::move(key.write)](const S& s) { return write(s.*inner); }};
+}
+
+template <class S>
+Keys<S> all_keys() {
+  Keys<S> keys;
+  KeyList<S> list(keys);
+  list_keys(list);
+  return keys;
+}
+
+}  // namespace
+
+template <class S>
+template <class T>
+void KeyList<S>::add(const std::string& path, T S::*field, const Rule& rule, const std::string& meaning) {
+  add(make_key<S>(
+      path, [field](auto& s) -> auto& { return s.*field; }, rule, meaning));
+}
+
+template <class S>
+template <class Inner, class T>
+void KeyList<S>::add(const std::string& path, Inner S::*inner, T Inner::*field, const Rule& rule,
+                     const std::string& meaning) {
+  add(make_key<S>(
+      path, [ inner, field ](auto& s) -> auto& { return s.*inner.*field; }, rule, meaning));
+}
+
+template <class S>
+template <class Inner>
+void KeyList<S>::add_table(const std::string& table, Inner S::*inner, void (*list)(KeyList<Inner>&)) {
+  Keys<Inner> keys;
+  KeyList<Inner> of_inner(keys);
+  list(of_inner);
+  for (Key<Inner>& key : keys) add(lift(table, inner, std::move(key)));
+}
+
+Keys<Config> config_keys() { return all_keys<Config>(); }
+Keys<PartConfig> part_keys() { return all_keys<PartConfig>(); }
+Keys<StageOverride> stage_keys() { return all_keys<StageOverride>(); }
+
+// All keys as data.
 
 namespace {
 

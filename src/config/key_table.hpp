@@ -1,5 +1,6 @@
-// Key tables: a key is declared once (path, field, rule, meaning). Reading it from a tree of TOML values, writing,
-// checking and describing it follow from that, and so does the list of all keys that people and programs get.
+// Key tables: a key is declared once (path, field, rule, meaning; key_rules.hpp). Reading it from a tree of TOML
+// values, writing, checking and describing it follow from that, and so does the list of all keys that people and
+// programs get.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 
 #include "kernels/errors.hpp"
 #include "kernels/tensor.hpp"
+#include "src/config/key_rules.hpp"
 #include "src/config/toml.hpp"
 
 /// The field of a key: MRMF_FIELD(training.batch) is a function from the structure to that member.
@@ -24,19 +26,6 @@
   [](auto& s) -> auto& { return s.member; }
 
 namespace mrmf {
-
-/// The allowed values of a key, beyond its type. Numbers lie in [least, most] unless an end is open.
-struct Rule {
-  double least = -1e300, most = 1e300;
-  bool open_least = false, open_most = false;
-  std::vector<std::string> words;  ///< the allowed texts; of an enum in the order of its enumerators
-};
-Rule at_least(double least);
-Rule within(double least, double most);
-Rule above(double least);
-Rule above_to(double least, double most);
-Rule from_below(double least, double most);
-Rule one_of(std::vector<std::string> words);
 
 /// Where each key was set, for later checks.
 using KeyLocations = std::map<std::string, std::string>;
@@ -167,9 +156,9 @@ Key<S> make_key(const std::string& path, Field field, const Rule& rule, const st
 template <class S>
 using Keys = std::vector<Key<S>>;
 
-template <class S, class Field>
-void add_key(Keys<S>& keys, const std::string& path, Field field, const Rule& rule, const std::string& meaning) {
-  keys.push_back(make_key<S>(path, field, rule, meaning));
+template <class S>
+void KeyList<S>::add(Key<S> key) {
+  keys_.push_back(std::move(key));
 }
 
 template <class S>
@@ -221,6 +210,24 @@ std::vector<KeyDescription> key_list();
 
 /// key_list() as one JSON object: {"keys": [...]}.
 std::string keys_json();
+
+// Words of earlier versions: keys, and values of keys, that are called otherwise today or are gone. Configurations, and
+// the files that runs wrote, are read with either; what is written has today's words.
+
+/// Gives keys and values of earlier versions today's words. Returns a line for each, with where it stands and what it
+/// is called now. ConfigError where a key is given under both names.
+std::vector<std::string> rename_deprecated_keys(Value& root);
+
+/// Takes away keys that are gone: runs wrote them out. ConfigError where one says something else than what is done
+/// today. of_run: a finished run wrote the file, so what only its training did does not count.
+void drop_gone_keys(Value& root, bool of_run);
+
+/// Today's words for settings as runs write them: "section.key", and its value as TOML. Leaves out keys that are gone,
+/// where they say what is done without them.
+std::map<std::string, std::string> with_todays_words(const std::map<std::string, std::string>& settings);
+
+/// Today's word for a value of such a key: "stem" for "front" of method.top. Others are returned as they are.
+std::string todays_word(const std::string& key, const std::string& word);
 
 // Errors about a configuration's keys, at the location where a key was set.
 

@@ -1,16 +1,126 @@
-// Keys of layers, of stages and of presets. Paths are within an entry of [[model.layers]], defaults: LayerSpec in
-// layers/spec.hpp; or of [[method.stages]], defaults: StageOverride in config.hpp. Those of presets, at the end, are
-// within [model]; defaults: PresetSizes in presets.hpp.
+// Keys of layers and of stages, and those whose values are positions along axes. Paths are within an entry of
+// [[model.layers]]; defaults: LayerSpec in layers/spec.hpp.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "kernels/errors.hpp"
 #include "src/config/keys.hpp"
-#include "src/config/presets.hpp"
 
 namespace mrmf {
 namespace {
 
 using enum LayerKind;
+
+constexpr const char* kPadding =
+    "\"valid\", \"same\", a number, or one to three entries, each a number or a pair [before, after] of at least 0";
+constexpr const char* kGrid =
+    "one to three integers such as [2] or [2, 2, 2], each at least 1, or a list of such grids, one for each of "
+    "method.resolutions";
+constexpr const char* kSize =
+    "an integer for every axis, or one to three per axis such as [3] or [3, 3, 3], each at least 1";
+
+int numbers_of(const Value& value) {
+  return value.kind == Value::Kind::list ? static_cast<int>(value.items.size()) : 1;
+}
+
+void read_size(const Value& value, const std::string& path, Extent& size) {
+  const std::vector<Value> items = read_list(value);
+  if (items.empty() || items.size() > size.size()) refuse(value, path, kSize);
+  size = {1, 1, 1};
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const bool good = items[i].kind == Value::Kind::integer && items[i].integer >= 1 && items[i].integer <= (1 << 20);
+    if (!good) refuse(value, path, kSize);
+    size[size.size() - items.size() + i] = items[i].integer;
+  }
+}
+
+// Reads the padding before and after one axis; false when it is invalid.
+bool read_pads(const Value& value, Index& before, Index& after) {
+  const std::vector<Value> numbers = read_list(value);
+  if (numbers.size() > 2 || numbers.empty() || (numbers.size() == 1 && value.kind == Value::Kind::list)) return false;
+  for (const Value& number : numbers) {
+    const bool good = number.kind == Value::Kind::integer && number.integer >= 0 && number.integer <= (1 << 20);
+    if (!good) return false;
+  }
+  before = numbers.front().integer;
+  after = numbers.back().integer;
+  return true;
+}
+
+void read_padding(LayerSpec& spec, const Value& value, const std::string& path) {
+  spec.same_padding = spec.one_for_all.padding = false;
+  spec.pad_before = spec.pad_after = {0, 0, 0};
+  if (value.kind == Value::Kind::text) {
+    if (value.text != "valid" && value.text != "same") refuse(value, path, kPadding);
+    spec.same_padding = value.text == "same";
+    return;
+  }
+  spec.one_for_all.padding = value.kind != Value::Kind::list;
+  const std::vector<Value> entries = read_list(value);
+  bool good = !entries.empty() && entries.size() <= spec.pad_before.size();
+  for (std::size_t i = 0; good && i < entries.size(); ++i) {
+    const std::size_t axis = spec.pad_before.size() - entries.size() + i;
+    good = read_pads(entries[i], spec.pad_before[axis], spec.pad_after[axis]);
+  }
+  if (!good) refuse(value, path, kPadding);
+}
+
+std::string write_padding(const LayerSpec& spec) {
+  if (spec.same_padding) return "\"same\"";
+  if (spec.one_for_all.padding) return std::to_string(spec.pad_before.back());
+  std::string text;
+  for (std::size_t axis = 0; axis < spec.pad_before.size(); ++axis) {
+    const Index before = spec.pad_before[axis], after = spec.pad_after[axis];
+    if (text.empty() && before == 0 && after == 0) continue;  // leading axes need no entry
+    text += (text.empty() ? "" : ", ") +
+            (before == after ? std::to_string(before) : fmt::format("[{}, {}]", before, after));
+  }
+  return text.empty() ? "\"valid\"" : "[" + text + "]";
+}
+
+void read_resolutions(MethodConfig& method, const Value& value, const std::string& path) {
+  method.resolutions.clear();
+  method.axes = 0;
+  for (const Value& item : read_list(value)) {
+    method.resolutions.push_back(read_extent(item, path, at_least(1)));
+    const int numbers = numbers_of(item);
+    if (numbers == 1 && method.resolutions.back() == Extent{1, 1, 1}) continue;  // [1]: the data as it is
+    if (method.axes == 0) method.axes = numbers;
+    if (method.axes == numbers) continue;
+    throw ConfigError(fmt::format("{}: {} has entries of {} and of {} numbers; give each as many as the data has axes",
+                                  item.where, path, method.axes, numbers));
+  }
+}
+
+void read_grids(const Value& value, const std::string& path, std::vector<Extent>& grids) {
+  const std::vector<Value> items = read_list(value);
+  const bool several = !items.empty() && items.front().kind == Value::Kind::list;
+  grids.clear();
+  for (const Value& grid : several ? items : std::vector<Value>{value})
+    grids.push_back(read_extent(grid, path, at_least(1)));
+}
+
+Key<LayerSpec> size_key(const std::string& path, Extent LayerSpec::*size, bool OneForAll::*once,
+                        const std::string& meaning) {
+  return {path, kSize, meaning,
+          [=](LayerSpec& spec, const Value& value, const std::string& full) {
+            read_size(value, full, spec.*size);
+            spec.one_for_all.*once = value.kind != Value::Kind::list;
+          },
+          [=](const LayerSpec& spec) {
+            return spec.one_for_all.*once ? std::to_string((spec.*size).back()) : write_extent(spec.*size);
+          }};
+}
+
+Key<LayerSpec> padding_key() {
+  return {"padding", kPadding,
+          "of a conv: none, such that the output has ceil(input / stride) positions, or zeros before and after each "
+          "axis: 1 for every axis, [[1, 2]] for one, [1, 1, 1] for three; a list shorter than the axes counts from the "
+          "last; a conv_transpose leaves as many out of its output, and with \"same\" has input * stride positions",
+          read_padding, write_padding};
+}
 
 /// Not written where it is 1, as in files of versions that had none.
 Key<LayerSpec> dilation_key(const std::string& per_axis) {
@@ -198,7 +308,7 @@ std::vector<LayerKey> layer_keys() {
   return keys;
 }
 
-Key<ModelConfig> layer_list_key() {
+void add_layers_key(KeyList<ModelConfig>& keys) {
   Key<ModelConfig> key;
   key.path = "layers";
   key.expected = "a list of tables";
@@ -214,10 +324,10 @@ Key<ModelConfig> layer_list_key() {
     for (const LayerSpec& spec : model.layers) entries.push_back(write_table(spec, keys_of(spec.kind)));
     return write_lines(entries);
   };
-  return key;
+  keys.add(std::move(key));
 }
 
-Key<MethodConfig> stage_list_key() {
+void add_stages_key(KeyList<MethodConfig>& keys) {
   Key<MethodConfig> key;
   key.path = "stages";
   key.expected = "a list of tables";
@@ -238,37 +348,32 @@ Key<MethodConfig> stage_list_key() {
     for (const StageOverride& stage : method.stages) entries.push_back(write_table(stage, stage_keys()));
     return write_lines(entries);
   };
-  return key;
+  keys.add(std::move(key));
 }
 
-}  // namespace mrmf
-
-// Keys of the named networks: which one, and its sizes.
-
-namespace mrmf {
-
-template <>
-std::vector<std::string> words_of<NormKind>() {
-  return {"batch", "group"};
+void add_resolutions_key(KeyList<MethodConfig>& keys) {
+  keys.add(
+      {"resolutions", expected<std::vector<Extent>>({}),
+       "averaging factors, coarse to fine: [[4], [2], [1]] for data of one axis, [[2, 2, 2], [1, 1, 1]] for three; "
+       "as many per resolution as the data has axes, or [1] for the data as they are",
+       read_resolutions, [](const MethodConfig& method) {
+         std::string text;
+         for (const Extent& extent : method.resolutions)
+           text += (text.empty() ? "" : ", ") + write_extent(extent, method.axes);
+         return "[" + text + "]";
+       }});
 }
 
-std::vector<Key<ModelConfig>> preset_keys() {
-  std::vector<std::string> presets;
-  for (const Preset& preset : preset_list()) presets.push_back(preset.name);
-  const std::string sized = " (unet, unet3d, resnet)";
-  return {
-      make_key<ModelConfig>("preset", MRMF_FIELD(preset), one_of(presets), "a network from the list of `mrmf presets`"),
-      make_key<ModelConfig>("levels", MRMF_FIELD(sizes.levels), within(1, 8),
-                            "levels of a preset" + sized + "; its own unless set"),
-      make_key<ModelConfig>(
-          "width", MRMF_FIELD(sizes.width), within(1, 4096),
-          "channels of a preset's first level, doubled at each further one" + sized + "; its own unless set"),
-      make_key<ModelConfig>(
-          "outputs", MRMF_FIELD(sizes.outputs), within(1, 1 << 22),
-          "channels of a preset's output: numbers, or classes (unet, unet3d, resnet; 1 unless set), or all scalars "
-          "and pixels (jag; 16399 unless set)"),
-      make_key<ModelConfig>("norm", MRMF_FIELD(sizes.norm), one_of(words_of<NormKind>()),
-                            "norm of a preset" + sized + "; its own unless set")};
+void add_grid_key(KeyList<RunConfig>& keys) {
+  keys.add(
+      {"grid", kGrid,
+       "blocks of every sample along its axes, each on a rank of its own: [2, 1, 1] cuts the first of three in two; "
+       "training.batch is then the samples of such a group of ranks; [[1], [2]] shares samples at the second of two "
+       "resolutions alone",
+       [](RunConfig& run, const Value& value, const std::string& path) { read_grids(value, path, run.grid); },
+       [](const RunConfig& run) {
+         return run.grid.size() == 1 ? write_extent(run.grid.front()) : write(run.grid, {});
+       }});
 }
 
 }  // namespace mrmf

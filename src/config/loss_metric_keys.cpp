@@ -1,9 +1,10 @@
-// Keys of the task: the loss, what labels are, and what is measured. Paths are within [training]; defaults:
-// TrainingConfig in config.hpp. Those of metric_target_keys() are within [method]; defaults: MethodConfig there.
+// Keys of the task that have readings of their own: the loss, what labels are, and what is measured. Paths are within
+// [training], those of add_metric_target_keys() within [method].
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -16,7 +17,64 @@
 namespace mrmf {
 namespace {
 
-constexpr double kMostLabel = 65535;
+bool of_one(MetricKind kind) {
+  switch (kind) {
+    case MetricKind::iou:
+    case MetricKind::dice:
+    case MetricKind::r2:
+    case MetricKind::precision:
+    case MetricKind::recall:
+    case MetricKind::f1:
+    case MetricKind::auc:
+    case MetricKind::rmse:
+    case MetricKind::mae:
+    case MetricKind::relative_rmse:
+    case MetricKind::relative_mae: return true;
+    default: return false;
+  }
+}
+
+bool of_numbers(MetricKind kind) {
+  return kind == MetricKind::r2 || kind == MetricKind::rmse || kind == MetricKind::mae ||
+         kind == MetricKind::relative_rmse || kind == MetricKind::relative_mae;
+}
+
+}  // namespace
+
+std::string to_string(const Metric& metric) {
+  const std::string& word = metric_kind_words().at(static_cast<std::size_t>(metric.kind));
+  return metric.of < 0 ? word : fmt::format("{}:{}", word, metric.of);
+}
+
+std::optional<Metric> metric_from(const std::string& text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto& words = metric_kind_words();
+  const auto found = std::ranges::find(words, text.substr(0, colon));
+  if (found == words.end()) return {};
+  Metric metric{static_cast<MetricKind>(found - words.begin()), -1};
+  if (colon == text.size()) return metric;
+  const char *const first = text.data() + colon + 1, *const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(first, last, metric.of);
+  if (error != std::errc() || end != last || metric.of < 0 || !of_one(metric.kind)) return {};
+  return metric;
+}
+
+std::string metric_choices(std::optional<Task> task) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < metric_kind_words().size(); ++i)
+    if (!task || fits(static_cast<MetricKind>(i), *task)) words.push_back(metric_kind_words()[i]);
+  const std::string last = words.back();
+  words.pop_back();
+  return fmt::format("{} or {}", fmt::join(words, ", "), last);
+}
+
+bool fits(MetricKind kind, Task task) { return of_numbers(kind) == (task == Task::regression); }
+
+bool falls(MetricKind kind) { return kind == MetricKind::log_loss || (of_numbers(kind) && kind != MetricKind::r2); }
+
+bool up_to_one(MetricKind kind) { return !falls(kind); }
+
+namespace {
 
 std::string task_text(Task task) {
   switch (task) {
@@ -168,22 +226,18 @@ Key<TrainingConfig> monitor_key() {
 
 }  // namespace
 
-std::vector<Key<TrainingConfig>> task_keys() {
-  std::vector<Key<TrainingConfig>> keys;
-  keys.push_back(
-      {"loss", expected_loss(),
-       "loss function, and with it what labels are: numbers (mse, mae, huber), the number of one class of "
-       "several (cross_entropy), or yes or no per output (binary_cross_entropy); dice goes with the latter two",
-       [](TrainingConfig& training, const Value& value, const std::string& path) {
-         read_loss(training.loss, value, path);
-       },
-       [](const TrainingConfig& training) { return write_loss(training.loss); }});
-  const auto add = [&](const std::string& path, auto field, const Rule& rule, const std::string& meaning) {
-    keys.push_back(make_key<TrainingConfig>(path, field, rule, meaning));
-  };
-  add("classes", MRMF_FIELD(classes), within(2, kMostLabel),
-      "number of classes, whose labels are 0, 1, ...; as many as the network's last layer has channels unless set");
-  keys.push_back(
+void add_loss_key(KeyList<TrainingConfig>& keys) {
+  keys.add({"loss", expected_loss(),
+            "loss function, and with it what labels are: numbers (mse, mae, huber), the number of one class of "
+            "several (cross_entropy), or yes or no per output (binary_cross_entropy); dice goes with the latter two",
+            [](TrainingConfig& training, const Value& value, const std::string& path) {
+              read_loss(training.loss, value, path);
+            },
+            [](const TrainingConfig& training) { return write_loss(training.loss); }});
+}
+
+void add_class_values_key(KeyList<TrainingConfig>& keys) {
+  keys.add(
       {"class_values", "a list of numbers or texts",
        "labels that stand for class 0, 1, ... in the files, such as [1, 2, 3] or [\"cat\", \"dog\"]; one-hot labels, "
        "rows of a single 1 and zeros, are recognised without it; the numbers of the classes unless set",
@@ -191,34 +245,33 @@ std::vector<Key<TrainingConfig>> task_keys() {
          training.class_values = read_values(value, path, "a list of numbers or texts");
        },
        [](const TrainingConfig& training) { return write_values(training.class_values); }});
-  keys.push_back(weights_key());
-  add("ignore", MRMF_FIELD(ignore), within(-kMostLabel, kMostLabel),
-      "a label that says that there is none: such samples or positions count neither in the loss nor in metrics");
-  keys.push_back(metric_key());
-  keys.push_back(monitor_key());
-  return keys;
 }
 
-std::vector<Key<MethodConfig>> metric_target_keys() {
-  std::vector<Key<MethodConfig>> keys;
+void add_class_weights_key(KeyList<TrainingConfig>& keys) { keys.add(weights_key()); }
+
+void add_metric_keys(KeyList<TrainingConfig>& keys) {
+  keys.add(metric_key());
+  keys.add(monitor_key());
+}
+
+void add_metric_target_keys(KeyList<MethodConfig>& keys) {
   for (std::size_t i = 0; i < metric_kind_words().size(); ++i) {
     const Metric metric{static_cast<MetricKind>(i), -1};
     const Rule rule = falls(metric.kind) ? above(0) : above_to(0, 1);
-    keys.push_back({"target.validation_" + to_string(metric), expected<double>(rule),
-                    std::string("stop the last phase of the plan when this metric of the validation data is as ") +
-                        (falls(metric.kind) ? "low" : "high"),
-                    [=](MethodConfig& method, const Value& value, const std::string& path) {
-                      if (method.metric_target)
-                        throw ConfigError(value.where + ": " + path + " is a second metric to be reached, beside " +
-                                          to_string(method.metric_target->metric) + "; keep one");
-                      method.metric_target = {metric, read_real(value, path, rule)};
-                    },
-                    [=](const MethodConfig& method) {
-                      const bool set = method.metric_target && method.metric_target->metric == metric;
-                      return set ? fmt::format("{}", method.metric_target->least) : "";
-                    }});
+    keys.add({"target.validation_" + to_string(metric), expected<double>(rule),
+              std::string("stop the last phase of the plan when this metric of the validation data is as ") +
+                  (falls(metric.kind) ? "low" : "high"),
+              [=](MethodConfig& method, const Value& value, const std::string& path) {
+                if (method.metric_target)
+                  throw ConfigError(value.where + ": " + path + " is a second metric to be reached, beside " +
+                                    to_string(method.metric_target->metric) + "; keep one");
+                method.metric_target = {metric, read_real(value, path, rule)};
+              },
+              [=](const MethodConfig& method) {
+                const bool set = method.metric_target && method.metric_target->metric == metric;
+                return set ? fmt::format("{}", method.metric_target->least) : "";
+              }});
   }
-  return keys;
 }
 
 namespace {

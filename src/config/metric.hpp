@@ -33,6 +33,29 @@ enum class MetricKind {
   relative_mae
 };
 
+inline const std::vector<std::string>& metric_kind_words() {
+  static const std::vector<std::string> words{"accuracy",
+                                              "iou",
+                                              "dice",
+                                              "r2",
+                                              "balanced_accuracy",
+                                              "precision",
+                                              "recall",
+                                              "f1",
+                                              "precision_weighted",
+                                              "recall_weighted",
+                                              "f1_weighted",
+                                              "auc",
+                                              "log_loss",
+                                              "iou_with_background",
+                                              "dice_with_background",
+                                              "rmse",
+                                              "mae",
+                                              "relative_rmse",
+                                              "relative_mae"};
+  return words;
+}
+
 /// A score as one number: a mean over classes or outputs, or that of one of them.
 struct Metric {
   MetricKind kind = MetricKind::accuracy;
@@ -45,7 +68,6 @@ inline constexpr Metric Metric::iou{MetricKind::iou, -1};
 inline constexpr Metric Metric::dice{MetricKind::dice, -1};
 inline constexpr Metric Metric::r2{MetricKind::r2, -1};
 
-const std::vector<std::string>& metric_kind_words();
 /// "dice"; of class 2 alone "dice:2".
 std::string to_string(const Metric& metric);
 /// The way back; none where the text is no metric, or names one class of a metric that has no such.

@@ -1,5 +1,5 @@
-// Keys of networks of several parts. Paths are within an entry of [[training.terms]], [[training.turns]] or
-// [[training.parts]]; defaults: LossTerm and Turn in layers/parts.hpp, PartConfig in config.hpp.
+// Keys of networks of several parts. Paths are within an entry of [[training.terms]] or [[training.turns]]; defaults:
+// LossTerm and Turn in layers/parts.hpp. Keys of [[training.parts]] are in training_config.hpp.
 #include <algorithm>
 #include <set>
 
@@ -194,30 +194,14 @@ PartSettings PartsConfig::network() const {
   return settings;
 }
 
-std::vector<Key<LossTerm>> loss_term_keys() {
+Keys<LossTerm> loss_term_keys() {
   return {make_key<LossTerm>("name", MRMF_FIELD(name), {}, "unique; made from its position unless set"),
           make_key<LossTerm>("output", MRMF_FIELD(output), {}, "the layer whose output it is of"), target_key(),
           loss_key(),
           make_key<LossTerm>("weight", MRMF_FIELD(weight), above(0), "in the sum of all terms; 1 unless set")};
 }
 
-std::vector<Key<PartConfig>> part_keys() {
-  return {make_key<PartConfig>("name", MRMF_FIELD(name), {}, "unique"),
-          make_key<PartConfig>("layers", MRMF_FIELD(layers), {},
-                               "names of its layers, \"encoder*\" for all that begin with encoder"),
-          make_key<PartConfig>("optimizer", MRMF_FIELD(optimizer), one_of(words_of<OptimizerKind>()),
-                               "its own; training.optimizer's unless set"),
-          make_key<PartConfig>("learning_rate", MRMF_FIELD(learning_rate), above(0),
-                               "learning rate, which changes as the common one does"),
-          make_key<PartConfig>("momentum", MRMF_FIELD(momentum), from_below(0, 1), "sgd: momentum"),
-          make_key<PartConfig>("beta1", MRMF_FIELD(beta1), from_below(0, 1), "as training.optimizer.beta1"),
-          make_key<PartConfig>("beta2", MRMF_FIELD(beta2), from_below(0, 1), "as training.optimizer.beta2"),
-          make_key<PartConfig>("epsilon", MRMF_FIELD(epsilon), above(0), "adam, adamw: added to the root"),
-          make_key<PartConfig>("weight_decay", MRMF_FIELD(weight_decay), at_least(0),
-                               "sgd, adam: added to the gradient; adamw, lion: decoupled")};
-}
-
-std::vector<Key<Turn>> turn_keys() {
+Keys<Turn> turn_keys() {
   return {
       make_key<Turn>("parts", MRMF_FIELD(parts), {}, "names of the parts that are updated; all unless set"),
       make_key<Turn>("terms", MRMF_FIELD(terms), {}, "names of the terms that are computed; all unless set"),
@@ -228,15 +212,16 @@ std::vector<Key<Turn>> turn_keys() {
                      "and no more when so many are; to the end unless set")};
 }
 
-std::vector<Key<TrainingConfig>> parts_keys() {
-  return {list_key<LossTerm>("terms", MRMF_FIELD(parts.terms), loss_term_keys, {"output", "target", "loss"},
-                             "what a network of several parts trains for, as [[training.terms]]: the sum of losses "
-                             "between layers; training.loss is then what validation measures"),
-          list_key<PartConfig>("parts", MRMF_FIELD(parts.parts), part_keys, {"name", "layers"},
-                               "its parts, as [[training.parts]]: layers, and what their optimizer has of its own"),
-          list_key<Turn>("turns", MRMF_FIELD(parts.turns), turn_keys, {},
-                         "who trains when, as [[training.turns]]: one turn's steps after the other's, in a circle; all "
-                         "parts together unless set")};
+void add_parts_keys(KeyList<TrainingConfig>& keys) {
+  keys.add(list_key<LossTerm>("terms", MRMF_FIELD(parts.terms), loss_term_keys, {"output", "target", "loss"},
+                              "what a network of several parts trains for, as [[training.terms]]: the sum of losses "
+                              "between layers; training.loss is then what validation measures"));
+  keys.add(list_key<PartConfig>("parts", MRMF_FIELD(parts.parts), part_keys, {"name", "layers"},
+                                "its parts, as [[training.parts]]: layers, and what their optimizer has of its own"));
+  keys.add(
+      list_key<Turn>("turns", MRMF_FIELD(parts.turns), turn_keys, {},
+                     "who trains when, as [[training.turns]]: one turn's steps after the other's, in a circle; all "
+                     "parts together unless set"));
 }
 
 void name_terms(std::vector<LossTerm>& terms) {

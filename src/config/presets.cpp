@@ -1,6 +1,6 @@
 // The networks that a configuration can name: the paper's and CosmoFlow's, U-Net and residual networks, and those of
 // the preset "jag".
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 
 #include <fmt/format.h>
 
@@ -144,6 +144,12 @@ std::vector<Preset> preset_list() {
        128, true}};
 }
 
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : preset_list()) names.push_back(preset.name);
+  return names;
+}
+
 std::string preset_sample(const std::string& name) {
   for (const Preset& preset : preset_list())
     if (preset.name == name) return preset.sample;
@@ -182,11 +188,9 @@ std::vector<LayerSpec> preset_layers(const std::string& name, const PresetSizes&
   const std::map<std::string, std::vector<LayerSpec> (*)()> networks{
       {"neuron_inverter", neuron_inverter}, {"cosmoflow", cosmoflow}, {"cosmoflow_mlperf", cosmoflow_mlperf}};
   const auto network = networks.find(name);
-  if (network == networks.end()) {
-    std::vector<std::string> names;
-    for (const Preset& preset : preset_list()) names.push_back(preset.name);
-    throw ConfigError("there is no preset '" + name + "'" + did_you_mean(name, names) + " (mrmf presets lists them)");
-  }
+  if (network == networks.end())
+    throw ConfigError("there is no preset '" + name + "'" + did_you_mean(name, preset_names()) +
+                      " (mrmf presets lists them)");
   if (sizes != PresetSizes{})
     throw ConfigError("levels, width, outputs and norm are for unet, unet3d and resnet; " + name +
                       " has one size: remove them, or write the network as [[model.layers]]");

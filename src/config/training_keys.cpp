@@ -1,6 +1,7 @@
-// Keys of training: the optimizer, batches and epochs, when a phase ends. Paths are within [training]; defaults:
-// TrainingConfig in config.hpp. Keys of the loss are in loss_metric_keys.cpp.
+// What keys of [training] and [tournament] go with, and keys of tournaments that have readings of their own. Keys of
+// the loss are in loss_metric_keys.cpp.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "kernels/errors.hpp"
@@ -8,79 +9,10 @@
 #include "src/config/keys.hpp"
 
 namespace mrmf {
-namespace {
 
-void add_optimizer(Keys<TrainingConfig>& keys) {
-  const std::string path = "optimizer.";
-  add_key(keys, path + "name", MRMF_FIELD(optimizer.name), one_of(words_of<OptimizerKind>()), "optimizer");
-  add_key(keys, path + "learning_rate", MRMF_FIELD(optimizer.learning_rate), above(0), "learning rate");
-  add_key(keys, path + "tuned_batch", MRMF_FIELD(optimizer.tuned_batch), at_least(1),
-          "rows of a step, over all ranks, for which mrmf tune has found the rate; another one is a warning");
-  add_key(keys, path + "rule", MRMF_FIELD(optimizer.rule), one_of(words_of<RateRule>()), "learning-rate rule");
-  add_key(keys, path + "warmup", MRMF_FIELD(optimizer.warmup), at_least(0),
-          "epochs of linear warm-up: rate * (epoch + 1) / warmup");
-  add_key(keys, path + "boundaries", MRMF_FIELD(optimizer.boundaries), above(0),
-          "piecewise: epochs at which the rate is multiplied by `factor`");
-  add_key(keys, path + "factor", MRMF_FIELD(optimizer.factor), above(0), "piecewise, plateau: multiplies the rate");
-  add_key(keys, path + "patience", MRMF_FIELD(optimizer.patience), at_least(0),
-          "plateau: epochs without improvement before the rate falls");
-  add_key(keys, path + "cooldown", MRMF_FIELD(optimizer.cooldown), at_least(0),
-          "plateau: epochs to wait after the rate fell");
-  add_key(keys, path + "plateau_threshold", MRMF_FIELD(optimizer.plateau_threshold), from_below(0, 1),
-          "plateau: relative improvement that counts");
-  add_key(keys, path + "momentum", MRMF_FIELD(optimizer.momentum), from_below(0, 1), "sgd: momentum");
-  add_key(keys, path + "beta1", MRMF_FIELD(optimizer.beta1), from_below(0, 1),
-          "adam, adamw: decay of the mean; lion: weight of the momentum in a step's direction");
-  add_key(keys, path + "beta2", MRMF_FIELD(optimizer.beta2), from_below(0, 1),
-          "adam, adamw: decay of the mean square; lion: of the momentum, 0.99 unless given");
-  add_key(keys, path + "epsilon", MRMF_FIELD(optimizer.epsilon), above(0), "adam, adamw: added to the root");
-  add_key(keys, path + "weight_decay", MRMF_FIELD(optimizer.weight_decay), at_least(0),
-          "sgd, adam: added to the gradient; adamw, lion: decoupled");
-}
-
-}  // namespace
-
-template <>
-std::vector<std::string> words_of<OptimizerKind>() {
-  return {"adam", "adamw", "sgd", "lion"};
-}
 std::string to_string(OptimizerKind kind) { return words_of<OptimizerKind>().at(static_cast<std::size_t>(kind)); }
 
-template <>
-std::vector<std::string> words_of<RateRule>() {
-  return {"constant", "cosine", "linear", "piecewise", "plateau"};
-}
 std::string to_string(RateRule rule) { return words_of<RateRule>().at(static_cast<std::size_t>(rule)); }
-
-Keys<TrainingConfig> training_keys() {
-  Keys<TrainingConfig> keys;
-  add_optimizer(keys);
-  for (Key<TrainingConfig>& key : task_keys()) keys.push_back(std::move(key));
-  for (Key<TrainingConfig>& key : parts_keys()) keys.push_back(std::move(key));
-  add_key(keys, "keep_best", MRMF_FIELD(keep_best), {},
-          "whether the best epoch's model is kept beside the last one's, which takes 4 bytes of memory a parameter");
-  add_key(keys, "early_stopping.patience", MRMF_FIELD(early_stopping.patience), at_least(0),
-          "end a phase after so many epochs running without a better `monitor`; 0 for never");
-  add_key(keys, "early_stopping.least_change", MRMF_FIELD(early_stopping.least_change), from_below(0, 1),
-          "early stopping: a change that is smaller, relative to the best value so far, is no improvement");
-  add_key(keys, "clip_norm", MRMF_FIELD(clip_norm), at_least(0),
-          "largest L2 norm of all gradients together, to which a step's larger ones are scaled; 0 for any");
-  for (Key<TrainingConfig>& key : communication_keys()) keys.push_back(std::move(key));
-  add_key(keys, "accumulate", MRMF_FIELD(accumulate), within(1, kMostBatch),
-          "micro-batches of a step, which a rank computes one after the other: activations take so much less memory");
-  add_key(keys, "update_in_place", MRMF_FIELD(update_in_place), {},
-          "sgd: untied weights are updated where their gradient is computed, without memory for it");
-  add_key(keys, "batch", MRMF_FIELD(batch), within(1, kMostBatch), "samples per rank and step");
-  add_key(keys, "seed", MRMF_FIELD(seed), at_least(0), "of parameters, sample order and dropout");
-  add_key(keys, "epochs", MRMF_FIELD(epochs), at_least(1), "largest number of epochs of every phase of the plan");
-  add_key(keys, "batch_norm", MRMF_FIELD(global_batch_norm), one_of({"local", "global"}),
-          "batch-norm statistics: of each rank's rows, or of the batch over all ranks");
-  add_key(
-      keys, "precise_batch_norm", MRMF_FIELD(precise_batch_norm), at_least(0),
-      "batches from which batch norms are recalibrated, without training, before a validation that may end a phase; "
-      "0 keeps the running averages");
-  return keys;
-}
 
 void check_training(const Config& config, const KeyLocations& locations, const std::string& origin) {
   const TrainingConfig& training = config.training;
@@ -123,8 +55,7 @@ void check_training(const Config& config, const KeyLocations& locations, const s
          "model.start does not go with method.bottom = \"fresh\", which asks for new layers; remove one");
 }
 
-// Keys about sums over ranks: how values travel, and whose Lion's momenta are. Paths are within [training]; defaults:
-// SumSettings in config.hpp.
+// Sums over ranks: how values travel, and whose Lion's momenta are.
 
 namespace {
 
@@ -221,16 +152,7 @@ class Checks {
 
 }  // namespace
 
-template <>
-std::vector<std::string> words_of<Communication>() {
-  return {"fp32", "bf16", "int8", "levels8", "levels8-l0", "levels4", "vote", "auto"};
-}
 std::string to_string(Communication scheme) { return words_of<Communication>().at(static_cast<std::size_t>(scheme)); }
-
-template <>
-std::vector<std::string> words_of<MomentaRule>() {
-  return {"shared", "local", "every", "spaced"};
-}
 
 SumSettings in_another_way(const SumSettings& sums, Communication scheme) {
   SumSettings other = sums;
@@ -242,32 +164,6 @@ SumSettings in_another_way(const SumSettings& sums, Communication scheme) {
   return other;
 }
 
-Keys<TrainingConfig> communication_keys() {
-  Keys<TrainingConfig> keys;
-  add_key(
-      keys, "communication", MRMF_FIELD(sums.communication), one_of(words_of<Communication>()),
-      "how the values that ranks add travel: in float32, bfloat16 or blocks of integers; for lion also as levels in 8 "
-      "or 4 bits, or as votes of a bit; \"auto\" measures which pays");
-  add_key(keys, "error_feedback", MRMF_FIELD(sums.error_feedback), {},
-          "bf16, int8: what a sum's codes leave out is added to the next one's values");
-  add_key(
-      keys, "full_levels", MRMF_FIELD(sums.full_levels), {},
-      "levels8, levels8-l0, levels4: each rank's levels go to 127 or 7, for the same bytes; else those of all ranks "
-      "add up to no more than 127 or 15, as in Lion Cub");
-  add_key(
-      keys, "momenta.rule", MRMF_FIELD(sums.momenta.rule), one_of(words_of<MomentaRule>()),
-      "lion: one momentum for all ranks, or one of each rank's own gradients, which is then averaged never, `every` so "
-      "many steps, or at steps that are `spaced` ever wider");
-  add_key(keys, "momenta.every", MRMF_FIELD(sums.momenta.every), within(1, kMostSteps),
-          "every: steps from one average of the momenta to the next");
-  add_key(keys, "momenta.spacing", MRMF_FIELD(sums.momenta.spacing), within(1, kMostSteps),
-          "spaced: k, where 2^(j/k) steps lie between the j-th average and the next");
-  add_key(keys, "momenta.tensors", MRMF_FIELD(sums.momenta.tensors), {},
-          "every, spaced: names of the parameters whose momenta are averaged, * standing for any characters, such as "
-          "\"dense*\"; those of all unless set");
-  return keys;
-}
-
 void complete_communication(Config& config, const KeyLocations& locations, const std::string& origin) {
   SumSettings& sums = config.training.sums;
   if (sends_signs(sums.communication) && !locations.contains("training.momenta.rule"))
@@ -276,6 +172,123 @@ void complete_communication(Config& config, const KeyLocations& locations, const
   const Checks checks(config, locations, origin);
   for (const Way& way : ways) checks.of_way(way);
   checks.of_all(ways);
+}
+
+// Tournaments. Paths are within [tournament].
+
+namespace {
+
+constexpr const char* kSettings =
+    "a list with an entry for each trainer, which is a list of texts such as \"training.batch=64\"";
+
+void read_settings(TournamentConfig& tournament, const Value& value, const std::string& path) {
+  tournament.settings.clear();
+  if (value.kind != Value::Kind::list) refuse(value, path, kSettings);
+  for (const Value& trainer : value.items) {
+    if (trainer.kind != Value::Kind::list) refuse(trainer, path, kSettings);
+    std::vector<std::string>& own = tournament.settings.emplace_back();
+    for (const Value& setting : trainer.items) own.push_back(read_text(setting, path, {}));
+  }
+}
+
+Key<TournamentConfig> deciding_metric_key() {
+  const std::string expected = "loss, or a metric that training.metric takes";
+  return {
+      "metric", expected,
+      "what models are scored by where trainers meet, and in the end: the loss, or a metric, which training.metric "
+      "then is, too; what training.monitor watches unless set",
+      [=](TournamentConfig& tournament, const Value& value, const std::string& path) {
+        tournament.metric = read_text(value, path, {});
+        if (tournament.metric != "loss" && !metric_from(tournament.metric)) refuse(value, path, expected);
+      },
+      [](const TournamentConfig& tournament) { return tournament.metric.empty() ? "" : quoted(tournament.metric); }};
+}
+
+std::string write_settings(const TournamentConfig& tournament) {
+  std::string text;
+  for (const std::vector<std::string>& trainer : tournament.settings) {
+    std::string own;
+    for (const std::string& setting : trainer) own += (own.empty() ? "" : ", ") + quoted(setting);
+    text += (text.empty() ? "[" : ", [") + own + "]";
+  }
+  return text.empty() ? "" : "[" + text + "]";
+}
+
+// Keys that a trainer may have of its own: none that decides what the others see of it.
+bool may_differ(const std::string& key) {
+  const auto begins = [&](const std::string& with) { return key.starts_with(with); };
+  for (const char* common : {"training.loss", "training.metric", "training.monitor", "training.classes",
+                             "training.ignore", "training.terms", "training.parts", "training.turns"})
+    if (begins(common)) return false;
+  return begins("training.") || begins("method.") || begins("model.") || key == "run.grid" || key == "data.shards" ||
+         begins("data.augment.");
+}
+
+}  // namespace
+
+std::string to_string(Selection selection) { return words_of<Selection>().at(static_cast<std::size_t>(selection)); }
+
+void add_deciding_metric_key(KeyList<TournamentConfig>& keys) { keys.add(deciding_metric_key()); }
+
+void add_settings_key(KeyList<TournamentConfig>& keys) {
+  keys.add(
+      {"settings", kSettings,
+       "what trainers have of their own, by trainer: keys of [training], [method] and [model], run.grid, data.shards "
+       "and data.augment",
+       read_settings, write_settings});
+}
+
+void complete_tournament(Config& config, const KeyLocations& locations, const std::string& origin) {
+  const std::string& name = config.tournament.metric;
+  if (name.empty()) return;
+  TrainingConfig& training = config.training;
+  const auto require = [&](bool good, const std::string& message) {
+    KeyOrigin{locations, origin}.require(good, "tournament.metric",
+                                         "tournament.metric = " + quoted(name) + " " + message);
+  };
+  const std::optional<Metric> metric = metric_from(name),
+                              named = training.monitored ? training.monitored : training.metric;
+  if (!metric)
+    return require(training.monitor == Monitor::loss,
+                   "and training.monitor watch different numbers; remove one of them");
+  require(!named || *named == *metric,
+          "is not the metric that [training] names, and a run measures one; remove one of them");
+  require(fits(metric->kind, training.loss.task()),
+          "is no metric of this task, which follows from training.loss; take " + metric_choices(training.loss.task()) +
+              ", or \"loss\"");
+  training.monitored.reset();
+  training.metric = metric;
+  training.monitor = Monitor::metric;
+}
+
+void check_tournament(const Config& config, const KeyLocations& locations, const std::string& origin) {
+  const TournamentConfig& t = config.tournament;
+  const auto require = [&](bool good, const std::string& key, const std::string& message) {
+    KeyOrigin{locations, origin}.require(good, "tournament." + key, "tournament." + key + " " + message);
+  };
+  if (t.trainers == 1) return;
+  const auto each = [&](std::size_t entries) { return entries == 0 || std::ssize(t.settings) == t.trainers; };
+  require(t.share.empty() || std::ssize(t.share) == t.trainers, "share",
+          fmt::format("has {} entries and there are {} trainers; give one for each", t.share.size(), t.trainers));
+  require(each(t.settings.size()), "settings",
+          fmt::format("has {} entries and there are {} trainers; give a list for each, which may be empty",
+                      t.settings.size(), t.trainers));
+  require(t.selection != Selection::truncation || t.best < t.trainers, "best",
+          fmt::format("is {} of {} trainers, so that there is none left to feed; give fewer", t.best, t.trainers));
+  for (const std::vector<std::string>& trainer : t.settings)
+    for (const std::string& setting : trainer) {
+      std::string key = setting.substr(0, setting.find('='));
+      std::erase(key, ' ');
+      require(may_differ(key), "settings",
+              fmt::format("gives a trainer {} of its own, which all have in common; leave it out", quoted(setting)));
+    }
+  require(config.data.train.piece.all(), "trainers",
+          "shares out the training rows, and so does data.part; remove one of them");
+  require(config.method.teams == TeamMode::sequential, "trainers",
+          "are teams, and method.teams = \"concurrent\" would cut them again; use \"sequential\"");
+  require(config.training.global_batch_norm || t.share.empty() || t.selection == Selection::none, "share",
+          "may make teams of other sizes, between whose ranks training.batch_norm = \"local\" leaves nothing to "
+          "exchange; use \"global\"");
 }
 
 }  // namespace mrmf

@@ -10,7 +10,7 @@
 
 #include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
-#include "src/config/deprecated_keys.hpp"
+#include "src/config/key_table.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/record_json.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "layers/geometry.hpp"
 #include "layers/network.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 
 namespace mrmf::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "layers/halo_exchange.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"

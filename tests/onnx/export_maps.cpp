@@ -12,7 +12,7 @@
 #include "kernels/random.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/environment.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/export/exported_model.hpp"
 #include "src/export/onnx.hpp"
 

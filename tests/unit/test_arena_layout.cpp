@@ -9,7 +9,7 @@
 
 #include "layers/execution.hpp"
 #include "layers/memory_layout.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 
 using namespace mrmf;
 

@@ -5,7 +5,7 @@
 #include "kernels/errors.hpp"
 #include "layers/network.hpp"
 #include "src/config/config.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;

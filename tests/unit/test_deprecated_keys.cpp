@@ -8,7 +8,7 @@
 
 #include "kernels/errors.hpp"
 #include "src/config/config.hpp"
-#include "src/config/deprecated_keys.hpp"
+#include "src/config/key_table.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/train_state.hpp"
 

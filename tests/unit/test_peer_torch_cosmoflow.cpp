@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "tests/unit/support/peer_torch.hpp"
 
 namespace mrmf::test {

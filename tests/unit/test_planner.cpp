@@ -9,7 +9,7 @@
 #include "layers/halo_exchange.hpp"
 #include "mpi/reduce_scatter.hpp"
 #include "src/bench/bench.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/rank_planner/cost_model.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"

@@ -1,7 +1,7 @@
 // Statistics of batch norms taken anew, against means and variances worked out by hand.
 #include <doctest/doctest.h>
 
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/training/training_loop.hpp"
 #include "tests/unit/support/backends.hpp"
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/errors.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/rank_planner/rank_grid_search.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/config_text.hpp"

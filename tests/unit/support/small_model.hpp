@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "layers/model.hpp"
-#include "src/config/presets.hpp"
+#include "src/config/model_config.hpp"
 #include "src/training/model_and_optimizer.hpp"
 #include "tests/unit/support/layer_specs.hpp"
 

@@ -1,4 +1,4 @@
-// The networks that a configuration can name.
+// The network of a configuration: those that it can name, and settings of [model] with their keys.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 
 #include "kernels/tensor.hpp"
 #include "layers/spec.hpp"
+#include "src/config/key_rules.hpp"
 
 namespace mrmf {
 
@@ -18,6 +19,7 @@ struct Preset {
   bool parts = false;       ///< a network of several parts (layers/parts.hpp), of which there is no benchmark
 };
 std::vector<Preset> preset_list();
+std::vector<std::string> preset_names();
 /// A sample's usual shape for the preset; "" when there is no such preset.
 std::string preset_sample(const std::string& name);
 /// The shape of a sample from "1600x3": positions per axis, then channels. ConfigError when the text is none.
@@ -26,6 +28,10 @@ Shape parse_sample(const std::string& text);
 int preset_batch(const std::string& name);
 
 enum class NormKind { batch, group };
+template <>
+inline std::vector<std::string> words_of<NormKind>() {
+  return {"batch", "group"};
+}
 
 /// Sizes of a preset that has some; empty: its own.
 struct PresetSizes {
@@ -35,6 +41,18 @@ struct PresetSizes {
   std::optional<NormKind> norm;
   bool operator==(const PresetSizes&) const = default;
 };
+
+inline void list_keys(KeyList<PresetSizes>& keys) {
+  using S = PresetSizes;
+  const std::string sized = " (unet, unet3d, resnet)";
+  keys.add("levels", &S::levels, within(1, 8), "levels of a preset" + sized + "; its own unless set");
+  keys.add("width", &S::width, within(1, 4096),
+           "channels of a preset's first level, doubled at each further one" + sized + "; its own unless set");
+  keys.add("outputs", &S::outputs, within(1, 1 << 22),
+           "channels of a preset's output: numbers, or classes (unet, unet3d, resnet; 1 unless set), or all scalars "
+           "and pixels (jag; 16399 unless set)");
+  keys.add("norm", &S::norm, one_of(words_of<NormKind>()), "norm of a preset" + sized + "; its own unless set");
+}
 
 /// The named layers of a preset. ConfigError with the nearest name when there is no such preset, or when it has no
 /// sizes and some are given.
@@ -54,5 +72,32 @@ std::vector<LayerSpec> jag_layers(const PresetSizes& sizes);
 /// Names the unnamed layers by kind and position among their kind: conv1, pool1 (of either kind), relu1, ..., flatten.
 /// ConfigError when two layers end up with one name.
 void name_layers(std::vector<LayerSpec>& layers);
+
+struct ModelConfig {
+  std::string preset;             ///< a name of preset_list(); empty: `layers`
+  PresetSizes sizes;              ///< sizes of the preset
+  std::vector<LayerSpec> layers;  ///< filled from the preset if one is named
+  std::string start;              ///< a run's folder or a model file whose parameters training begins with
+  BottomSettings bottom;          ///< which layers a fusion transfers
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// The list [[model.layers]] as one key (layer_keys.cpp).
+void add_layers_key(KeyList<ModelConfig>& keys);
+
+inline void list_keys(KeyList<ModelConfig>& keys) {
+  using M = ModelConfig;
+  keys.add("preset", &M::preset, one_of(preset_names()), "a network from the list of `mrmf presets`");
+  keys.add_table("", &M::sizes, list_keys);
+  add_layers_key(keys);
+  keys.add("start", &M::start, {},
+           "a run's folder or a model file: layers of the first model that is trained begin with the parameters of the "
+           "layer of the same name and shapes there, the others anew");
+  keys.add("cut", &M::bottom, &BottomSettings::cut, {},
+           "name of the first top layer: fusion transfers those below it; the first flatten unless set");
+  keys.add("bottom", &M::bottom, &BottomSettings::layers, {},
+           "instead of model.cut: names of the layers that fusion transfers; \"down*\" stands for all that begin with "
+           "down");
+}
 
 }  // namespace mrmf
