@@ -5,7 +5,7 @@
 #include <string>
 
 #include "io/rows/dataset.hpp"
-#include "io/values/channel_map.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"

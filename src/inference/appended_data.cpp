@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "io/files/text.hpp"
-#include "io/hdf5/types_and_filters.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/values/packing_units.hpp"
 #include "kernels/errors.hpp"
 

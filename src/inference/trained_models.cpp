@@ -11,7 +11,7 @@
 
 #include "io/files/file_names.hpp"
 #include "io/rows/duplicate_rows.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/split.hpp"
 #include "kernels/errors.hpp"
 #include "layers/model.hpp"

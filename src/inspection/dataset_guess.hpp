@@ -39,7 +39,7 @@ struct GivenNames {
   PackingRule packing = PackingRule::apply;
 };
 
-/// Arrays that list or mark the rows of each part (io/rows/split_column.hpp); empty: there are none.
+/// Arrays that list or mark the rows of each part (io/rows/split_column_and_groups.hpp); empty: there are none.
 struct SplitArrays {
   std::string train, validation, test;
   bool empty() const { return train.empty(); }

@@ -13,7 +13,7 @@
 #include "io/files/text.hpp"  // in_small_letters()
 #include "io/hdf5/file.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/tensor.hpp"
 #include "src/inspection/dataset_guess.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/rows/labels.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 

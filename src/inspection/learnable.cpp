@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "io/hdf5/file.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

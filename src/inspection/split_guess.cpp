@@ -11,8 +11,8 @@
 #include <fmt/ranges.h>
 
 #include "io/rows/class_values.hpp"
-#include "io/rows/row_source.hpp"
-#include "io/rows/split_column.hpp"
+#include "io/rows/row_source_and_reader.hpp"
+#include "io/rows/split_column_and_groups.hpp"
 #include "kernels/errors.hpp"
 #include "src/inspection/guess_parts.hpp"
 

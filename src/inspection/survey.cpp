@@ -12,7 +12,7 @@
 #include "io/hdf5/file.hpp"
 #include "io/rows/class_values.hpp"
 #include "io/rows/not_finite.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/classes.hpp"

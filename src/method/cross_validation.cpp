@@ -7,8 +7,8 @@
 
 #include "io/files/output_file.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/rows/row_source.hpp"
-#include "io/rows/split_column.hpp"
+#include "io/rows/row_source_and_reader.hpp"
+#include "io/rows/split_column_and_groups.hpp"
 #include "kernels/errors.hpp"
 #include "src/data/data.hpp"
 #include "src/method/train_run.hpp"

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "io/files/input_file.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

@@ -12,7 +12,7 @@
 
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 
 namespace mrmf::h5 {
 
