@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/collectives.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "mpi/coded_sum.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/wait.hpp"

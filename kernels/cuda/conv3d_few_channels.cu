@@ -3,8 +3,8 @@
 // such a layer's channels to 32 and fetches each input for each of the 27 taps. Here each input is read once,
 // normalised if there is a norm, and the products of all taps read it from shared memory. conv3d_few_channels.cu has
 // the gradients.
-#include "kernels/cuda/conv3d_tiles.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/conv3d_tensor_core_tiles.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 
 namespace mrmf::cuda {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/collectives.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "kernels/tensor.hpp"
 #include "mpi/coded_sum.hpp"
 #include "mpi/comm.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/step.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "layers/layer.hpp"
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/collectives.hpp"
-#include "kernels/step.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "kernels/timer.hpp"
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"

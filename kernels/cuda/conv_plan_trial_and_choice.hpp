@@ -1,18 +1,24 @@
-// A convolution plan tried in memory of its own: is it right, and how fast is it? And how work on the device is timed.
+// The way in which cuDNN does each convolution: a plan tried in memory of its own (is it right, and how fast is it?),
+// and the choice among its heuristics' proposals, kept on disk, all before training starts. And how work on the device
+// is timed.
 #pragma once
+
+#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include <cuda_runtime_api.h>
-
 #include "kernels/cuda/conv_plan.hpp"
-#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/device_and_step.hpp"
 
 namespace mrmf::cuda {
+
+// A convolution plan tried in memory of its own: is it right, and how fast is it? And how work on the device is timed.
 
 /// What a trial says of a plan.
 struct Verdict {
@@ -72,5 +78,40 @@ double run_seconds(cudaStream_t stream, const TimedWork& work, double best);
 
 /// Most runs in one graph.
 inline constexpr int most_timed_runs = 20;
+
+// Choice of the way in which cuDNN does each convolution. Its heuristics' proposals are checked, timed on this device
+// and kept on disk, all before training starts.
+
+class Device;
+
+class PlanChooser {
+ public:
+  explicit PlanChooser(Device& device);
+
+  /// A plan, or why there is none.
+  struct Choice {
+    std::shared_ptr<const ConvPlan> plan;
+    std::string reason;
+  };
+  /// The plan for this problem; equal problems share it. Makes room for its workspace. Of a forward pass with a bias it
+  /// may be one that leaves the bias to be added (ConvPlan::adds_bias). FaultError when a plan leaves the device
+  /// unusable; its engine is noted and skipped at the next start. An engine that ends the process is skipped, too.
+  Choice find(const ConvProblem& problem);
+  /// The plan of find(); FaultError when no plan gives the right result.
+  std::shared_ptr<const ConvPlan> choose(const ConvProblem& problem);
+
+ private:
+  std::shared_ptr<const ConvPlan> kept(const ConvProblem& problem);
+  std::shared_ptr<const ConvPlan> found(const ConvProblem& problem, std::string& reason);
+  PlanLimits limits_of(const ConvProblem& problem);
+  void keep(const ConvProblem& problem, const ConvPlan& plan, double seconds);
+  [[noreturn]] void give_up(const ConvProblem& problem, const ConvPlan& plan, const std::string& fault);
+  bool save() const;
+
+  Device& device_;
+  PlanCache cache_;
+  TrialNote note_;
+  std::map<std::string, std::shared_ptr<const ConvPlan>> plans_;
+};
 
 }  // namespace mrmf::cuda

@@ -1,13 +1,16 @@
-// Loops over the channels of a position, which lie side by side: eight at a time, and then what is left. As plain
-// loops, over a number of channels that is known only when the program runs, copying and pooling took up to eight times
-// as long with 16 channels.
+// Loops that several kernels share: over the channels of a position, and the step of SGD.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/formulas.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::cpu {
+
+// Loops over the channels of a position, which lie side by side: eight at a time, and then what is left. As plain
+// loops, over a number of channels that is known only when the program runs, copying and pooling took up to eight times
+// as long with 16 channels.
 
 inline constexpr Index kChannelsTogether = 8;
 
@@ -27,6 +30,19 @@ inline void for_channels(Index channels, const Together& together, const One& on
   Index c = 0;
   for (; c + kChannelsTogether <= channels; c += kChannelsTogether) together(c);
   for (; c < channels; ++c) one(c);
+}
+
+// The step of SGD as a loop that vectorised() compiles for each instruction set: over an arena, or over the weights of
+// a position whose gradient was just made.
+
+/// velocity may be null where there is no momentum.
+inline void sgd_range(const SgdStep& step, float* __restrict w, const float* __restrict dw, float* __restrict velocity,
+                      Index count) {
+  const SgdStep s = step;
+  if (velocity == nullptr)
+    for (Index i = 0; i < count; ++i) sgd_update(s, w[i], dw[i]);
+  else
+    for (Index i = 0; i < count; ++i) sgd_update(s, w[i], dw[i], velocity[i]);
 }
 
 }  // namespace mrmf::cpu

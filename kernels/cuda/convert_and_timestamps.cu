@@ -1,10 +1,16 @@
 // Between the program's form of values and the stored one: conversion, averaging, reshaping, picking rows, known
-// values.
+// values. And timestamps around queued work.
+#include <chrono>
+
 #include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 
 namespace mrmf::cuda {
+
+// Between the program's form of values and the stored one: conversion, averaging, reshaping, picking rows, known
+// values.
+
 namespace {
 
 /// Per element of y: reads the floats of its block, writes y. Sums in double, as the host averages.
@@ -244,5 +250,33 @@ void fill_pattern(const Work& work, std::uint32_t seed, Index count, void* x) {
     for_each(work.stream, count / width<T>, FillPattern<T>{seed, elements<T>(x)});
   });
 }
+
+// Device timestamps around queued work.
+
+namespace {
+
+MRMF_HD inline unsigned long long now() {
+#ifdef __CUDA_ARCH__
+  unsigned long long nanoseconds;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+  return nanoseconds;
+#else
+  return static_cast<unsigned long long>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+struct Begin {
+  StampBlock* stamps;
+  MRMF_HD void operator()(std::uint32_t) const { stamps->begin = now(); }
+};
+struct End {
+  StampBlock* stamps;
+  MRMF_HD void operator()(std::uint32_t) const { stamps->total += now() - stamps->begin; }
+};
+
+}  // namespace
+
+void stamp_begin(cudaStream_t stream, StampBlock* stamps) { for_each(stream, 1, Begin{stamps}); }
+void stamp_end(cudaStream_t stream, StampBlock* stamps) { for_each(stream, 1, End{stamps}); }
 
 }  // namespace mrmf::cuda
