@@ -88,8 +88,8 @@ class Messages {
 };
 
 // Sums over ranks whose values travel as codes of fewer bits, where a backend makes the codes in its own memory. What
-// the codes mean is in mpi/coded_sum.hpp, for the host: each rank adds one piece of all ranks' codes, decoded, and
-// gives the result to the others as codes, so all ranks get the same bits.
+// the codes mean is in mpi/coded_and_fixed_point_sums.hpp, for the host: each rank adds one piece of all ranks' codes,
+// decoded, and gives the result to the others as codes, so all ranks get the same bits.
 
 /// bf16 and scaled: the sum of values; levels and votes: the sign of the sum, and NaN where a value is not finite.
 enum class CodeFormat { bf16, scaled, levels8, levels4, votes };

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/step_and_collectives.hpp"
-#include "mpi/coded_sum.hpp"
+#include "mpi/coded_and_fixed_point_sums.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/wait.hpp"
 

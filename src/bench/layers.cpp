@@ -13,7 +13,7 @@
 #include "kernels/cpu/kernel_choice.hpp"
 #include "kernels/onednn/operations.hpp"
 #include "kernels/timer.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/bench/bench.hpp"
 #include "src/training/model_and_optimizer.hpp"
 

@@ -15,7 +15,7 @@
 #include "io/coarsen/coarsen.hpp"
 #include "io/rows/dataset.hpp"
 #include "kernels/errors.hpp"
-#include "layers/serving.hpp"
+#include "layers/model.hpp"
 #include "layers/stem.hpp"
 #include "src/cli/commands.hpp"
 #include "src/cli/data_headers.hpp"

@@ -8,7 +8,7 @@
 
 #include "io/values/element_type.hpp"
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/cli/commands.hpp"
 #include "src/rank_planner/cost_model.hpp"
 #include "src/system/backend_choice.hpp"

@@ -6,7 +6,7 @@
 
 #include "io/rows/sample_order.hpp"
 #include "kernels/tensor.hpp"
-#include "layers/reach.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/config/config.hpp"
 
 namespace mrmf {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/export/onnx.hpp"
 
 namespace mrmf {

@@ -8,7 +8,7 @@
 
 #include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/export/exported_layers.hpp"
 
 namespace mrmf {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/export/exported_layers.hpp"
 #include "src/export/onnx_graph.hpp"
 

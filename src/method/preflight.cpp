@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/data/augmentation.hpp"
 #include "src/data/classes.hpp"
 #include "src/data/data.hpp"

@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/rank_planner/cost_model.hpp"
 
 namespace mrmf {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/training/batches.hpp"
 #include "src/training/training_checks.hpp"
 

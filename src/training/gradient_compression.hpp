@@ -16,7 +16,7 @@
 #include "kernels/backend.hpp"
 #include "kernels/step_and_collectives.hpp"
 #include "kernels/tensor.hpp"
-#include "mpi/coded_sum.hpp"
+#include "mpi/coded_and_fixed_point_sums.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/run/model_file.hpp"

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "io/rows/sample_order.hpp"
-#include "layers/reach.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/data/sliding_windows.hpp"
 
 namespace mrmf {

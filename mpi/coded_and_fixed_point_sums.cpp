@@ -1,5 +1,5 @@
 // Sums whose values travel as codes, by messages (CodedMessages of reduce_scatter.hpp) and without.
-#include "mpi/coded_sum.hpp"
+#include "mpi/coded_and_fixed_point_sums.hpp"
 
 #include <algorithm>
 #include <cstring>

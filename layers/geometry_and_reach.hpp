@@ -1,5 +1,5 @@
-// The geometry of a convolution or pooling from a spec and an input shape: padding, defaults, checks. Also the place
-// where max pooling keeps its winners.
+// The geometry of a convolution or pooling from a spec and an input shape: padding, defaults, checks; where max
+// pooling keeps its winners; and the reach of a network of windows: what each position of its output depends on.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,13 @@
 
 #include "kernels/tensor.hpp"
 #include "layers/layer.hpp"
+#include "layers/network.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {
+
+// The geometry of a convolution or pooling from a spec and an input shape: padding, defaults, checks. Also the place
+// where max pooling keeps its winners.
 
 /// ConfigError when the layer cannot be built on this input.
 ConvGeometry conv_geometry(const Shape& in, const LayerSpec& spec);
@@ -53,5 +57,23 @@ constexpr Index winner_floats(Index elements) { return (elements + Index{sizeof(
 inline std::span<std::uint8_t> winners(Span cache, Index elements) {
   return {reinterpret_cast<std::uint8_t*>(cache.data()), static_cast<std::size_t>(elements)};
 }
+
+// How far a network of windows looks: what each position of its output depends on.
+
+struct Reach {
+  /// Positions of the input, along each axis, in whose steps the network repeats itself: what its strides and poolings
+  /// divide by at the deepest place.
+  Extent step{1, 1, 1};
+  /// Positions in front of and behind a block of `step`, in whole steps, that the block's output depends on. Padding
+  /// counts as positions.
+  Extent before{0, 0, 0}, after{0, 0, 0};
+  /// The output depends on all positions, as behind a flatten or a norm over positions, or on where a box lies, as with
+  /// weights of a position's own.
+  bool whole = false;
+};
+
+/// The reach of layers whose sizes are resolved for all axes, with as many positions in the output as in the input.
+/// Does not need the sizes of samples.
+Reach reach_of(const std::vector<LayerSpec>& layers);
 
 }  // namespace mrmf
