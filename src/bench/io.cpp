@@ -22,7 +22,6 @@
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/data/data.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host_info.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"

@@ -192,7 +192,7 @@ struct StageOverride {
   bool operator==(const StageOverride&) const = default;
 };
 
-/// `automatic` is chosen for the data at hand (src/method/auto_schedule.hpp) before anything is planned.
+/// `automatic` is chosen for the data at hand (src/method/auto_schedule_and_tune.hpp) before anything is planned.
 enum class MethodName { baseline, mrt, mrmf, progressive, automatic };
 template <>
 std::vector<std::string> words_of<MethodName>();

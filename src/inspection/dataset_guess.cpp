@@ -14,7 +14,6 @@
 #include "io/rows/row_source_and_reader.hpp"
 #include "io/values/axes_and_channel_map.hpp"
 #include "kernels/errors.hpp"
-#include "src/inspection/guess_parts.hpp"
 
 namespace mrmf {
 namespace {

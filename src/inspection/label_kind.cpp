@@ -1,5 +1,5 @@
-// What labels are, by their values: classes, numbers, one-hot rows; declared in guess_parts.hpp.
-#include "src/inspection/guess_parts.hpp"
+// What labels are, by their values: classes, numbers, one-hot rows; declared in dataset_guess.hpp.
+#include "src/inspection/dataset_guess.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

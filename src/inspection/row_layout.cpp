@@ -1,5 +1,5 @@
-// Where a file's samples lie: rows of an array, groups, or whole files; declared in guess_parts.hpp.
-#include "src/inspection/guess_parts.hpp"
+// Where a file's samples lie: rows of an array, groups, or whole files; declared in dataset_guess.hpp.
+#include "src/inspection/dataset_guess.hpp"
 
 #include <fmt/format.h>
 

@@ -19,7 +19,7 @@
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/checkpoint.hpp"
-#include "src/run/train_state.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/training/run_context.hpp"
 
 namespace mrmf {

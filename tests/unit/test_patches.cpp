@@ -5,7 +5,7 @@
 
 #include "io/rows/sample_order.hpp"
 #include "layers/geometry_and_reach.hpp"
-#include "src/data/sliding_windows.hpp"
+#include "src/data/sliding_window_inference.hpp"
 
 namespace mrmf {
 namespace {
