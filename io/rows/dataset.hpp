@@ -74,9 +74,8 @@ struct DatasetSpec {
   std::vector<std::string> more_samples{};  ///< further data sets, whose channels follow those of `samples`
   std::vector<std::string> more_labels{};   ///< further data sets, whose numbers follow those of the labels
   RowsBy rows = RowsBy::axis;
-  std::string
-      groups{};  ///< RowsBy::groups: the pattern of their names, such as "sim_*" (io/rows/row_names_and_origins.hpp)
-  RowPiece piece{};  ///< of the rows of the choice
+  std::string groups{};  ///< RowsBy::groups: the pattern of their names, such as "sim_*" (groups_of())
+  RowPiece piece{};      ///< of the rows of the choice
   bool operator==(const DatasetSpec&) const = default;
 
   std::vector<std::string> sample_names() const { return names_of(samples, more_samples); }
