@@ -364,7 +364,7 @@ struct AddParts {
 };
 
 /// A block has one channel: dgamma and dbeta from dw, taken with the unscaled input, and from the sums inside; then dw
-/// becomes the gradient of the weights (kernels/cpu/norm_conv.cpp has the equations).
+/// becomes the gradient of the weights (kernels/cpu/conv_transpose_and_norm_conv.cpp has the equations).
 struct NormGradients {
   static constexpr int threads = 128, blocks_at_once = 1;
   static constexpr int shared_bytes = 2 * threads / 2 * static_cast<int>(sizeof(double));  // what add_groups() wants
