@@ -24,7 +24,7 @@
 #include <utility>
 
 #include "kernels/operations.hpp"
-#include "kernels/step.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/step.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {

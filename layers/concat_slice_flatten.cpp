@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "layers/layer.hpp"
-#include "layers/makers.hpp"
 
 namespace mrmf {
 

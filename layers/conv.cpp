@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "layers/halo_exchange.hpp"
-#include "layers/makers.hpp"
+#include "layers/layer.hpp"
 #include "layers/spec.hpp"
 
 namespace mrmf {

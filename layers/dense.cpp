@@ -1,8 +1,8 @@
 // Dense layers, whole or row-parallel over a grid of ranks.
 #include <fmt/format.h>
 
-#include "layers/geometry.hpp"
-#include "layers/makers.hpp"
+#include "layers/geometry_and_reach.hpp"
+#include "layers/layer.hpp"
 #include "layers/memory_layout.hpp"
 #include "layers/spec.hpp"
 

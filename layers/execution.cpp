@@ -6,8 +6,7 @@
 
 #include "layers/halo_exchange.hpp"
 #include "layers/layer.hpp"
-#include "layers/loss_terms.hpp"
-#include "layers/makers.hpp"
+#include "layers/loss_terms_and_shared_weights.hpp"
 #include "layers/partition.hpp"
 
 namespace mrmf {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 
 namespace mrmf {
 namespace {

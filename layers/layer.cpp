@@ -3,8 +3,6 @@
 #include <functional>
 #include <numeric>
 
-#include "layers/makers.hpp"
-
 namespace mrmf {
 
 Index NamedTensor::count() const { return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>()); }

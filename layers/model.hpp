@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "layers/execution.hpp"
-#include "layers/loss_terms.hpp"
-#include "layers/shared_weights.hpp"
+#include "layers/loss_terms_and_shared_weights.hpp"
 
 namespace mrmf {
 
@@ -156,5 +155,14 @@ bool drops(const Network& network);
 /// The network's output for x as in evaluation, but with the dropout masks of the step's seed, number and ids. Batch
 /// norms use their running statistics and leave them as they are. Valid until the model's next forward.
 ConstTensor forward_with_dropout(Model& model, const StepContext& step, ConstTensor x);
+
+// What of a network of several parts a trained model needs: the layers that lead to its output.
+
+/// The settings of a network of one part: `whole` without the layers that serve training alone. Layers that have
+/// another's weights have them as their own.
+NetworkSettings serving_network(const Network& whole, NetworkSettings settings);
+
+/// Parameters and statistics of the layers of `to` become those of the layers of the same names.
+void copy_layers(Backend& backend, const Model& from, Model& to);
 
 }  // namespace mrmf

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "layers/layer.hpp"
-#include "layers/shared_weights.hpp"
+#include "layers/loss_terms_and_shared_weights.hpp"
 
 namespace mrmf {
 namespace {

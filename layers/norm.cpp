@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "layers/geometry.hpp"
-#include "layers/makers.hpp"
+#include "layers/geometry_and_reach.hpp"
+#include "layers/layer.hpp"
 
 namespace mrmf {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 
 namespace mrmf {
 namespace {

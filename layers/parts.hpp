@@ -5,7 +5,7 @@
 //
 // Four things in the list of layers make such networks: the kinds `labels` and `noise`, which read nothing of the
 // network; `stop_gradient`, behind which a term trains nothing; and weights_of, by which a layer has the weights of
-// another, or a frozen copy of them (layers/shared_weights.hpp).
+// another, or a frozen copy of them (layers/loss_terms_and_shared_weights.hpp).
 #pragma once
 
 #include <optional>

@@ -1,8 +1,8 @@
 // Pooling and upsampling.
 #include <fmt/format.h>
 
-#include "layers/geometry.hpp"
-#include "layers/makers.hpp"
+#include "layers/geometry_and_reach.hpp"
+#include "layers/layer.hpp"
 
 namespace mrmf {
 namespace {

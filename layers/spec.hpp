@@ -129,7 +129,7 @@ struct LayerSpec {
   bool bias_in_norm = false;
   /// Names of the layers it reads, or kInput; empty: the layer before.
   std::vector<std::string> from{};
-  std::string weights_of{};  ///< another layer, whose parameters this one has, too (layers/shared_weights.hpp)
+  std::string weights_of{};  ///< another layer, whose parameters this one has, too (WeightCopy)
   int every = 0;  ///< with weights_of: a frozen copy, taken anew after so many updates; 0: the same weights, always
   bool operator==(const LayerSpec&) const = default;
 };

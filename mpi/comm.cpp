@@ -14,7 +14,7 @@
 
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
-#include "mpi/fixed_point.hpp"
+#include "mpi/coded_and_fixed_point_sums.hpp"
 #include "mpi/reduce_scatter.hpp"
 #include "mpi/wait.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "kernels/tensor.hpp"
 #include "kernels/timer.hpp"
-#include "mpi/coded_sum.hpp"
+#include "mpi/coded_and_fixed_point_sums.hpp"
 
 namespace mrmf {
 
@@ -73,8 +73,8 @@ class Comm {
   const WaitLimit& wait_limit() const;  ///< this limit and what excuses others, for waits of other kinds
 
   /// Makes sums of floats and doubles independent of the order in which the ranks and MPI's algorithm add them: in
-  /// fixed point (mpi/fixed_point.hpp), for twice the bytes and a second message. Off by default; must be the same on
-  /// all ranks. Communicators split off or duplicated later inherit it.
+  /// fixed point (mpi/coded_and_fixed_point_sums.hpp), for twice the bytes and a second message. Off by default; must
+  /// be the same on all ranks. Communicators split off or duplicated later inherit it.
   void sum_reproducibly(bool on);
 
   void sum(std::span<float> values);
@@ -93,7 +93,7 @@ class Comm {
   /// With `peers`, whose blocks hold values and results, the ranks read pieces of long sums in each other's memory.
   /// AllReduce::share_memory() says who may write there and when.
   PendingSum start_sum(std::span<float> values, const ReduceScatterUpdate& update, const PeerMemory* peers = nullptr);
-  /// Begins a sum whose values travel as codes (mpi/coded_sum.hpp), whatever the number of ranks.
+  /// Begins a sum whose values travel as codes (mpi/coded_and_fixed_point_sums.hpp), whatever the number of ranks.
   PendingSum start_sum(CodedSum sum);
   double min(double value);
   double max(double value);

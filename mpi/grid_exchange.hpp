@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "kernels/collectives.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

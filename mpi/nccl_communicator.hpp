@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/collectives.hpp"
-#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/device_and_step.hpp"
 #include "kernels/cuda/runtime.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "kernels/timer.hpp"
 
 namespace mrmf::cuda {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/collectives.hpp"
-#include "mpi/coded_sum.hpp"
+#include "kernels/step_and_collectives.hpp"
+#include "mpi/coded_and_fixed_point_sums.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/wait.hpp"
 

@@ -34,7 +34,6 @@
 #include "mpi/environment.hpp"
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
-#include "src/system/signal_thread.hpp"
 
 namespace {
 

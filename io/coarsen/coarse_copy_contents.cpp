@@ -13,10 +13,9 @@
 #include "io/files/input_file.hpp"
 #include "io/files/text.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/library.hpp"
-#include "io/hdf5/types_and_filters.hpp"
-#include "io/rows/row_reader.hpp"
-#include "io/values/axes.hpp"
+#include "io/hdf5/library_and_types.hpp"
+#include "io/rows/row_source_and_reader.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 
 namespace mrmf {
 

@@ -10,7 +10,7 @@
 #include "io/hdf5/file.hpp"
 #include "io/rows/dataset.hpp"
 #include "io/rows/sample_order.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "io/values/element_type.hpp"
 
 namespace mrmf {

@@ -38,7 +38,7 @@ namespace {
 // its kind, to which entries are added and never taken away: those of files that are done serve others.
 std::atomic<UnfinishedFile::Watched*> first_watched{nullptr};
 
-// A signal ends the process, maybe in a thread of its own (src/system/signal_thread.hpp) while this one goes on.
+// A signal ends the process, maybe in a thread of its own (src/run/signals.hpp) while this one goes on.
 // Whoever sets up a watched file or has opened one looks here afterwards: then either the handler sees it, or its maker
 // sees this.
 std::atomic<bool> ending{false};

@@ -1,5 +1,5 @@
 // Writing files: whole or not at all, also when a signal ends the program; HDF5 files of our own with a checksum at
-// their end (checksummed_file.cpp).
+// their end (input_file_and_checksums.cpp).
 #pragma once
 
 #include <array>

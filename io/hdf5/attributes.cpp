@@ -1,5 +1,5 @@
 // What attributes say of an array beside how its numbers are packed (packing.cpp): dimensions, coordinates, classes,
-// units, and scales that are not applied; declared in types_and_filters.hpp and file.hpp.
+// units, and scales that are not applied; declared in library_and_types.hpp and file.hpp.
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
@@ -7,10 +7,9 @@
 #include <sstream>
 #include <utility>
 
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/rows.hpp"
-#include "io/hdf5/types_and_filters.hpp"
 #include "io/values/element_type.hpp"
 #include "io/values/packing_units.hpp"
 

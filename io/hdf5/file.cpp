@@ -6,10 +6,9 @@
 
 #include "io/files/file_names.hpp"
 #include "io/files/input_file.hpp"
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/rows.hpp"
-#include "io/hdf5/types_and_filters.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/files/input_file.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "io/values/element_type.hpp"
 #include "io/values/packing_units.hpp"
 #include "mpi/comm.hpp"

@@ -9,7 +9,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf::h5 {

@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "io/files/output_file.hpp"
-#include "io/hdf5/library.hpp"
-#include "io/hdf5/types_and_filters.hpp"
-#include "io/hdf5/writing.hpp"
+#include "io/hdf5/driver_and_copy.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "mpi/comm.hpp"
 
 namespace mrmf {

@@ -1,11 +1,11 @@
-// The attributes of netCDF and CF that say what an array's numbers mean; declared in types_and_filters.hpp.
+// The attributes of netCDF and CF that say what an array's numbers mean; declared in library_and_types.hpp.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <limits>
 
+#include "io/hdf5/library_and_types.hpp"
 #include "io/hdf5/links.hpp"
-#include "io/hdf5/types_and_filters.hpp"
 #include "io/values/element_type.hpp"
 #include "io/values/packing_units.hpp"
 

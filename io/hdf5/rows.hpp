@@ -9,8 +9,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/library.hpp"
-#include "io/hdf5/types_and_filters.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/rows/dataset.hpp"
 #include "io/values/element_type.hpp"
 #include "kernels/tensor.hpp"

@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "io/files/input_file.hpp"
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/hdf5/links.hpp"
-#include "io/hdf5/types_and_filters.hpp"
 
 namespace mrmf::h5 {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "io/files/input_file.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_order.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"

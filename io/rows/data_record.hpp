@@ -10,7 +10,7 @@
 
 #include "io/hdf5/rows.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 
 namespace mrmf::h5 {
 

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "io/rows/not_finite.hpp"
-#include "io/rows/row_source.hpp"
-#include "io/rows/split_column.hpp"
-#include "io/rows/split_groups.hpp"
+#include "io/rows/row_source_and_reader.hpp"
+#include "io/rows/split_column_and_groups.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 

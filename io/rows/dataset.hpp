@@ -60,13 +60,13 @@ struct LabelForm {
 
 struct DatasetSpec {
   std::vector<std::string> files;  ///< read as one data set: the rows of one after those of the other
-  /// Names as in io/rows/row_source.hpp. Labels empty: there are none (prediction).
+  /// Names as in io/rows/row_source_and_reader.hpp. Labels empty: there are none (prediction).
   std::string samples, labels;
   SampleLayout layout = SampleLayout::as_stored;
   MissingRule missing = MissingRule::refuse;
   NotFiniteRule not_finite = NotFiniteRule::refuse;
-  std::string
-      axes{};  ///< axes of samples as they are stored, such as "n t c" (io/values/axes.hpp); empty: channels last
+  std::string axes{};  ///< axes of samples as they are stored, such as "n t c" (io/values/axes_and_channel_map.hpp);
+                       ///< empty: channels last
   RowChoice choice{};
   LabelForm form{};
   PackingRule packing = PackingRule::apply;
@@ -74,7 +74,7 @@ struct DatasetSpec {
   std::vector<std::string> more_samples{};  ///< further data sets, whose channels follow those of `samples`
   std::vector<std::string> more_labels{};   ///< further data sets, whose numbers follow those of the labels
   RowsBy rows = RowsBy::axis;
-  std::string groups{};  ///< RowsBy::groups: the pattern of their names, such as "sim_*" (io/rows/row_names.hpp)
+  std::string groups{};  ///< RowsBy::groups: the pattern of their names, such as "sim_*" (groups_of())
   RowPiece piece{};      ///< of the rows of the choice
   bool operator==(const DatasetSpec&) const = default;
 
@@ -129,8 +129,8 @@ struct GroupsAsRows {
 
 class RowHeaderCache;
 
-/// What this rank remembers of files that it has opened (io/rows/row_reader.hpp). It is no part of what a data
-/// set is: all are equal.
+/// What this rank remembers of files that it has opened (io/rows/row_source_and_reader.hpp). It is no part of what a
+/// data set is: all are equal.
 struct RememberedRows {
   std::shared_ptr<RowHeaderCache> memory;
   bool operator==(const RememberedRows&) const { return true; }
@@ -164,7 +164,7 @@ struct DatasetShape {
   /// The positions of samples that are read, of the original resolution; none: all. (Ranks that share their samples.)
   std::optional<Box> block{};
   std::vector<Index>
-      elsewhere{};  ///< files with samples that may lie in other files (io/rows/row_source.hpp), ascending
+      elsewhere{};  ///< files with samples that may lie in other files (io/rows/row_source_and_reader.hpp), ascending
   std::vector<GroupsAsRows> groups{};  ///< RowsBy::groups: of each file
   LabelNames names{};                  ///< what files call the numbers of labels
   std::vector<std::string>

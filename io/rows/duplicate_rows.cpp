@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "io/files/input_file.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/split.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"

@@ -10,10 +10,10 @@
 #include "io/coarsen/coarsen.hpp"
 #include "io/files/input_file.hpp"
 #include "io/rows/not_finite.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_reader.hpp"
 #include "io/rows/split.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 

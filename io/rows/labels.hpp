@@ -12,9 +12,9 @@
 
 #include "io/rows/class_values.hpp"
 #include "io/rows/dataset.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_order.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/tensor.hpp"
 
 namespace mrmf {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/rows/dataset.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/values/element_type.hpp"
 
 namespace mrmf {

@@ -1,4 +1,4 @@
-#include "io/rows/row_names.hpp"
+#include "io/rows/row_names_and_origins.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,10 +11,10 @@
 #include <fnmatch.h>
 
 #include "io/files/text.hpp"
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/rows.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_order.hpp"
 #include "kernels/errors.hpp"
 

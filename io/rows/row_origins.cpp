@@ -1,5 +1,5 @@
-#include "io/rows/row_origins.hpp"
 #include "io/rows/duplicate_rows.hpp"
+#include "io/rows/row_names_and_origins.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "io/rows/row_reader.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "io/files/input_file.hpp"
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/hdf5/rows.hpp"
 #include "kernels/errors.hpp"
 

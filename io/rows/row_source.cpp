@@ -1,4 +1,4 @@
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 
 #include <sys/resource.h>
 
@@ -12,14 +12,11 @@
 
 #include "io/files/input_file.hpp"
 #include "io/files/text.hpp"
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/hdf5/links.hpp"
 #include "io/hdf5/rows.hpp"
-#include "io/hdf5/types_and_filters.hpp"
 #include "io/rows/duplicate_rows.hpp"
-#include "io/rows/row_names.hpp"
-#include "io/rows/row_origins.hpp"
-#include "io/rows/row_reader.hpp"
+#include "io/rows/row_names_and_origins.hpp"
 #include "io/values/packing_units.hpp"
 #include "kernels/errors.hpp"
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "io/rows/dataset.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_order.hpp"
 #include "io/rows/split.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "io/values/element_type.hpp"
 #include "kernels/tensor.hpp"
 

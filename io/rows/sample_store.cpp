@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "io/hdf5/file.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 

@@ -13,7 +13,7 @@
 #include "io/rows/labels.hpp"
 #include "io/rows/sample_order.hpp"
 #include "io/rows/sample_reader.hpp"
-#include "io/values/channel_map.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 
 namespace mrmf {
 

@@ -22,11 +22,11 @@ enum class SplitRule { rows, groups, folds, arrays };
 /// A part of rows. Rows are numbered over all files of a data set, in their order.
 struct RowChoice {
   Subset part = Subset::all;
-  std::string column;     ///< a data set of one number or word per row (io/rows/split_column.hpp); empty: by share
+  std::string column;     ///< a data set of one number or word per row (SplitColumn); empty: by share
   double validation = 0;  ///< share of the rows that validates, chosen at random
   std::uint64_t seed = 1;
   /// Values of the column whose rows train or validate, as texts; those of numbers are numbers. See roles_of(). Where
-  /// the rule is `arrays`, names of arrays (io/rows/split_column.hpp).
+  /// the rule is `arrays`, names of arrays (io/rows/split_column_and_groups.hpp).
   std::vector<std::string> train_roles{}, validation_roles{};
   std::vector<std::string> test_roles{};  ///< the same of rows that test
   double test = 0;                        ///< share of the rows that tests

@@ -1,4 +1,4 @@
-#include "io/rows/split_column.hpp"
+#include "io/rows/split_column_and_groups.hpp"
 
 #include <fmt/format.h>
 

@@ -10,8 +10,8 @@
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/channel_and_sgd_loops.hpp"
 #include "kernels/cpu/instruction_set.hpp"
-#include "kernels/cpu/optimizer.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 #include "kernels/formulas.hpp"

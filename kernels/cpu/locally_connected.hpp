@@ -203,8 +203,8 @@ class LocalPieces {
 };
 
 // Forward pass and gradient of the input of a locally connected layer for batches of many rows: the rows of the input
-// under a block of positions are put into panels (local_panels.inl) one by one, and the block's outputs lie in panels
-// until all of its rows have passed.
+// under a block of positions are put into panels (locally_connected.inl) one by one, and the block's outputs lie in
+// panels until all of its rows have passed.
 
 class LocalPanels {
  public:

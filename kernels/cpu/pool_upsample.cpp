@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu/backend.hpp"
-#include "kernels/cpu/channels.hpp"
+#include "kernels/cpu/channel_and_sgd_loops.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "kernels/formulas.hpp"

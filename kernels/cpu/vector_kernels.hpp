@@ -1,9 +1,10 @@
 // Interfaces between operations and those of their kernels that are compiled for one instruction set:
 //
-//   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set from conv_pool_relu.inl, and
-//               for AVX512-BF16 (conv_pool_relu_bf16.inl)
+//   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set, and for AVX512-BF16, from
+//               conv_pool_relu.inl
 //   direct      convolution (direct_conv.cpp); kernels for every set from direct_conv.inl and winograd.inl
-//   norm_loops  batch norm (batch_norm.cpp) and group norm (group_norm.cpp); loops for every set from batch_norm.inl
+//   norm_loops  batch norm (batch_norm_local_contrast_norm.cpp) and group norm (group_norm.cpp); loops for every set
+//               from batch_norm.inl
 //   local       locally connected layers (locally_connected.cpp); products for every set from locally_connected.inl
 //   fma         how fast a core multiplies and adds (instruction_set.cpp); a loop for every set from fma_loop.inl
 //
@@ -251,7 +252,7 @@ struct Runs {
   long x_pitch, to_pitch;  ///< from one row to the next
 };
 
-/// The same products on rows that lie in panels (local_panels.inl).
+/// The same products on rows that lie in panels (locally_connected.inl).
 struct PanelProduct {
   long rows, features, depth;
   long w_pitch;

@@ -1,4 +1,4 @@
-// Forward of the fused kernel for AVX512-BF16. See conv_pool_relu_bf16.inl.
+// Forward of the fused kernel for AVX512-BF16. See conv_pool_relu.inl.
 #include <immintrin.h>
 
 #include "kernels/cpu/vector_kernels.hpp"

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 #include "kernels/operations.hpp"
 
 namespace mrmf::cuda {

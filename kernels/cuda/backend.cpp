@@ -8,7 +8,7 @@
 #include <string>
 
 #include "generated/cuda_interface.hpp"
-#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/device_and_step.hpp"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/module.hpp"
 

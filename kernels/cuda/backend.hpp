@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kernels/backend.hpp"
-#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/device_and_step.hpp"
 
 namespace mrmf::cuda {
 

@@ -1,10 +1,10 @@
 // The statistics of a batch norm: mean and deviation of each channel, of all positions or of those that count, and of
-// all ranks; and the normalisation by them. Forward and backward (batch_norm.cu) share its scratch.
+// all ranks; and the normalisation by them. Forward and backward (batch_norm_local_contrast_norm.cu) share its scratch.
 #pragma once
 
 #include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 
 namespace mrmf::cuda {
 

@@ -7,8 +7,8 @@
 #include "kernels/backend.hpp"
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/conv_plan.hpp"
-#include "kernels/cuda/conv_plan_choice.hpp"
-#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/conv_plan_trial_and_choice.hpp"
+#include "kernels/cuda/device_and_step.hpp"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/runtime.hpp"
 

@@ -1,7 +1,7 @@
 // Convolutions of 3x3x3 taps, stride 1, from 16 channels to 32: the second layer of a network of volumes. cuDNN fetches
 // each input for each of the 27 taps; here it is read once, and the products of all taps read it from shared memory, as
 // they read the weights. The data gradient is the same convolution, of the gradient with the taps in reverse order.
-#include "kernels/cuda/conv3d_tiles.cuh"
+#include "kernels/cuda/conv3d_tensor_core_tiles.cuh"
 
 namespace mrmf::cuda {
 namespace {

@@ -3,8 +3,8 @@
 // such a layer's channels to 32 and fetches each input for each of the 27 taps. Here each input is read once,
 // normalised if there is a norm, and the products of all taps read it from shared memory. conv3d_few_channels.cu has
 // the gradients.
-#include "kernels/cuda/conv3d_tiles.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/conv3d_tensor_core_tiles.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 
 namespace mrmf::cuda {
 namespace {
@@ -364,7 +364,7 @@ struct AddParts {
 };
 
 /// A block has one channel: dgamma and dbeta from dw, taken with the unscaled input, and from the sums inside; then dw
-/// becomes the gradient of the weights (kernels/cpu/norm_conv.cpp has the equations).
+/// becomes the gradient of the weights (kernels/cpu/conv_transpose_and_norm_conv.cpp has the equations).
 struct NormGradients {
   static constexpr int threads = 128, blocks_at_once = 1;
   static constexpr int shared_bytes = 2 * threads / 2 * static_cast<int>(sizeof(double));  // what add_groups() wants

@@ -1,7 +1,7 @@
 // A convolution's bias: its gradient, its sum alone, and its sum in one pass with max pooling and ReLU.
 #include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 #include "kernels/formulas.hpp"
 
 namespace mrmf::cuda {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cuda/backend.hpp"
-#include "kernels/cuda/conv_trial.hpp"
-#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/conv_plan_trial_and_choice.hpp"
+#include "kernels/cuda/device_and_step.hpp"
 #include "kernels/cuda/kernels.hpp"
 #include "kernels/cuda/module.hpp"
 #include "kernels/cuda/runtime.hpp"

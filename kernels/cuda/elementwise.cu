@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 #include "kernels/formulas.hpp"
 
 namespace mrmf::cuda {

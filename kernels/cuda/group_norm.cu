@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 
 namespace mrmf::cuda {
 namespace {

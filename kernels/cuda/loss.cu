@@ -6,8 +6,7 @@
 
 #include "kernels/cuda/activations.cuh"
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 
 namespace mrmf::cuda {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/backend.hpp"
-#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/device_and_step.hpp"
 #include "kernels/cuda/kernels.hpp"
 
 namespace mrmf::cuda {

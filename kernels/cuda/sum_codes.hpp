@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "kernels/collectives.hpp"
 #include "kernels/cuda/kernels.hpp"
+#include "kernels/step_and_collectives.hpp"
 
 namespace mrmf::cuda {
 

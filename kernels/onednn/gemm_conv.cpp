@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/arena.hpp"
-#include "kernels/cpu/channels.hpp"
+#include "kernels/cpu/channel_and_sgd_loops.hpp"
 #include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/threads.hpp"

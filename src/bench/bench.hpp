@@ -16,7 +16,7 @@
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
-#include "src/rank_planner/cost_model.hpp"
+#include "src/rank_planner/rank_planner.hpp"
 #include "src/training/model_and_optimizer.hpp"
 
 namespace mrmf {

@@ -16,13 +16,12 @@
 #include <vector>
 
 #include "io/files/input_file.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_order.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/data/data.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host_info.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"

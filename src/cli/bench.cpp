@@ -14,7 +14,6 @@
 #include "mpi/comm.hpp"
 #include "src/bench/bench.hpp"
 #include "src/cli/commands.hpp"
-#include "src/cli/data_headers.hpp"
 #include "src/config/model_config.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host_info.hpp"

@@ -1,20 +1,27 @@
-// The subcommands of mrmf and their common parts, options above all. Private to src/cli.
+// The subcommands of mrmf, and what several of them share: options, what the headers of data files tell before
+// anything runs, and the proposal of `mrmf plan --ranks`. Private to src/cli.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "io/files/output_file.hpp"
+#include "io/rows/dataset.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/inference/trained_models.hpp"
+#include "src/method/auto_schedule_and_tune.hpp"
+#include "src/rank_planner/rank_planner.hpp"
 
 namespace mrmf {
+
+// The subcommands of mrmf and their common parts, options above all. Private to src/cli.
 
 /// Parses and runs; returns the exit code. Throws the command's errors.
 int run_command_line(int argc, char** argv, Comm& world);
@@ -141,5 +148,88 @@ void add_wanted(CLI::App& app, WantedModel& wanted);
 
 /// Adds all options that evaluating and predicting share; the models, labels and output are the command's own.
 void add_model_options(CLI::App& sub, ModelOptions& options);
+
+// The shape of a sample for commands that tell what a run would be before anything runs. Private to src/cli.
+
+struct DataSample {
+  Shape shape;
+  std::string origin;                   ///< where it is from, for people
+  std::optional<DatasetShape> train{};  ///< the training data, where it is from them
+};
+
+/// `given` ("1600x3") where it is not empty, else the shape of the training data's samples, else the preset's usual
+/// one. DataError where none of them is there. Collective.
+DataSample data_sample(const Config& config, const std::string& given, Comm& world);
+
+/// The data set as its headers tell: rows are counted that data.not_finite = "skip" leaves out in a run, because to
+/// find them would take reading everything. Collective; DataError as inspect_dataset's.
+DatasetShape headers_of(DatasetSpec spec, Comm& world);
+
+/// The numbers of samples by the headers, and of ranks: run.ranks, else those of `world`. None where the training data
+/// are not there; without validation data an epoch is training alone. Collective; DataError as headers_of()'s.
+std::optional<RunSize> run_size(const Config& config, const DataSample& sample, Comm& world);
+
+/// What "auto" comes to: for the training data, or for the shape alone where they are not there or it was given.
+/// Collective; errors as choose_schedule()'s.
+AutoSchedule schedule_for(const Config& config, const DataSample& sample, const std::optional<RunSize>& size,
+                          Comm& world);
+
+/// The configuration, with what "auto" chooses written out. `given`: as in data_sample(). Collective; errors as theirs.
+Config with_schedule(const Config& config, const std::string& given, Comm& world);
+
+/// What attributes of netCDF say of the numbers of a data set's samples and labels and is applied to them, a line each:
+/// "'t2m' is packed int16: ...", or, where files differ, "'t2m' in 3 of 5 files: packed int16: ...". Opens all files.
+/// Collective.
+std::vector<std::string> packing_lines(const DatasetSpec& spec, Comm& world);
+
+/// The option that is `given`.
+void add_sample(CLI::App& app, std::string& given);
+
+/// The first missing file; empty when all exist.
+std::string absent(const std::vector<std::string>& files);
+
+// `mrmf plan --ranks`: which grid of ranks suits every phase of a plan, or which split concurrent teams, by prediction.
+// Private to src/cli.
+
+struct RanksOptions {
+  int ranks = 0;  ///< 0: nothing is predicted
+  int per_node = 0;
+  std::string tables, machine;
+  double memory = 0;  ///< GB of a rank
+  Index batch = 0;
+  double samples = 0, validated = 0;  ///< 0: the data's
+  bool layers = false;                ///< a table of them is printed
+};
+
+void add_ranks(CLI::App& plan, RanksOptions& options);
+
+/// The same with as many samples as the data have, where no option says how many. 0: nobody knows. Collective;
+/// DataError as headers_of()'s.
+RanksOptions with_counts(RanksOptions options, const Config& config, const DataSample& sample, Comm& world);
+
+/// What the search found, and by which model.
+struct RanksProposal {
+  std::string model;
+  std::vector<std::string> assumptions;
+  std::vector<PhaseChoices> phases;
+  std::vector<OneGrid> all;  ///< grids for the whole run
+  std::optional<GridPerResolution> by_resolution;
+  std::vector<TeamChoice> splits;  ///< splits of concurrent teams
+  int ranks = 1, axes = 1;
+  bool layers = false;
+  ProposedRun run;               ///< the best of it
+  std::optional<Config> config;  ///< with that; none: no grids fit
+
+  /// The best single grid, or one for each resolution where these are predicted at least 1 % faster. Empty: none fit.
+  std::vector<Grid> grids() const;
+};
+
+/// `options`: with_counts(). Collective. ConfigError where nothing fits, DataError without tables.
+RanksProposal plan_ranks(const Config& config, const DataSample& sample, const RanksOptions& options, Comm& world);
+
+std::string to_text(const RanksProposal& plan);
+nlohmann::ordered_json to_json(const RanksProposal& plan);
+/// The configuration with the best grids, batches and split. ConfigError where nothing fits.
+Config with_grid(const RanksProposal& plan);
 
 }  // namespace mrmf

@@ -20,20 +20,17 @@
 #include "io/rows/not_finite.hpp"
 #include "kernels/errors.hpp"
 #include "src/cli/commands.hpp"
-#include "src/cli/data_headers.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
 #include "src/data/classes.hpp"
-#include "src/data/float32_precision.hpp"
-#include "src/data/normalisation.hpp"
+#include "src/data/normalisation_and_float32_precision.hpp"
 #include "src/data/statistics.hpp"
 #include "src/inspection/dataset_guess.hpp"
 #include "src/inspection/survey.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host_info.hpp"
-#include "src/training/memory_estimate.hpp"
+#include "src/training/memory_estimate_and_training_checks.hpp"
 
 namespace mrmf {
 namespace {

@@ -20,18 +20,15 @@
 #include "layers/partition.hpp"
 #include "mpi/comm.hpp"
 #include "src/cli/commands.hpp"
-#include "src/cli/data_headers.hpp"
-#include "src/cli/plan_ranks.hpp"
 #include "src/config/config.hpp"
 #include "src/data/data.hpp"
-#include "src/method/preflight.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
+#include "src/method/train_run.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_cost.hpp"
-#include "src/tournament/trainer_setup.hpp"
+#include "src/tournament/tournament.hpp"
 #include "src/training/gradient_compression.hpp"
-#include "src/training/training_checks.hpp"
+#include "src/training/memory_estimate_and_training_checks.hpp"
 
 namespace mrmf {
 

@@ -1,4 +1,4 @@
-#include "src/cli/plan_ranks.hpp"
+#include "src/cli/commands.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,9 +8,8 @@
 
 #include "io/values/element_type.hpp"
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
-#include "src/cli/commands.hpp"
-#include "src/rank_planner/cost_model.hpp"
+#include "layers/geometry_and_reach.hpp"
+#include "src/rank_planner/rank_planner.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host_info.hpp"
 

@@ -1,4 +1,4 @@
-#include "src/compare/charts.hpp"
+#include "src/compare/report.hpp"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 
 #include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
-#include "src/compare/runs.hpp"
+#include "src/compare/compare.hpp"
 
 namespace mrmf {
 

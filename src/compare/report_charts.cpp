@@ -8,9 +8,8 @@
 #include <map>
 #include <numeric>
 
-#include "src/compare/charts.hpp"
-#include "src/compare/report_page.hpp"
-#include "src/run/records.hpp"
+#include "src/compare/report.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 namespace mrmf {
 namespace {

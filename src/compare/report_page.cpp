@@ -1,5 +1,5 @@
 // The page of `mrmf report`: one HTML file that refers to nothing outside of itself. It has no script.
-#include "src/compare/report_page.hpp"
+#include "src/compare/report.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "generated/version.hpp"
-#include "src/compare/charts.hpp"
 #include "src/compare/compare.hpp"
 
 namespace mrmf {

@@ -8,8 +8,7 @@
 #include <sstream>
 
 #include "io/files/input_file.hpp"
-#include "src/compare/charts.hpp"
-#include "src/compare/report_page.hpp"
+#include "src/compare/report.hpp"
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
 

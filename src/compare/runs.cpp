@@ -1,4 +1,4 @@
-#include "src/compare/runs.hpp"
+#include "src/compare/compare.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "src/compare/compare.hpp"
-#include "src/compare/runs.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "io/files/file_names.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/config/key_table.hpp"

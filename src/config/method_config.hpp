@@ -57,7 +57,7 @@ inline void list_keys(KeyList<StageOverride>& keys) {
   keys.add_table("dense.", &S::dense, list_settings), keys.add_table("dense.", &S::dense, list_stops);
 }
 
-/// `automatic` is chosen for the data at hand (src/method/auto_schedule.hpp) before anything is planned.
+/// `automatic` is chosen for the data at hand (src/method/auto_schedule_and_tune.hpp) before anything is planned.
 enum class MethodName { baseline, mrt, mrmf, progressive, automatic };
 template <>
 inline std::vector<std::string> words_of<MethodName>() {

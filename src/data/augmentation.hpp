@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "io/values/channel_map.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "src/config/config.hpp"
 
 namespace mrmf {

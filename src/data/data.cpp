@@ -12,9 +12,8 @@
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/classes.hpp"
-#include "src/data/normalisation.hpp"
-#include "src/data/sliding_windows.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
+#include "src/data/normalisation_and_float32_precision.hpp"
+#include "src/data/sliding_window_inference.hpp"
 #include "src/plan/plan.hpp"
 #include "src/system/host_info.hpp"
 

@@ -13,7 +13,7 @@
 #include "io/rows/class_values.hpp"
 #include "io/rows/dataset.hpp"
 #include "io/rows/labels.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_reader.hpp"
 #include "mpi/comm.hpp"
 

@@ -1,4 +1,4 @@
-#include "src/ensemble/active_learning.hpp"
+#include "src/ensemble/ensemble.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,6 @@
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/config/toml.hpp"
-#include "src/ensemble/child_process.hpp"
 #include "src/run/signals.hpp"
 
 namespace mrmf {

@@ -1,4 +1,4 @@
-#include "src/ensemble/child_process.hpp"
+#include "src/ensemble/ensemble.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -29,7 +29,7 @@
 #include "kernels/errors.hpp"
 #include "kernels/file_descriptor.hpp"
 #include "mpi/environment.hpp"
-#include "src/system/signal_thread.hpp"
+#include "src/run/signals.hpp"
 
 namespace mrmf {
 namespace {

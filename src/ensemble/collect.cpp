@@ -17,8 +17,7 @@
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/config/toml.hpp"
-#include "src/ensemble/design.hpp"
-#include "src/ensemble/members.hpp"
+#include "src/ensemble/spec_and_design.hpp"
 
 namespace mrmf {
 namespace {

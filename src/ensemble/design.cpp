@@ -1,4 +1,4 @@
-#include "src/ensemble/design.hpp"
+#include "src/ensemble/spec_and_design.hpp"
 
 #include <fmt/format.h>
 

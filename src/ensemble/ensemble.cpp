@@ -21,9 +21,6 @@
 #include "io/rows/sample_order.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
-#include "src/ensemble/active_learning.hpp"
-#include "src/ensemble/folder.hpp"
-#include "src/ensemble/members.hpp"
 #include "src/run/signals.hpp"
 #include "src/system/backend_choice.hpp"
 

@@ -1,6 +1,6 @@
 // What makes an ensemble's members (a simulator, trainings, or a program of the user's), and where a design's keys go
 // in it.
-#include "src/ensemble/members.hpp"
+#include "src/ensemble/ensemble.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,10 +19,8 @@
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
-#include "src/ensemble/child_process.hpp"
-#include "src/ensemble/design.hpp"
-#include "src/ensemble/spec.hpp"
-#include "src/run/records.hpp"
+#include "src/ensemble/spec_and_design.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/run/signals.hpp"
 
 namespace mrmf {

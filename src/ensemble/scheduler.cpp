@@ -15,8 +15,6 @@
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/ensemble/ensemble.hpp"
-#include "src/ensemble/folder.hpp"
-#include "src/ensemble/members.hpp"
 #include "src/method/train_run.hpp"
 #include "src/run/signals.hpp"
 #include "src/system/backend_choice.hpp"

@@ -1,4 +1,4 @@
-#include "src/ensemble/spec.hpp"
+#include "src/ensemble/spec_and_design.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,7 +14,6 @@
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"
 #include "src/config/toml.hpp"
-#include "src/ensemble/design.hpp"
 
 namespace mrmf {
 namespace {

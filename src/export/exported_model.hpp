@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/rows/dataset.hpp"
-#include "io/values/channel_map.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "layers/model.hpp"
 #include "layers/network.hpp"
 #include "src/config/config.hpp"

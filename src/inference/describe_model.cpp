@@ -11,7 +11,7 @@
 
 #include "kernels/errors.hpp"
 #include "src/data/classes.hpp"
-#include "src/inference/evaluate.hpp"
+#include "src/inference/evaluate_and_predict.hpp"
 #include "src/inference/trained_models.hpp"
 #include "src/run/model_report.hpp"
 #include "src/training/metrics.hpp"

@@ -1,4 +1,4 @@
-#include "src/inference/evaluate.hpp"
+#include "src/inference/evaluate_and_predict.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -19,7 +19,7 @@
 #include "src/inference/trained_models.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
-#include "src/run/records.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/run/run_folder.hpp"
 
 namespace mrmf {

@@ -11,19 +11,18 @@
 
 #include "io/files/file_names.hpp"
 #include "io/rows/duplicate_rows.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/split.hpp"
 #include "kernels/errors.hpp"
 #include "layers/model.hpp"
 #include "src/data/classes.hpp"
 #include "src/data/data.hpp"
-#include "src/data/normalisation.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
+#include "src/data/normalisation_and_float32_precision.hpp"
+#include "src/data/sliding_window_inference.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/model_file.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host_info.hpp"
-#include "src/training/sliding_window_inference.hpp"
 
 namespace mrmf {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "io/rows/dataset.hpp"
 #include "io/rows/sample_store.hpp"
-#include "io/values/channel_map.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/backend.hpp"
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"

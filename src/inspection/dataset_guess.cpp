@@ -11,10 +11,9 @@
 
 #include "io/files/text.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/rows/row_source.hpp"
-#include "io/values/axes.hpp"
+#include "io/rows/row_source_and_reader.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/errors.hpp"
-#include "src/inspection/guess_parts.hpp"
 
 namespace mrmf {
 namespace {

@@ -21,7 +21,7 @@
 #include "kernels/random.hpp"
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
-#include "src/data/normalisation.hpp"
+#include "src/data/normalisation_and_float32_precision.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {

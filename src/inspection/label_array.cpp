@@ -1,4 +1,4 @@
-// The labels of a file: which array they are, and where they lie; declared in guess_parts.hpp.
+// The labels of a file: which array they are, and where they lie; declared in dataset_guess.hpp.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "io/rows/labels.hpp"
-#include "io/values/axes.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/errors.hpp"
-#include "src/inspection/guess_parts.hpp"
+#include "src/inspection/dataset_guess.hpp"
 
 namespace mrmf {
 

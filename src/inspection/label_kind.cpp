@@ -1,5 +1,5 @@
-// What labels are, by their values: classes, numbers, one-hot rows; declared in guess_parts.hpp.
-#include "src/inspection/guess_parts.hpp"
+// What labels are, by their values: classes, numbers, one-hot rows; declared in dataset_guess.hpp.
+#include "src/inspection/dataset_guess.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,8 +14,8 @@
 
 #include "io/rows/class_values.hpp"
 #include "io/rows/labels.hpp"
-#include "io/rows/row_source.hpp"
-#include "io/values/axes.hpp"
+#include "io/rows/row_source_and_reader.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "io/values/class_names.hpp"
 #include "kernels/errors.hpp"
 

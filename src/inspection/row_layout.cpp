@@ -1,5 +1,5 @@
-// Where a file's samples lie: rows of an array, groups, or whole files; declared in guess_parts.hpp.
-#include "src/inspection/guess_parts.hpp"
+// Where a file's samples lie: rows of an array, groups, or whole files; declared in dataset_guess.hpp.
+#include "src/inspection/dataset_guess.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <set>
 
 #include "io/hdf5/file.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "kernels/errors.hpp"
 
 namespace mrmf {

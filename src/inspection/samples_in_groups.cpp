@@ -1,4 +1,4 @@
-// Samples that are no rows of one array, but groups or arrays of their own; declared in guess_parts.hpp.
+// Samples that are no rows of one array, but groups or arrays of their own; declared in dataset_guess.hpp.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/inspection/guess_parts.hpp"
+#include "src/inspection/dataset_guess.hpp"
 
 namespace mrmf {
 

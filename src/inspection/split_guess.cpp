@@ -1,4 +1,4 @@
-// Columns and lists that say what rows are for or belong to, and values of labels; declared in guess_parts.hpp.
+// Columns and lists that say what rows are for or belong to, and values of labels; declared in dataset_guess.hpp.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -11,10 +11,10 @@
 #include <fmt/ranges.h>
 
 #include "io/rows/class_values.hpp"
-#include "io/rows/row_source.hpp"
-#include "io/rows/split_column.hpp"
+#include "io/rows/row_source_and_reader.hpp"
+#include "io/rows/split_column_and_groups.hpp"
 #include "kernels/errors.hpp"
-#include "src/inspection/guess_parts.hpp"
+#include "src/inspection/dataset_guess.hpp"
 
 namespace mrmf {
 namespace {

@@ -1,5 +1,5 @@
 #include "src/inspection/survey.hpp"
-#include "src/data/float32_precision.hpp"
+#include "src/data/normalisation_and_float32_precision.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,16 +12,13 @@
 #include "io/hdf5/file.hpp"
 #include "io/rows/class_values.hpp"
 #include "io/rows/not_finite.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_order.hpp"
 #include "mpi/comm.hpp"
 #include "src/data/classes.hpp"
 #include "src/data/data.hpp"
-#include "src/data/normalisation.hpp"
 #include "src/data/statistics.hpp"
 #include "src/inspection/dataset_guess.hpp"
-#include "src/inspection/guess_parts.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
 #include "src/plan/plan.hpp"
 
 namespace mrmf {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_order.hpp"
 #include "src/inspection/survey.hpp"
 

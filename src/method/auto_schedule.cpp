@@ -1,4 +1,4 @@
-#include "src/method/auto_schedule.hpp"
+#include "src/method/auto_schedule_and_tune.hpp"
 
 #include <fmt/format.h>
 

@@ -18,9 +18,9 @@
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/method/pipeline.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
+#include "src/plan/plan.hpp"
+#include "src/training/memory_estimate_and_training_checks.hpp"
 #include "src/training/model_and_optimizer.hpp"
-#include "src/training/training_checks.hpp"
 #include "src/training/training_loop.hpp"
 
 #define XXH_INLINE_ALL

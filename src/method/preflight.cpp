@@ -1,4 +1,4 @@
-#include "src/method/preflight.hpp"
+#include "src/method/train_run.hpp"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -10,22 +10,22 @@
 #include <utility>
 
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "src/data/augmentation.hpp"
 #include "src/data/classes.hpp"
 #include "src/data/data.hpp"
-#include "src/data/normalisation.hpp"
-#include "src/data/sliding_windows.hpp"
-#include "src/method/auto_schedule.hpp"
+#include "src/data/normalisation_and_float32_precision.hpp"
+#include "src/data/sliding_window_inference.hpp"
+#include "src/method/auto_schedule_and_tune.hpp"
 #include "src/method/pipeline.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
-#include "src/rank_planner/cost_model.hpp"
+#include "src/plan/plan.hpp"
+#include "src/rank_planner/rank_planner.hpp"
 #include "src/run/checkpoint.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"
 #include "src/training/gradient_compression.hpp"
-#include "src/training/training_checks.hpp"
+#include "src/training/memory_estimate_and_training_checks.hpp"
 
 namespace mrmf {
 namespace {

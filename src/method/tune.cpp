@@ -1,4 +1,4 @@
-#include "src/method/tune.hpp"
+#include "src/method/auto_schedule_and_tune.hpp"
 
 #include <fmt/format.h>
 
@@ -17,12 +17,11 @@
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "src/data/data.hpp"
-#include "src/method/auto_schedule.hpp"
 #include "src/method/pipeline.hpp"
+#include "src/run/signals.hpp"
 #include "src/system/backend_choice.hpp"
 #include "src/system/host_info.hpp"
-#include "src/system/signal_thread.hpp"
-#include "src/training/training_checks.hpp"
+#include "src/training/memory_estimate_and_training_checks.hpp"
 #include "src/training/training_loop.hpp"
 
 #define XXH_INLINE_ALL

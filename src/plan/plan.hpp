@@ -1,18 +1,22 @@
-// The plan of a run as data (paper section 3.3 and Figure 2). It is computed from the configuration alone, printed by
-// `mrmf plan` before anything runs, stored in the run folder, and followed by the pipeline. Also warnings about
-// settings and data that are allowed but rarely meant.
+// The plan of a run as data: stages, phases and fusions, its text and its warnings; and that what its networks give
+// and what the labels are have one shape.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "io/rows/dataset.hpp"
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/plan/learning_rate_and_stop_rule.hpp"
 
 namespace mrmf {
+
+// The plan of a run as data (paper section 3.3 and Figure 2). It is computed from the configuration alone, printed by
+// `mrmf plan` before anything runs, stored in the run folder, and followed by the pipeline. Also warnings about
+// settings and data that are allowed but rarely meant.
 
 enum class Role { baseline, coarse, dense, finetune };
 std::string to_string(Role role);
@@ -122,5 +126,15 @@ void require_channels(const DataConfig& data, const Shape& sample);
 
 /// "mrmf: warning: ..." on the root's standard error.
 void print_warnings(const std::vector<std::string>& lines, const Comm& world);
+
+// What a plan's networks give and what the labels are must be alike.
+
+/// Settles the number of classes, which follows from the network's output, and checks that at each of these resolutions
+/// the output and the labels of such data have the same shape. ConfigError with both where they have not, or where
+/// training.classes or training.class_weights say otherwise.
+void resolve_labels(Config& config, const DatasetShape& shape, const std::vector<Extent>& resolutions);
+
+/// Warnings, one line each, of classes without a label in the training data; `counts` has the labels of each class.
+std::vector<std::string> class_warnings(const Config& config, const std::vector<Index>& counts);
 
 }  // namespace mrmf

@@ -1,5 +1,5 @@
 // Times that `mrmf bench tables` measured on a machine, in a file, and what follows from them for other sizes. Declared
-// in cost_model.hpp.
+// in rank_planner.hpp.
 #include <fmt/format.h>
 #include <Eigen/Dense>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@
 
 #include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
-#include "src/rank_planner/cost_model.hpp"
+#include "src/rank_planner/rank_planner.hpp"
 
 namespace mrmf {
 

@@ -1,4 +1,4 @@
-// Predicts the seconds of an epoch and the memory of a rank. Declared in rank_grid_search.hpp.
+// Predicts the seconds of an epoch and the memory of a rank. Declared in rank_planner.hpp.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -7,7 +7,7 @@
 
 #include "layers/model.hpp"
 #include "mpi/reduce_scatter.hpp"
-#include "src/rank_planner/rank_grid_search.hpp"
+#include "src/rank_planner/rank_planner.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"
 #include "src/training/gradient_compression.hpp"
 

@@ -19,7 +19,6 @@
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/config/toml.hpp"
-#include "src/run/checkpoint_arrays.hpp"
 #include "src/run/model_file.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/system/host_info.hpp"

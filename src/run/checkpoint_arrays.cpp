@@ -1,4 +1,4 @@
-#include "src/run/checkpoint_arrays.hpp"
+#include "src/run/checkpoint.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include "layers/network.hpp"
 #include "mpi/comm.hpp"
 #include "src/run/model_file.hpp"
-#include "src/run/records.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 namespace mrmf::checkpoint {
 namespace {

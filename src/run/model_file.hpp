@@ -1,5 +1,5 @@
-// Files of trained models (model_file.cpp), and models that begin with the weights of such a file
-// (pretrained_weights.cpp).
+// Files of trained models (model_file_and_pretrained_weights.cpp), and models that begin with the weights of such a
+// file (model_file_and_pretrained_weights.cpp).
 #pragma once
 
 #include <algorithm>
@@ -81,7 +81,7 @@ double parameter_count(const Network& network);
 /// What a model's file says of it, as attributes.
 struct ModelTexts {
   std::string config;      ///< TOML: what made the model
-  std::string epoch = {};  ///< JSON of a ModelNote (src/run/records.hpp); empty: it is not known
+  std::string epoch = {};  ///< JSON of a ModelNote (src/run/records_and_train_state.hpp); empty: it is not known
 };
 
 /// Collective; writes the root's values. The file appears whole or not at all. `sample_group`: the ranks that share a

@@ -1,4 +1,4 @@
-#include "src/run/records.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 #include <fmt/format.h>
 

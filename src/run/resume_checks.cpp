@@ -23,7 +23,7 @@
 #include "src/config/toml.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/checkpoint.hpp"
-#include "src/run/records.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 namespace mrmf {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/plan/plan.hpp"
-#include "src/run/train_state.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 namespace mrmf {
 

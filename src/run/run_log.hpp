@@ -1,5 +1,5 @@
-// Output of a run: its messages to people and the records in its folder (run_log.cpp), and the same for TensorBoard
-// (tensorboard.cpp).
+// Output of a run: its messages to people and the records in its folder (run_log_and_tensorboard.cpp), and the same for
+// TensorBoard (run_log_and_tensorboard.cpp).
 #pragma once
 
 #include <iosfwd>
@@ -10,9 +10,8 @@
 
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
-#include "src/run/records.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/run/run_cost.hpp"
-#include "src/run/train_state.hpp"
 
 namespace mrmf {
 

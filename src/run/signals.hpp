@@ -1,17 +1,52 @@
-// Stop signals: SIGINT (Ctrl-C), SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU ask a run to stop soon; training checks
-// them between steps. Batch systems send all but the first before a limit and before they take a node away, each its
-// own; SIGHUP comes from a terminal that closes, too. Also decides when a run under way is saved and its ranks are
-// compared.
+// Signals: the thread that takes them, so that none interrupts a computation, and what they ask of a run: SIGINT
+// (Ctrl-C), SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU ask it to stop soon. Also when a run under way is saved and
+// its ranks are compared.
 #pragma once
 
+#include <csignal>
 #include <exception>
+#include <semaphore>
 #include <string>
+#include <thread>
 
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 
 namespace mrmf {
+
+// A thread that takes the process's signals, so that none interrupts a computation.
+//
+// Where a signal has a handler, the kernel writes some kilobytes below the stack pointer of the thread that takes it.
+// oneDNN's products of matrices let the stack pointer point into the heap while they run (up to 3.11.1; its issue
+// 4845), so a signal that a batch system sends to save a run would overwrite what lies there: weights, or the heap's
+// own lists.
+
+/// As long as it lives, the signals that end a program (io/files/output_file.hpp) stay away from the thread that
+/// made it and from all that this thread starts; handlers and default actions take place in a thread that does nothing
+/// else. Does nothing where these signals are kept from the calling thread already, or where no thread can be started.
+/// Make it before there are threads that compute: those keep taking signals. What raise() sends to a thread waits until
+/// it ends.
+class SignalThread {
+ public:
+  SignalThread();
+  ~SignalThread();
+  SignalThread(const SignalThread&) = delete;
+  SignalThread& operator=(const SignalThread&) = delete;
+
+ private:
+  sigset_t before_{};
+  std::binary_semaphore ended_{0};
+  std::thread taker_;
+};
+
+/// For a child between fork and exec, whose program knows nothing of its parent's threads. May be called there.
+void let_signals_in();
+
+// Stop signals: SIGINT (Ctrl-C), SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU ask a run to stop soon; training checks
+// them between steps. Batch systems send all but the first before a limit and before they take a node away, each its
+// own; SIGHUP comes from a terminal that closes, too. Also decides when a run under way is saved and its ranks are
+// compared.
 
 /// Handles the signals as long as it lives, and afterwards, too, if there was one; else they have the system's default
 /// action before and after. SIGINT and SIGHUP stay ignored if they were (as for a shell's background jobs, and under

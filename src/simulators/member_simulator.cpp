@@ -12,7 +12,7 @@
 #include "io/files/text.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
-#include "src/simulators/cosmology/universe.hpp"
+#include "src/simulators/cosmology/universe_by_particle_mesh.hpp"
 #include "src/simulators/fields/fields.hpp"
 #include "src/simulators/implosion/simulate.hpp"
 #include "src/simulators/neuron/simulate.hpp"

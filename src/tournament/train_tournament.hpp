@@ -4,7 +4,7 @@
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/method/train_run.hpp"
-#include "src/run/records.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 namespace mrmf {
 

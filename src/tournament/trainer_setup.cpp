@@ -1,4 +1,4 @@
-#include "src/tournament/trainer_setup.hpp"
+#include "src/tournament/tournament.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,10 +18,9 @@
 #include "src/data/data.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/checkpoint.hpp"
-#include "src/run/records.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/run/run_folder.hpp"
 #include "src/system/host_info.hpp"
-#include "src/tournament/model_exchange.hpp"
 #include "src/training/model_and_optimizer.hpp"
 
 namespace mrmf {

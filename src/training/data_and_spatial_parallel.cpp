@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/timer.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "mpi/environment.hpp"
 #include "mpi/grid_exchange.hpp"
 #include "mpi/reduce_scatter.hpp"

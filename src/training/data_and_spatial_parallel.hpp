@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/collectives.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "kernels/tensor.hpp"
 #include "kernels/timer.hpp"
 #include "layers/model.hpp"

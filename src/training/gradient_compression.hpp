@@ -1,6 +1,7 @@
 // Sums over ranks in fewer bits than float32, or of the directions of Lion's steps (training.communication). The codes
-// that travel: gradient_codes.cpp. Their sizes, and which of them pays: gradient_compression.cpp. The sum itself:
-// compressed_all_reduce.cpp. Momenta that each worker has of its own: worker_momenta.cpp.
+// that travel: gradient_codes.cpp. Their sizes, and which of them pays: gradient_compression_and_worker_momenta.cpp.
+// The sum itself: compressed_all_reduce.cpp. Momenta that each worker has of its own:
+// gradient_compression_and_worker_momenta.cpp.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +15,13 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/collectives.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "kernels/tensor.hpp"
-#include "mpi/coded_sum.hpp"
+#include "mpi/coded_and_fixed_point_sums.hpp"
 #include "mpi/comm.hpp"
 #include "src/config/config.hpp"
 #include "src/run/model_file.hpp"
-#include "src/run/records.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"
 #include "src/training/model_and_optimizer.hpp"
 
@@ -103,7 +104,7 @@ double sum_bytes(Communication scheme, double values, int ranks, int workers = 1
 
 namespace mrmf::coding {
 
-// What the codings of sums share. Private to gradient_compression.cpp and gradient_codes.cpp.
+// What the codings of sums share. Private to gradient_compression_and_worker_momenta.cpp and gradient_codes.cpp.
 
 constexpr std::size_t kBlock = SumCoding::kBlock;
 constexpr std::size_t kScaled = 256;  ///< values with one scale

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "io/values/channel_map.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/operations.hpp"
 #include "kernels/tensor.hpp"
 #include "mpi/comm.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/step.hpp"
+#include "kernels/step_and_collectives.hpp"
 #include "layers/layer.hpp"
 #include "layers/model.hpp"
 #include "mpi/comm.hpp"
@@ -19,7 +19,7 @@
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
 #include "src/run/checkpoint.hpp"
-#include "src/run/train_state.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/training/run_context.hpp"
 
 namespace mrmf {

@@ -10,9 +10,9 @@
 #include "mpi/comm.hpp"
 #include "src/data/data.hpp"
 #include "src/run/checkpoint.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/run/run_log.hpp"
 #include "src/run/signals.hpp"
-#include "src/run/train_state.hpp"
 #include "src/training/data_and_spatial_parallel.hpp"
 
 namespace mrmf {

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "layers/network.hpp"
 #include "src/config/model_config.hpp"
 

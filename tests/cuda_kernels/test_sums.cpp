@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/cuda/kernels.hpp"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/launch_and_reduce.cuh"
 #include "tests/cuda_kernels/stored.hpp"
 
 namespace mrmf::test {

@@ -1,7 +1,8 @@
-// Captures of the CUDA backend (kernels/cuda/step.hpp): one that fails leaves nothing that later work is blamed for.
-#include "kernels/cuda/launch.cuh"
+// Captures of the CUDA backend (kernels/cuda/device_and_step.hpp): one that fails leaves nothing that later work is
+// blamed for.
+#include "kernels/cuda/device_and_step.hpp"
+#include "kernels/cuda/launch_and_reduce.cuh"
 #include "kernels/cuda/runtime.hpp"
-#include "kernels/cuda/step.hpp"
 #include "kernels/errors.hpp"
 #include "tests/emulated/test_support.hpp"
 

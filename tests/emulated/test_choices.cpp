@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/backend.hpp"
 #include "kernels/cuda/conv_plan.hpp"
-#include "kernels/cuda/conv_plan_choice.hpp"
+#include "kernels/cuda/conv_plan_trial_and_choice.hpp"
 #include "kernels/errors.hpp"
 #include "tests/emulated/test_support.hpp"
 

@@ -1,5 +1,5 @@
 // The CUDA backend's device: memory that operations share.
-#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/device_and_step.hpp"
 #include "tests/emulated/test_support.hpp"
 
 using mrmf::cuda::Device;

@@ -7,8 +7,7 @@
 #include "kernels/errors.hpp"
 #include "src/config/config.hpp"
 #include "src/plan/plan.hpp"
-#include "src/run/records.hpp"
-#include "src/run/train_state.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "io/files/output_file.hpp"
 #include "kernels/errors.hpp"
-#include "src/ensemble/folder.hpp"
+#include "src/ensemble/ensemble.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "mpi/comm.hpp"
-#include "src/tournament/model_exchange.hpp"
+#include "src/tournament/tournament.hpp"
 #include "tests/unit/support/small_model.hpp"
 
 using namespace mrmf;

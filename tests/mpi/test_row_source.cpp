@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "io/rows/dataset.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
 #include "tests/mpi/shared_folder.hpp"

@@ -7,7 +7,7 @@
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "mpi/grid_exchange.hpp"
-#include "src/simulators/cosmology/universe.hpp"
+#include "src/simulators/cosmology/universe_by_particle_mesh.hpp"
 
 using namespace mrmf;
 using namespace mrmf::cosmology;

@@ -1,7 +1,7 @@
 // What method.name = "auto" chooses, and that it can be written by hand.
 #include <doctest/doctest.h>
 
-#include "src/method/auto_schedule.hpp"
+#include "src/method/auto_schedule_and_tune.hpp"
 #include "src/plan/plan.hpp"
 
 using namespace mrmf;

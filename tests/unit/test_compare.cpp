@@ -11,7 +11,6 @@
 #include "io/files/input_file.hpp"
 #include "kernels/errors.hpp"
 #include "src/compare/compare.hpp"
-#include "src/compare/runs.hpp"
 
 using namespace mrmf;
 namespace fs = std::filesystem;

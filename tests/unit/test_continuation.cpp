@@ -6,8 +6,8 @@
 #include <csignal>
 
 #include "src/run/checkpoint.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/run/signals.hpp"
-#include "src/run/train_state.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "src/simulators/cosmology/simulate.hpp"
-#include "src/simulators/cosmology/universe.hpp"
+#include "src/simulators/cosmology/universe_by_particle_mesh.hpp"
 
 using namespace mrmf;
 using namespace mrmf::cosmology;

@@ -6,7 +6,7 @@
 
 #include "kernels/errors.hpp"
 #include "src/simulators/cosmology/initial_conditions.hpp"
-#include "src/simulators/cosmology/universe.hpp"
+#include "src/simulators/cosmology/universe_by_particle_mesh.hpp"
 
 using namespace mrmf::cosmology;
 using doctest::Approx;

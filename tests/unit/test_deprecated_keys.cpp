@@ -10,7 +10,7 @@
 #include "src/config/config.hpp"
 #include "src/config/key_table.hpp"
 #include "src/plan/plan.hpp"
-#include "src/run/train_state.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 using namespace mrmf;
 

@@ -8,7 +8,7 @@
 #include "kernels/errors.hpp"
 #include "kernels/random.hpp"
 #include "src/inspection/detail_measurement.hpp"
-#include "src/method/auto_schedule.hpp"
+#include "src/method/auto_schedule_and_tune.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -7,10 +7,8 @@
 #include "io/files/input_file.hpp"
 #include "io/files/output_file.hpp"
 #include "kernels/errors.hpp"
-#include "src/ensemble/active_learning.hpp"
-#include "src/ensemble/design.hpp"
 #include "src/ensemble/ensemble.hpp"
-#include "src/ensemble/folder.hpp"
+#include "src/ensemble/spec_and_design.hpp"
 #include "src/simulators/member_simulator.hpp"
 #include "tests/support/data_files.hpp"
 

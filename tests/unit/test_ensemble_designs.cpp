@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "kernels/errors.hpp"
-#include "src/ensemble/design.hpp"
-#include "src/ensemble/spec.hpp"
+#include "src/ensemble/spec_and_design.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

@@ -2,9 +2,9 @@
 // themselves are tested by tests/cli/test_export.py and tests/onnx.
 #include <doctest/doctest.h>
 
-#include "src/data/normalisation.hpp"
+#include "src/data/normalisation_and_float32_precision.hpp"
 #include "src/export/exported_model.hpp"
-#include "src/export/onnx_graph.hpp"
+#include "src/export/onnx.hpp"
 #include "tests/support/data_files.hpp"
 
 using namespace mrmf;

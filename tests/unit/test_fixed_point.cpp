@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "kernels/random.hpp"
-#include "mpi/fixed_point.hpp"
+#include "mpi/coded_and_fixed_point_sums.hpp"
 
 using namespace mrmf;
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "io/hdf5/file.hpp"
-#include "io/hdf5/library.hpp"
+#include "io/hdf5/library_and_types.hpp"
 #include "io/hdf5/output.hpp"
 #include "io/hdf5/rows.hpp"
 #include "io/rows/sample_reader.hpp"

@@ -7,8 +7,7 @@
 
 #include "io/files/output_file.hpp"
 #include "io/hdf5/file.hpp"
-#include "io/rows/row_reader.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "io/rows/sample_store.hpp"
 #include "tests/support/linked_files.hpp"
 

@@ -14,8 +14,8 @@
 
 #include "io/coarsen/coarsen.hpp"
 #include "io/rows/not_finite.hpp"
-#include "io/rows/row_reader.hpp"
-#include "io/values/channel_map.hpp"
+#include "io/rows/row_source_and_reader.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/random.hpp"
 #include "tests/support/data_files.hpp"
 

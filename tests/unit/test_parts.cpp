@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/errors.hpp"
-#include "layers/loss_terms.hpp"
+#include "layers/loss_terms_and_shared_weights.hpp"
 #include "layers/model.hpp"
 #include "layers/parts.hpp"
 #include "src/config/config.hpp"

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "io/rows/sample_order.hpp"
-#include "layers/reach.hpp"
-#include "src/data/sliding_windows.hpp"
+#include "layers/geometry_and_reach.hpp"
+#include "src/data/sliding_window_inference.hpp"
 
 namespace mrmf {
 namespace {

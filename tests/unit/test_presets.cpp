@@ -3,7 +3,7 @@
 #include "io/coarsen/coarsen.hpp"
 #include "io/files/text.hpp"
 #include "kernels/errors.hpp"
-#include "layers/geometry.hpp"
+#include "layers/geometry_and_reach.hpp"
 #include "layers/network.hpp"
 #include "src/config/model_config.hpp"
 #include "tests/unit/support/small_model.hpp"

@@ -4,7 +4,7 @@
 
 #include "kernels/errors.hpp"
 #include "src/config/model_config.hpp"
-#include "src/rank_planner/rank_grid_search.hpp"
+#include "src/rank_planner/rank_planner.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/config_text.hpp"
 #include "tests/unit/support/round_costs.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "io/rows/split_groups.hpp"
+#include "io/rows/split_column_and_groups.hpp"
 #include "kernels/random.hpp"
 
 using namespace mrmf;

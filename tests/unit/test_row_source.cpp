@@ -4,8 +4,8 @@
 #include <chrono>
 #include <future>
 
-#include "io/hdf5/library.hpp"
-#include "io/rows/row_source.hpp"
+#include "io/hdf5/library_and_types.hpp"
+#include "io/rows/row_source_and_reader.hpp"
 #include "tests/support/linked_files.hpp"
 
 using namespace mrmf;

@@ -10,9 +10,8 @@
 #include "io/files/file_names.hpp"
 #include "io/files/input_file.hpp"
 #include "io/rows/split.hpp"
-#include "io/rows/split_column.hpp"
-#include "io/values/axes.hpp"
-#include "io/values/channel_map.hpp"
+#include "io/rows/split_column_and_groups.hpp"
+#include "io/values/axes_and_channel_map.hpp"
 #include "kernels/errors.hpp"
 #include "tests/support/data_files.hpp"
 

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "src/plan/learning_rate_and_stop_rule.hpp"
-#include "src/run/train_state.hpp"
+#include "src/run/records_and_train_state.hpp"
 
 using namespace mrmf;
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "layers/stem.hpp"
-#include "src/method/auto_schedule.hpp"
+#include "src/method/auto_schedule_and_tune.hpp"
 #include "src/method/pipeline.hpp"
 #include "src/plan/plan.hpp"
 #include "tests/unit/support/config_text.hpp"

@@ -8,8 +8,7 @@
 
 #include "kernels/errors.hpp"
 #include "src/config/config.hpp"
-#include "src/inference/evaluate.hpp"
-#include "src/plan/output_and_label_shapes.hpp"
+#include "src/inference/evaluate_and_predict.hpp"
 #include "src/plan/plan.hpp"
 #include "src/training/metrics.hpp"
 #include "tests/unit/support/config_text.hpp"

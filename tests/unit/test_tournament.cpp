@@ -10,10 +10,8 @@
 #include "io/rows/split.hpp"
 #include "kernels/errors.hpp"
 #include "src/config/config.hpp"
-#include "src/run/records.hpp"
-#include "src/tournament/pairing_and_scores.hpp"
+#include "src/run/records_and_train_state.hpp"
 #include "src/tournament/tournament.hpp"
-#include "src/tournament/trainer_setup.hpp"
 
 using namespace mrmf;
 

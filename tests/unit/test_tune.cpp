@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/method/tune.hpp"
+#include "src/method/auto_schedule_and_tune.hpp"
 
 using namespace mrmf;
 

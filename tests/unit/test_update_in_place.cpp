@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "layers/model.hpp"
-#include "src/training/memory_estimate.hpp"
+#include "src/training/memory_estimate_and_training_checks.hpp"
 #include "src/training/model_and_optimizer.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/small_model.hpp"

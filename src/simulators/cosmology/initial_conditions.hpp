@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mpi/comm.hpp"
-#include "src/simulators/simulation.hpp"
+#include "src/simulators/split_files_and_random_fields.hpp"
 
 namespace mrmf::cosmology {
 

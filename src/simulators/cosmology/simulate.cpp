@@ -19,7 +19,7 @@
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/grid_exchange.hpp"
-#include "src/simulators/cosmology/universe.hpp"
+#include "src/simulators/cosmology/universe_by_particle_mesh.hpp"
 #include "src/system/host_info.hpp"
 
 namespace mrmf::cosmology {

@@ -16,7 +16,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "io/files/output_file.hpp"
-#include "src/simulators/simulation.hpp"
+#include "src/simulators/split_files_and_random_fields.hpp"
 
 namespace mrmf {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "io/files/output_file.hpp"
-#include "src/simulators/simulation.hpp"
+#include "src/simulators/split_files_and_random_fields.hpp"
 
 namespace mrmf::implosion {
 

@@ -20,7 +20,7 @@
 #include "kernels/random.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
-#include "src/simulators/simulation.hpp"
+#include "src/simulators/split_files_and_random_fields.hpp"
 
 namespace mrmf::neuron {
 namespace {

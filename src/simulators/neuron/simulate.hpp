@@ -14,7 +14,7 @@
 #include "io/files/output_file.hpp"
 #include "mpi/comm.hpp"
 #include "src/simulators/neuron/cell.hpp"
-#include "src/simulators/simulation.hpp"
+#include "src/simulators/split_files_and_random_fields.hpp"
 
 namespace mrmf {
 

@@ -13,7 +13,7 @@
 
 #include "io/files/output_file.hpp"
 #include "kernels/random.hpp"
-#include "src/simulators/simulation.hpp"
+#include "src/simulators/split_files_and_random_fields.hpp"
 
 namespace mrmf::volumes {
 

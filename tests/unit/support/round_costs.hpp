@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/rank_planner/cost_model.hpp"
+#include "src/rank_planner/rank_planner.hpp"
 #include "tests/unit/support/small_model.hpp"
 
 namespace mrmf::test {

@@ -1,0 +1,395 @@
+// Batch norm, alone and with what stands behind it in one pass, and local contrast normalisation.
+#include "kernels/cpu/batch_norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/instruction_set.hpp"
+#include "kernels/formulas.hpp"
+
+namespace mrmf::cpu {
+
+const norm_loops::Kernels& norm_kernels() {
+  return *of_set(instruction_set(), norm_loops::generic_kernels, norm_loops::avx2_kernels,
+                 norm_loops::avx512_kernels)();
+}
+
+NormSums::NormSums(const NormSettings& settings)
+    : settings_(settings),
+      channels_(settings.channels),
+      threads_(omp_get_max_threads()),
+      parts_(sum_parts(threads_, 2 * channels_, most_added_serially)),
+      partial_(static_cast<std::size_t>(parts_ * 2 * channels_)),
+      sums_(static_cast<std::size_t>(2 * channels_ + 1)),
+      factor_(static_cast<std::size_t>(channels_)),
+      mean_(factor_.size()),
+      ones_(factor_.size(), 1.0F),
+      offset_(factor_.size()),
+      slope_(factor_.size()) {}
+
+float NormSums::inverse_root(double variance) const {
+  return static_cast<float>(1.0 / std::sqrt(variance + double{settings_.epsilon}));
+}
+
+/// Leaves the sums of x and of its squares. The loops sum distances from the first row, so that their floats stay near
+/// zero. That row's contribution is added back in double.
+void NormSums::add_moments(ConstSpan x) {
+  const float* shift = x.data();
+  const Extent& in = settings_.in;
+  const Index all = std::ssize(x) / channels_, samples = all / product(in);
+  const Box box = settings_.counted.value_or(Box{});
+  if (settings_.counted)
+    add_up(samples * box.count[0] * box.count[1], [&](Index first, Index last, double* sums) {
+      for (Index line = first; line < last; ++line) {
+        const Index j = box.first[1] + line % box.count[1], sample = line / box.count[1] / box.count[0];
+        const Index i = box.first[0] + line / box.count[1] % box.count[0];
+        const Index row = ((sample * in[0] + i) * in[1] + j) * in[2] + box.first[2];
+        norm_kernels().moments(box.count[2], channels_, x.data() + row * channels_, shift, sums);
+      }
+    });
+  else
+    add_up(all, [&](Index first, Index last, double* sums) {
+      norm_kernels().moments(last - first, channels_, x.data() + first * channels_, shift, sums);
+    });
+  const auto count = static_cast<double>(settings_.counted ? samples * product(box.count) : all);
+  for (Index c = 0; c < channels_; ++c) {
+    const double from = shift[c], sum = sums_[c];
+    sums_[c] = sum + count * from;
+    sums_[channels_ + c] += from * (2 * sum + count * from);
+  }
+  sums_.back() = count;
+}
+
+void NormSums::update_statistics(const StepContext& step, ConstSpan x, const NormMemory& memory) {
+  add_moments(x);
+  if (step.team_sum != nullptr) step.team_sum->sum(sums_);
+  const double count = sums_.back(), unbias = count / std::max(count - 1.0, 1.0);
+  const auto drift = [this](float& running, double batch) {
+    running = static_cast<float>(running + double{settings_.momentum} * (batch - running));
+  };
+  for (Index c = 0; c < channels_; ++c) {
+    const double mean = sums_[c] / count;
+    const double variance = std::max(sums_[channels_ + c] / count - mean * mean, 0.0);
+    memory.mean[c] = static_cast<float>(mean);
+    memory.inverse_deviation[c] = inverse_root(variance);
+    drift(memory.running_mean[c],
+          mean + (memory.bias.empty() ? 0.0 : double{memory.bias[static_cast<std::size_t>(c)]}));
+    drift(memory.running_variance[c], variance * unbias);
+  }
+}
+
+norm_loops::Terms NormSums::terms(const StepContext& step, const NormMemory& memory) {
+  for (Index c = 0; c < channels_; ++c)
+    factor_[c] = memory.gamma[c] *
+                 (step.training ? memory.inverse_deviation[c] : inverse_root(double{memory.running_variance[c]}));
+  const float* mean = (step.training ? memory.mean : memory.running_mean).data();
+  if (!step.training && !memory.bias.empty()) {
+    std::ranges::transform(memory.running_mean, memory.bias, mean_.begin(), std::minus());
+    mean = mean_.data();
+  }
+  return {mean, factor_.data(), memory.beta.data()};
+}
+
+void NormSums::parameter_gradients(const NormMemory& memory, Span dgamma, Span dbeta) const {
+  for (Index c = 0; c < channels_; ++c) {
+    dbeta[c] = static_cast<float>(sums_[c]);
+    dgamma[c] = static_cast<float>(sums_[channels_ + c] * memory.inverse_deviation[c]);
+  }
+}
+
+norm_loops::DataTerms NormSums::data_terms(const StepContext& step, Index rows, const NormMemory& memory) {
+  sums_.back() = static_cast<double>(rows);
+  if (step.team_sum != nullptr) step.team_sum->sum(sums_);
+  const double count = sums_.back();
+  for (Index c = 0; c < channels_; ++c) {
+    const double inverse = memory.inverse_deviation[c];
+    offset_[c] = static_cast<float>(sums_[c] / count);
+    slope_[c] = static_cast<float>(sums_[channels_ + c] / count * inverse * inverse);
+  }
+  return {factor_.data(), ones_.data(), offset_.data(), slope_.data()};
+}
+
+namespace {
+
+/// Batch norm alone: its rows are a line without pooling.
+class Norm final : public NormOp {
+ public:
+  explicit Norm(const NormSettings& settings) : loops_(norm_kernels()), channels_(settings.channels), sums_(settings) {}
+
+  bool accepts_slices() const override { return true; }
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    if (step.training) sums_.update_statistics(step, x.data, memory);
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    const bool stream = y.stride() == channels_ && streams(y.data);
+    share_out(std::ssize(x.data) / channels_, sums_.threads(), [&](Index first, Index last, int) {
+      const float* const from = x.data.data() + first * channels_;
+      loops_.forward(line(last - first, y.stride(), stream), terms, &from, 1, y.data.data() + first * y.stride());
+    });
+  }
+
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
+    const Index rows = std::ssize(x.data) / channels_;
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    sums_.add_up(rows, [&](Index first, Index last, double* sums) {
+      loops_.gradients(line(last - first, channels_, false), terms, x.data.data() + first * channels_,
+                       dy.data.data() + first * channels_, sums);
+    });
+    sums_.parameter_gradients(memory, dgamma, dbeta);
+    if (dx.data.empty()) return;
+    const norm_loops::DataTerms data = sums_.data_terms(step, rows, memory);
+    const bool stream = streams(dx.data);
+    share_out(rows, sums_.threads(), [&](Index first, Index last, int) {
+      const Index at = first * channels_;
+      loops_.data(line(last - first, channels_, stream), terms, data, x.data.data() + at, dy.data.data() + at,
+                  dx.data.data() + at);
+    });
+  }
+
+ private:
+  norm_loops::Line line(Index rows, Index y_stride, bool stream) const {
+    return {rows, channels_, 1, rows, 1.0F, 1.0F, y_stride, stream};
+  }
+  bool streams(ConstSpan written) const { return channels_ % 16 == 0 && exceeds_caches(written); }
+
+  const norm_loops::Kernels& loops_;
+  Index channels_;
+  NormSums sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<NormOp> CpuBackend::norm(const NormSettings& settings, Index) {
+  return std::make_unique<Norm>(settings);
+}
+
+namespace {
+
+PoolGeometry pool_of(const NormReluPool& s) {
+  return s.pool ? *s.pool : PoolGeometry{PoolKind::average, s.norm.channels, s.in, {1, 1, 1}, {1, 1, 1}};
+}
+
+/// Batch norm, ReLU or leaky ReLU, and average pooling in one pass over x. Backward recomputes the values in between.
+class NormActivatePool final : public NormOp {
+ public:
+  explicit NormActivatePool(const NormReluPool& settings)
+      : loops_(norm_kernels()), pool_(pool_of(settings)), out_(pool_.out()), sums_(settings.norm) {
+    line_.positions = pool_.in[2];
+    line_.channels = pool_.channels;
+    line_.window = pool_.window[2];
+    line_.pooled = out_[2];
+    line_.share = 1.0F / static_cast<float>(product(pool_.window));
+    line_.slope = settings.slope;
+  }
+
+  bool accepts_slices() const override { return true; }
+  void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
+    if (step.training) sums_.update_statistics(step, x.data, memory);
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    norm_loops::Line form = line_;
+    form.y_stride = y.stride();
+    const Index in_line = line_.positions * line_.channels, out_line = line_.pooled * y.stride();
+    share_out(x.shape.n * out_[0] * out_[1], sums_.threads(), [&](Index first, Index last, int) {
+      std::array<const float*, most_lines> lines{};
+      for (Index line = first; line < last; ++line) {
+        const Index count = lines_under(line, x.data.data(), in_line, lines);
+        loops_.forward(form, terms, lines.data(), count, y.data.data() + line * out_line);
+      }
+    });
+  }
+
+  void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
+                Span dbeta, Tensor dx) override {
+    const norm_loops::Terms terms = sums_.terms(step, memory);
+    const Index lines = x.shape.n * pool_.in[0] * pool_.in[1], in_line = line_.positions * line_.channels;
+    sums_.add_up(lines, [&](Index first, Index last, double* sums) {
+      for (Index line = first; line < last; ++line)
+        if (const float* from = gradient_of(line, dy.data.data()))
+          loops_.gradients(line_, terms, x.data.data() + line * in_line, from, sums);
+    });
+    sums_.parameter_gradients(memory, dgamma, dbeta);
+    if (dx.data.empty()) return;
+    const norm_loops::DataTerms data = sums_.data_terms(step, lines * line_.positions, memory);
+    norm_loops::Line form = line_;
+    form.stream = line_.channels % 16 == 0 && exceeds_caches(dx.data);
+    share_out(lines, sums_.threads(), [&](Index first, Index last, int) {
+      for (Index line = first; line < last; ++line)
+        loops_.data(form, terms, data, x.data.data() + line * in_line, gradient_of(line, dy.data.data()),
+                    dx.data.data() + line * in_line);
+    });
+  }
+
+  static bool offers(const NormReluPool& settings) {
+    const PoolGeometry pool = pool_of(settings);
+    return pool.window[0] * pool.window[1] <= most_lines;
+  }
+
+ private:
+  static constexpr Index most_lines = 16;  // input lines under an output line
+
+  /// The input lines under an output line, both counted over all samples.
+  Index lines_under(Index line, const float* x, Index in_line, std::array<const float*, most_lines>& lines) const {
+    const Index sample = line / (out_[0] * out_[1]), i = line / out_[1] % out_[0], j = line % out_[1];
+    std::size_t count = 0;
+    for (Index a = i * pool_.window[0]; a < (i + 1) * pool_.window[0]; ++a)
+      for (Index b = j * pool_.window[1]; b < (j + 1) * pool_.window[1]; ++b)
+        lines[count++] = x + ((sample * pool_.in[0] + a) * pool_.in[1] + b) * in_line;
+    return static_cast<Index>(count);
+  }
+
+  /// The line of dy over an input line; null when no window holds it.
+  const float* gradient_of(Index line, const float* dy) const {
+    const Index sample = line / (pool_.in[0] * pool_.in[1]);
+    const Index i = line / pool_.in[1] % pool_.in[0] / pool_.window[0], j = line % pool_.in[1] / pool_.window[1];
+    if (i >= out_[0] || j >= out_[1]) return nullptr;
+    return dy + ((sample * out_[0] + i) * out_[1] + j) * line_.pooled * line_.channels;
+  }
+
+  const norm_loops::Kernels& loops_;
+  PoolGeometry pool_;
+  Extent out_;
+  norm_loops::Line line_{};
+  NormSums sums_;
+};
+
+}  // namespace
+
+// Null for windows over more than most_lines lines of input.
+std::unique_ptr<NormOp> CpuBackend::norm_relu_pool(const NormReluPool& settings, Index) {
+  if (!NormActivatePool::offers(settings)) return nullptr;
+  return std::make_unique<NormActivatePool>(settings);
+}
+
+// Local contrast normalisation in three passes over x, and three of its gradient: sums over channels make one number of
+// each position, and sums over windows are of these. Threads share out lines of positions.
+
+namespace {
+
+class Contrast final : public ContrastOp {
+ public:
+  explicit Contrast(const ContrastGeometry& geometry)
+      : window_(geometry),
+        channels_(geometry.channels),
+        in_(product(geometry.in)),
+        out_(product(geometry.out.count)),
+        inverse_(1.0F / static_cast<float>(geometry.channels)),
+        floor_(geometry.floor) {}
+
+  void forward(ConstTensor x, Span kept, Tensor y) override {
+    const ContrastFields f(kept, x.shape.n * in_);
+    const ContrastWindow& w = window_;
+    const Index channels = channels_;
+    for_each(x.shape.n, w.all, [&, from = x.data.data(), inverse = inverse_](const RowPosition& p) {
+      f.first[p.row + p.number] = sum(from + (p.row + p.number) * channels, 0, channels) * inverse;
+    });
+    for_each(x.shape.n, w.middle, [&, from = x.data.data(), inverse = inverse_](const RowPosition& p) {
+      const float mean = w.share(p.at) * w.sum(f.first + p.row, w.all, p.at);
+      f.mean[p.row + p.number] = mean;
+      f.second[p.row + p.number] = squares(from + (p.row + p.number) * channels, mean, channels) * inverse;
+    });
+    for_each(x.shape.n, w.out, [&, from = x.data.data(), to = y.data.data(), floor = floor_](const RowPosition& p) {
+      const float deviation = std::sqrt(w.share(p.at) * w.sum(f.second + p.row, w.middle, p.at));
+      f.deviation[p.row + p.number] = deviation;
+      const float mean = f.mean[p.row + p.number], factor = 1 / (deviation < floor ? floor : deviation);
+      const float* const values = from + (p.row + p.number) * channels;
+      float* const result = to + p.in_box * channels;
+      for (Index c = 0; c < channels; ++c) result[c] = (values[c] - mean) * factor;
+    });
+  }
+
+  void backward(ConstTensor x, ConstTensor dy, Span kept, Tensor dx) override {
+    const ContrastFields f(kept, x.shape.n * in_);
+    const ContrastWindow& w = window_;
+    const Index channels = channels_;
+    const float floor = floor_, inverse = inverse_;
+    // The gradient of the variance around each position of y.
+    for_each(x.shape.n, w.out, [&, from = x.data.data(), gradient = dy.data.data()](const RowPosition& p) {
+      const float deviation = f.deviation[p.row + p.number], mean = f.mean[p.row + p.number];
+      const float* const values = from + (p.row + p.number) * channels;
+      const float* const of_y = gradient + p.in_box * channels;
+      float total = 0;
+#pragma omp simd reduction(+ : total)
+      for (Index c = 0; c < channels; ++c) total += of_y[c] * (values[c] - mean);
+      f.first[p.row + p.number] =
+          deviation < floor ? 0 : -total * w.share(p.at) / (2 * deviation * deviation * deviation);
+    });
+    // Of what is left of x: its squares' part is second * it; and with the other part that of the mean.
+    for_each(x.shape.n, w.middle, [&, from = x.data.data(), gradient = dy.data.data()](const RowPosition& p) {
+      const float slope = 2 * inverse * w.sum(f.first + p.row, w.out, p.at);
+      const float left = sum(from + (p.row + p.number) * channels, f.mean[p.row + p.number], channels);
+      float of_y = 0;
+      if (ContrastWindow::has(w.out, p.at))
+        of_y = factor(f, p) * sum(gradient + number_in_out(p) * channels, 0, channels);
+      f.second[p.row + p.number] = slope;
+      f.third[p.row + p.number] = -(of_y + slope * left) * inverse * w.share(p.at);
+    });
+    for_each(x.shape.n, w.all,
+             [&, from = x.data.data(), gradient = dy.data.data(), to = dx.data.data()](const RowPosition& p) {
+               const Index at = p.row + p.number;
+               const float of_mean = w.sum(f.third + p.row, w.middle, p.at);
+               const float* const values = from + at * channels;
+               float* const result = to + at * channels;
+               const bool near = ContrastWindow::has(w.middle, p.at);
+               const float mean = near ? f.mean[at] : 0, slope = near ? f.second[at] : 0;
+               for (Index c = 0; c < channels; ++c) result[c] = of_mean + slope * (values[c] - mean);
+               if (!ContrastWindow::has(w.out, p.at)) return;
+               const float* const of_y = gradient + number_in_out(p) * channels;
+               const float share = factor(f, p);
+               for (Index c = 0; c < channels; ++c) result[c] += share * of_y[c];
+             });
+  }
+
+ private:
+  /// A position of a row: where the row begins in a field, its number among those of x, and among all rows' of the box
+  /// that is visited.
+  struct RowPosition {
+    Position at;
+    Index row, number, in_box;
+  };
+
+  static inline float sum(const float* x, float mean, Index channels) {
+    float total = 0;
+#pragma omp simd reduction(+ : total)
+    for (Index c = 0; c < channels; ++c) total += x[c] - mean;
+    return total;
+  }
+  static inline float squares(const float* x, float mean, Index channels) {
+    float total = 0;
+#pragma omp simd reduction(+ : total)
+    for (Index c = 0; c < channels; ++c) total += (x[c] - mean) * (x[c] - mean);
+    return total;
+  }
+  float factor(const ContrastFields& f, const RowPosition& p) const {
+    const float deviation = f.deviation[p.row + p.number];
+    return 1 / (deviation < floor_ ? floor_ : deviation);
+  }
+  Index number_in_out(const RowPosition& p) const { return p.row / in_ * out_ + window_.number_in_out(p.at); }
+
+  template <class Use>
+  void for_each(Index rows, const PositionBox& box, const Use& use) const {
+    const Index line = box.end[2] - box.first[2], lines = box.count() / line;
+#pragma omp parallel for schedule(static)
+    for (Index l = 0; l < rows * lines; ++l)
+      vectorised([&] {
+        RowPosition p{ContrastWindow::position(box, static_cast<std::int32_t>(l % lines * line)), l / lines * in_, 0,
+                      l * line};
+        p.number = window_.number(p.at);
+        for (; p.at.axis[2] < box.end[2]; ++p.at.axis[2], ++p.number, ++p.in_box) use(p);
+      });
+  }
+
+  ContrastWindow window_;
+  Index channels_, in_, out_;
+  float inverse_, floor_;  // inverse: of the channels
+};
+
+}  // namespace
+
+std::unique_ptr<ContrastOp> CpuBackend::contrast(const ContrastGeometry& geometry, Index) {
+  return std::make_unique<Contrast>(geometry);
+}
+
+}  // namespace mrmf::cpu
