@@ -24,8 +24,8 @@ struct SplitSettings {
   double test = 0;          ///< rows, files, groups, folds: the share that tests
   /// column: a data set with a number or a word per row; groups: what rows belong to; folds: the same, or the fold
   std::string column;
-  /// column: values whose rows train or validate, as texts (io/rows/split_column_and_groups.hpp: roles_of); empty: rows of 0
-  /// train, those of the one other number validate. arrays: names of the arrays that list or mark these rows.
+  /// column: values whose rows train or validate, as texts (io/rows/split_column_and_groups.hpp: roles_of); empty: rows
+  /// of 0 train, those of the one other number validate. arrays: names of the arrays that list or mark these rows.
   std::vector<std::string> train_roles, validation_roles;
   std::vector<std::string> test_roles;  ///< column, folds: values whose rows test; arrays: as above
   int folds = 0;                        ///< folds: so many are made; 0: the column's values are folds
