@@ -19,7 +19,7 @@ TO_ADD = {"a configuration key": (1, "docs/guide/keys.md", "`training.optimizer.
           "a subcommand": (2, "src/cli/commands.hpp", "add_plot,", "add_plot"),
           "a method": (4, "src/config/method_config.hpp", '"mrt"', "mrt")}
 PRODUCT = ("src/", "layers/", "kernels/", "io/", "mpi/")
-FILES, LINES = 8, 1650  # of a leg
+FILES, LINES = 8, 1250  # of a leg
 
 
 def tables(page, head):

@@ -1,5 +1,5 @@
 // The training loop, and what it is made of: what lives for one phase (phase_setup.cpp), a training step
-// (training_loop_and_step.cpp), validation, probes and what follows an epoch (validation_and_epoch_end.cpp).
+// (training_loop.cpp, training_step.cpp), validation, probes and what follows an epoch (validation_and_epoch_end.cpp).
 #pragma once
 
 #include <functional>
