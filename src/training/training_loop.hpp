@@ -1,5 +1,6 @@
-// The training loop, and what it is made of: what lives for one phase (phase_setup.cpp), a training step
-// (training_loop.cpp, training_step.cpp), validation, probes and what follows an epoch (validation_and_epoch_end.cpp).
+// The training loop over the epochs of a phase (training_loop.cpp), and what it is made of: what lives for one phase
+// (phase_setup.cpp), a training step (training_step.cpp), validation, probes and what follows an epoch
+// (validation_and_epoch_end.cpp).
 #pragma once
 
 #include <functional>
