@@ -251,6 +251,22 @@ double flop_of_row(const ConvProblem& p) {
   return 2.0 * static_cast<double>(p.geometry.weights() * product(p.geometry.out()));
 }
 
+/// The problem of a trial: that of fewer positions along the first axes, where a row would take longer than a trial
+/// may. Kernels share out planes and bands of their rows, so their times are as many times less.
+ConvProblem with_fewer_positions(ConvProblem p) {
+  constexpr double most = 6e8;  // flop of a pass over one row, for each thread
+  ConvGeometry& g = p.geometry;
+  for (std::size_t a = 0; a < g.in.size(); ++a) {
+    const double over = flop_of_row(p) / (most * p.threads);
+    if (over <= 1) break;
+    const Index reach = (g.kernel[a] - 1) * g.dilation[a] + 1, unit = g.stride[a] * p.window[a];
+    const Index least = std::max<Index>(4 * reach, 8 * unit),
+                fewer = static_cast<Index>(static_cast<double>(g.in[a]) / over);
+    if (least < g.in[a]) g.in[a] = std::max(least, fewer);
+  }
+  return p;
+}
+
 /// Enough rows for some milliseconds, as many for every thread; not more, because a network has many convolutions. Of
 /// large samples one is enough, because threads share it. What a dense layer does with its weights takes as long for
 /// one row as for all, so its trial has many.
@@ -320,10 +336,11 @@ std::vector<Contestant> conv_pool_contestants(CpuBackend& backend, const ConvPro
 
 }  // namespace
 
-std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& problem) {
+std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& whole) {
   auto* const cpu = dynamic_cast<CpuBackend*>(&backend);
   constexpr double most = 1.5e9;  // flop of a pass over one row, for each thread: no trial of more ends in its time
-  if (cpu == nullptr || problem.threads != cpu->threads()) return std::nullopt;
+  if (cpu == nullptr || whole.threads != cpu->threads()) return std::nullopt;
+  const ConvProblem problem = with_fewer_positions(whole);
   const std::vector<std::string> names = cpu->kernels_of(problem);
   if (names.size() == 1) return KernelChoice{names.front()};
   constexpr Index most_weights = Index{1} << 27;  // the trial's own, beside the network's
