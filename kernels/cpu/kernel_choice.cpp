@@ -254,7 +254,7 @@ double flop_of_row(const ConvProblem& p) {
 /// The problem of a trial: that of fewer positions along the first axes, where a row would take longer than a trial
 /// may. Kernels share out planes and bands of their rows, so their times are as many times less.
 ConvProblem with_fewer_positions(ConvProblem p) {
-  constexpr double most = 6e8;  // flop of a pass over one row, for each thread
+  constexpr double most = 4e8;  // flop of a pass over one row, for each thread
   ConvGeometry& g = p.geometry;
   for (std::size_t a = 0; a < g.in.size(); ++a) {
     const double over = flop_of_row(p) / (most * p.threads);
