@@ -180,8 +180,8 @@ std::unique_ptr<Layer> make_group_norm_relu(Backend& backend, const Shape& in, c
 std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv,
                                       const std::optional<Box>& counted = {});
 
-// What makes each kind of layer, defined in its kind's own file. make_layer() (layers/layer.hpp) chooses among them by
-// the list of kinds (layers/spec.hpp), so that a kind that nothing makes is not linked.
+// What makes each kind of layer, defined in its kind's own file. make_layer() chooses among them by the list of
+// kinds (layers/spec.hpp), so that a kind that nothing makes is not linked.
 
 /// What make_layer() calls for a layer of its kind. Several kinds may have one; it finds its kind in the spec.
 using LayerMaker = std::unique_ptr<Layer>(Backend& backend, const Shape& in, const LayerSpec& spec,

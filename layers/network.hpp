@@ -46,7 +46,7 @@ std::vector<bool> top_layers(const std::vector<LayerSpec>& layers, const Wiring&
 struct NetworkSettings {
   Shape sample;                   ///< shape of one sample at the wanted resolution; n is ignored
   Index max_rows = 1;             ///< largest batch per rank
-  std::vector<LayerSpec> layers;  ///< named (presets.hpp names them)
+  std::vector<LayerSpec> layers;  ///< named (src/config/model_config.hpp names them)
   BottomSettings bottom;          ///< which of them a fusion transfers
   PartSettings parts{};           ///< what several parts train for; none: the output's loss is all there is
 };

@@ -54,7 +54,7 @@ class NodeProcesses {
   mutable std::atomic<std::int64_t> told_{0};  // when, in seconds of the steady clock; 0: never
 };
 
-// MPI's requests with RAII, errors with MPI's text, and waits with an end. Private to mpi/.
+// MPI's requests with RAII, errors with MPI's text, and waits with an end.
 
 /// Throws FaultError with MPI's text unless `code` is success. The defaults are the caller's place, built as
 /// std::source_location is, which clang-tidy 14 cannot read.

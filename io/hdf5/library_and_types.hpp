@@ -22,7 +22,7 @@
 namespace mrmf::h5 {
 
 // Tools around the HDF5 library: its lock, RAII for its identifiers, its error text, and open files and the texts in
-// them. Private to io/.
+// them.
 
 /// Held around every use of the library. Threads read data ahead, and parallel builds of HDF5 have one state per
 /// process without a lock of their own. The same thread may take it again. Collective calls may be made under it: a
@@ -177,7 +177,7 @@ class DataFile {
 namespace mrmf::h5 {
 
 // How numbers are stored in HDF5 files, and what they are in memory: types of elements, filters that pack chunks, and
-// attributes that say what numbers mean. Private to io/.
+// attributes that say what numbers mean.
 
 /// What an element of a data set is in memory: one number, or several of one type.
 struct Element {
@@ -249,7 +249,7 @@ std::vector<std::vector<ObjectIdentity>> scales_of_axes(const Dataset& dataset);
 void for_each_scale(const Dataset& dataset, const std::function<void(std::size_t axis, const Object& scale)>& found);
 
 // What netCDF and CF say of an array beside what its numbers mean: which dimensions it has, and whether it holds
-// classes. Private to io/.
+// classes.
 
 /// netCDF's numbers of dimensions, which are one file's own: that of the dimension that an array is, and those of its
 /// axes. netCDF goes by the latter where an array has no list of its dimension scales.

@@ -21,7 +21,7 @@ namespace mrmf {
 // left out and none is seen twice, unless classes are drawn equally often. Within a step the rows of all ranks, rank
 // after rank, are the same sequence on any number of ranks.
 
-struct ClassBalance;  // io/rows/sample_order.hpp
+struct ClassBalance;
 
 struct Range {
   Index first = 0, count = 0;
@@ -46,7 +46,7 @@ struct OrderSettings {
   Index batch = 1;          ///< largest number of rows per rank and step; batch * ranks is a multiple of shards
   bool shuffle = true;
   bool across = false;  ///< shuffle over all samples, rather than each shard by itself
-  /// How often each sample comes in an epoch, as different boxes of it (io/rows/sample_order.hpp). With more than one,
+  /// How often each sample comes in an epoch, as different boxes of it (PatchSettings). With more than one,
   /// ids are numbers of boxes: sample * repeats + box.
   Index repeats = 1;
   /// Where an epoch draws classes equally often: as many samples as there are, those of small classes several times,

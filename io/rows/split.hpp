@@ -57,7 +57,7 @@ std::string ranges_text(const std::vector<Index>& numbers);
 
 // One of several equal parts of a data set's rows, and the rows of it that are held out from training.
 
-/// A part of the rows that a choice (io/rows/split.hpp) has left.
+/// A part of the rows that a RowChoice has left.
 struct RowPiece {
   int of = 1, number = 0;  ///< this one of so many parts, counted from 0
   double held_out = 0;     ///< share of the part's rows that does not train

@@ -1,8 +1,7 @@
 // Convolutions of 3x3x3 taps, stride 1, from one stored vector of channels (8 in bf16, 4 in float32) to at most 16: the
 // first layer of a network of volumes, alone or with the batch norm of the network's input in front of it. cuDNN pads
 // such a layer's channels to 32 and fetches each input for each of the 27 taps. Here each input is read once,
-// normalised if there is a norm, and the products of all taps read it from shared memory. conv3d_few_channels.cu has
-// the gradients.
+// normalised if there is a norm, and the products of all taps read it from shared memory. The gradients follow below.
 #include "kernels/cuda/conv3d_tensor_core_tiles.cuh"
 #include "kernels/cuda/launch_and_reduce.cuh"
 

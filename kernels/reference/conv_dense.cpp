@@ -1,4 +1,4 @@
-// Convolution, transposed convolution, and convolution with max pooling and ReLU.
+// Convolution, transposed convolution, and convolution with max pooling and ReLU; dense layers.
 #include <vector>
 
 #include "kernels/cpu/convolutions.hpp"

@@ -21,8 +21,6 @@
 
 namespace mrmf {
 
-// The subcommands of mrmf and their common parts, options above all. Private to src/cli.
-
 /// Parses and runs; returns the exit code. Throws the command's errors.
 int run_command_line(int argc, char** argv, Comm& world);
 
@@ -37,7 +35,8 @@ struct Subcommands {
   }
 };
 
-// Each is in its own src/cli/<name>.cpp, with its options and its work; those of a pair in one file.
+// Each is in src/cli, with its options and its work, in a file that has the command's name in its own; several that are
+// alike share one.
 void add_simulate(Subcommands& commands);
 void add_coarsen(Subcommands& commands);
 void add_init(Subcommands& commands);
@@ -149,7 +148,7 @@ void add_wanted(CLI::App& app, WantedModel& wanted);
 /// Adds all options that evaluating and predicting share; the models, labels and output are the command's own.
 void add_model_options(CLI::App& sub, ModelOptions& options);
 
-// The shape of a sample for commands that tell what a run would be before anything runs. Private to src/cli.
+// The shape of a sample for commands that tell what a run would be before anything runs.
 
 struct DataSample {
   Shape shape;
@@ -189,7 +188,6 @@ void add_sample(CLI::App& app, std::string& given);
 std::string absent(const std::vector<std::string>& files);
 
 // `mrmf plan --ranks`: which grid of ranks suits every phase of a plan, or which split concurrent teams, by prediction.
-// Private to src/cli.
 
 struct RanksOptions {
   int ranks = 0;  ///< 0: nothing is predicted

@@ -11,7 +11,7 @@
 namespace mrmf {
 
 // Charts as SVG for an HTML page: lines, and bars that lie. They take the page's own text colour, so they suit light
-// and dark pages and paper. Private to src/compare.
+// and dark pages and paper.
 
 /// Text as HTML: no character of it is markup. Control characters become U+FFFD.
 std::string html(const std::string& text);
@@ -79,7 +79,7 @@ struct BarChart {
 
 std::string svg(const BarChart& chart);
 
-// Pictures inside of an HTML page. Private to src/compare.
+// Pictures inside of an HTML page.
 
 /// The picture as the text of a PNG file within a page ("data:image/png;base64,..."), not compressed.
 std::string png_address(const Picture& picture);
@@ -87,7 +87,7 @@ std::string png_address(const Picture& picture);
 /// An <img> of it, with its title for those who cannot see it.
 std::string html_picture(const Picture& picture);
 
-// The sections of `mrmf report`'s page. Private to src/compare.
+// The sections of `mrmf report`'s page.
 
 /// A table as HTML, in a box that scrolls by itself where the page is narrow. Cells are plain text. Those that begin as
 /// a number does are set right.

@@ -181,7 +181,7 @@ void check_switch(const MethodConfig& method, const Checker& checker) {
   if (method.curve == RateScope::run)
     checker.fail("method.switch", slope +
                                       "does not go with method.curve = \"run\", which divides one curve by epochs "
-                                      "that are known beforehand; set method.curve = \"stage\"");
+                                      "that are known beforehand; set method.curve = \"phase\"");
 }
 
 // What needs the samples' shape is checked with it (require_fusible).
@@ -321,7 +321,7 @@ void check_optimizer(const Config& config, const Checker& checker) {
     if (config.method.curve == RateScope::run && (rule == RateRule::piecewise || rule == RateRule::plateau)) {
       checker.fail(key, key + ": the rule " + quoted(to_string(*rule)) +
                             " counts the epochs of one phase and makes no curve over the run; set "
-                            "method.curve = \"stage\", or the rule constant, cosine or linear");
+                            "method.curve = \"phase\", or the rule constant, cosine or linear");
     }
   }
 }

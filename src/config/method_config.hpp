@@ -79,7 +79,7 @@ enum class MomentTransfer { reset, carry };
 enum class SwitchRule { epochs, slope };
 /// What "auto" does about detail that coarse data lack (src/inspection/detail_measurement.hpp).
 enum class DetailRule { measure, ignore };
-enum class RateScope { stage, run };
+enum class RateScope { phase, run };
 enum class TeamMode { sequential, concurrent };
 
 struct MethodConfig {
@@ -91,7 +91,7 @@ struct MethodConfig {
   TopRule top = TopRule::dense;
   TransferEpoch transfer = TransferEpoch::last;
   MomentTransfer moments = MomentTransfer::reset;
-  RateScope curve = RateScope::stage;
+  RateScope curve = RateScope::phase;
   SwitchRule switch_by = SwitchRule::epochs;
   int probe_epochs = 2;  ///< slope: epochs from one probe of the coarse model to the next
   double probe = 0.125;  ///< slope: share of the next phase's first epoch that a probe trains
@@ -129,7 +129,7 @@ inline void list_schedule(KeyList<MethodConfig>& keys) {
   keys.add("transfer", &M::transfer, one_of({"last", "best"}),
            "which epoch's coarse model a fusion transfers: the last one's, or the best one's by training.monitor");
   keys.add("moments", &M::moments, one_of({"reset", "carry"}), "what becomes of the optimizer's moments at fusion");
-  keys.add("curve", &M::curve, one_of({"stage", "run"}),
+  keys.add("curve", &M::curve, one_of({"phase", "run"}),
            "one learning-rate curve per phase, or one over the whole run (constant, cosine and linear rules)");
   keys.add(
       "switch", &M::switch_by, one_of({"epochs", "slope"}),
@@ -163,6 +163,7 @@ inline void list_keys(KeyList<MethodConfig>& keys) {
 inline constexpr std::array kFormerMethodKeys{FormerKey{"look_epochs", "probe_epochs"},
                                               FormerKey{"handover", "transfer"}, FormerKey{"split", "team_shares"}};
 inline constexpr std::array kFormerMethodValues{FormerValue{"top", "front", "stem"},
-                                                FormerValue{"detail", "look", "measure"}};
+                                                FormerValue{"detail", "look", "measure"},
+                                                FormerValue{"curve", "stage", "phase"}};
 
 }  // namespace mrmf

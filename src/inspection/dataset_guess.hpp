@@ -79,7 +79,7 @@ struct DatasetGuess {
 };
 
 /// Chooses by the first file's shapes, types and names, and reads the labels of all files. DataError when no two data
-/// sets fit together, with the reason where it can be told, and as guess_labels() of dataset_guess.hpp.
+/// sets fit together, with the reason where it can be told, and as guess_labels() throws.
 /// Whether samples lie along an axis, or are one per file or group, is found by comparing some of either.
 DatasetGuess guess_datasets(const std::vector<std::string>& paths, const GivenNames& given);
 

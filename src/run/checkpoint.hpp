@@ -52,7 +52,7 @@ struct RunStart {
   Config config;
   Index samples = 0;                 ///< samples of the training data
   int ranks = 1;                     ///< all of the run
-  std::optional<DataRecord> data{};  ///< data of its files (src/run/checkpoint.hpp); earlier versions kept none
+  std::optional<DataRecord> data{};  ///< the data that the model was trained on; earlier versions kept none
 };
 
 /// Whether the last phase may have more epochs than when the run was saved: train --continue.
@@ -84,8 +84,8 @@ std::string data_news(const RunStart& was, const RunStart& is);
 //   /progress /config                 JSON and TOML; the format's number is an attribute
 //   the last 16 bytes                 a checksum of all bytes before, so that nothing damaged reaches the HDF5 library
 //
-// Where ranks share samples, untied weights are in files beside it (src/run/checkpoint.hpp). It is written
-// beside its target and renamed, so that it is there whole or not at all.
+// Where ranks share samples, untied weights are in files beside it (below). It is written beside
+// its target and renamed, so that it is there whole or not at all.
 
 class Backend;
 class Network;
@@ -119,7 +119,7 @@ struct SavedArrays {
 
 struct CheckpointTexts {
   std::string progress, config;
-  std::string blocks = {};  ///< which files beside it have a part of it (src/run/checkpoint.hpp); empty: none
+  std::string blocks = {};  ///< which files beside it have a part of it; empty: none
 };
 
 /// Whose state the file holds. With local statistics of batch norm, every rank's: one row per rank.

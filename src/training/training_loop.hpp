@@ -129,6 +129,13 @@ struct PhaseContext;
 std::vector<Index> worker_rows(const PhaseContext& context, const EpochOrder& order, std::size_t k);
 
 /// Only begin_phase() makes one. Keeps references to all that it is made of.
+///
+/// What a step does follows from the members that are there:
+///   gradients    `replicas`, a model for each shard; else the model (`summed`: of several micro-batches)
+///   their sum    `worker_sums`, in codes or of directions; else TrainingSession::all_reduce
+///   the update   `parts`, of the layers whose turn it is; else `worker_sums` where it adds directions; else `sharded`,
+///                each rank a piece within the sum; else the optimizer, on all parameters
+/// `parts` goes with the model's own gradients and a plain sum; `sharded` without replicas and without `parts`.
 struct PhaseContext {
   PhaseContext(TrainingSession& session_of, ModelState& trained, const Phase& its_phase,
                const BatchSampler::First& order);

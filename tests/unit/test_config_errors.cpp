@@ -275,7 +275,7 @@ TEST_CASE("keys that contradict each other") {
     CHECK(error(std::string("[training]\noptimizer = { boundaries = [3], rule = \"") + rule +
                 "\" }\n[method]\ncurve = \"run\"\n") ==
           std::string("c.toml:8: training.optimizer.rule: the rule \"") + rule +
-              "\" counts the epochs of one phase and makes no curve over the run; set method.curve = \"stage\", "
+              "\" counts the epochs of one phase and makes no curve over the run; set method.curve = \"phase\", "
               "or the rule constant, cosine or linear");
   CHECK(
       error("[method]\ncurve = \"run\"\ncoarse = { rule = \"plateau\" }\n").rfind("c.toml:9: method.coarse.rule", 0) ==
