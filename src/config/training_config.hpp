@@ -169,7 +169,7 @@ struct StopSettings {
       metric_target;             ///< the value that a metric must reach: a role's, or method.target's in the last phase
   EarlyStopping early_stopping;  ///< by `monitor`
   Monitor monitor = Monitor::loss;  ///< also tells which epoch was the best
-  int probe_epochs = 0;  ///< epochs from one probe to the next (src/plan/learning_rate_and_stop_rule.hpp); 0: no probes
+  int probe_epochs = 0;             ///< epochs from one probe to the next; 0: no probes
   /// Whether the phase may end before its epochs are done.
   bool early() const { return ends_by_loss() || probe_epochs > 0; }
   /// Whether a loss or a metric of its own epochs may end it early; probes are no epochs of its own.
