@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <optional>
 #include <ostream>
-#include <regex>
 #include <set>
 #include <vector>
 
@@ -35,14 +34,10 @@ std::string whole(const fs::path& path) {
 
 // The number of the newest checkpoint; 0 when there is none.
 int newest_checkpoint(const fs::path& run) {
-  const std::regex form("step-([0-9]{1,9})\\.h5");
   int newest = 0;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(run / "checkpoints", none)) {
-    const std::string name = entry.path().filename().string();
-    std::smatch number;
-    if (std::regex_match(name, number, form)) newest = std::max(newest, std::stoi(number[1]));
-  }
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", none))
+    newest = std::max(newest, phase_of_checkpoint(entry.path().filename().string()));
   return newest;
 }
 
@@ -54,7 +49,7 @@ ModelChoice checkpoint_of(const fs::path& run, const Config& config, const Plan&
                     "folder of one run?",
                     run.string(), number, phases.size()));
   const Phase& phase = phases[static_cast<std::size_t>(number) - 1];
-  const std::string file = (run / "checkpoints" / fmt::format("step-{}.h5", number)).string();
+  const std::string file = checkpoint_file(run.string(), number);
   return {config, run.string(), file, phase.resolution,
           fmt::format("{}: the {} model of stage {} at resolution {}, not a finished run's", file,
                       to_string(phase.role), phase.stage, resolution_text(phase.resolution, phase.axes))};

@@ -125,7 +125,7 @@ void require_end(const TrainRun& train, const std::string& run, const Checkpoint
   std::error_code none;
   if (train.more_epochs && !checkpoints.found() && std::filesystem::exists(run + "/result.json", none))
     throw ConfigError(run +
-                      ": there is no checkpoint of the run's end (checkpoints/step-<n>.h5), which earlier versions did "
+                      ": there is no checkpoint of the run's end (checkpoints/phase-<n>.h5), which earlier versions did "
                       "not keep; begin a new run with model.start = \"" +
                       run + "\"");
 }

@@ -98,8 +98,6 @@ struct OpenCheckpoint {
 namespace fs = std::filesystem;
 using SortedJson = nlohmann::json;
 
-fs::path folder_of(const Config& config) { return fs::path(config.run.folder) / "checkpoints"; }
-
 StateRows rows_of(const Config& config) {
   return config.training.global_batch_norm ? StateRows::one : StateRows::one_per_rank;
 }
@@ -248,9 +246,7 @@ void Checkpoints::go_further(TrainState& state) const {
   record.reason.clear();
 }
 
-std::string Checkpoints::path(int number) const {
-  return (folder_of(config_) / fmt::format("step-{}.h5", number)).string();
-}
+std::string Checkpoints::path(int number) const { return checkpoint_file(config_.run.folder, number); }
 
 std::string path_before(const std::string& file) { return file.substr(0, file.rfind(".h5")) + "-before.h5"; }
 

@@ -150,14 +150,14 @@ struct Restored {
   int saved_workers = 0;  ///< whose momenta or residuals were saved, where there are others now
 };
 
-/// The checkpoints of a run: one file per phase of the plan, checkpoints/step-<n>.h5, written by the team that trains
+/// The checkpoints of a run: one file per phase of the plan, checkpoints/phase-<n>.h5, written by the team that trains
 /// that phase. From them, the same command continues where the run was saved.
 ///
 /// A stage's files are kept until the next stage's coarse model (or the last model), which was fused from its models,
 /// is on disk. So a run continues at the last stage whose coarse model has a file, and repeats a fusion without one.
 /// The last phase's file stays when the run is done, so that the run may continue for more epochs.
 ///
-/// In a tournament, the file of the round before the last one that was saved stays beside it (step-<n>-before.h5): a
+/// In a tournament, the file of the round before the last one that was saved stays beside it (phase-<n>-before.h5): a
 /// kill may find some trainers saved in the last one, and others not (src/tournament/trainer_setup.cpp).
 class Checkpoints {
  public:
@@ -284,7 +284,7 @@ void distribute(Backend& backend, const Hdf5File* file, Array& array, Comm& team
 
 // Checkpoints of ranks that share samples: untied weights (and their moments) are not put together for them. Each rank
 // of the first sample group writes those of its block to a file of its own beside the checkpoint,
-// step-<n>-save-<s>-block-<b>.h5, of the same form. The checkpoint itself, which the root writes last, lists them in
+// phase-<n>-save-<s>-block-<b>.h5, of the same form. The checkpoint itself, which the root writes last, lists them in
 // its text /blocks (JSON): the number of the save, the checksum of each file, and which box of each array it has. So a
 // checkpoint is there with all of its blocks, or the one before is. Any other grid reads what it needs of them.
 // Private to src/run.

@@ -214,7 +214,7 @@ using SortedJson = nlohmann::json;
 
 constexpr const char* kBlockFormat = "mrmf block of a checkpoint 1";
 
-// "step-1" of "step-1.h5" and of "step-1-before.h5", which have the same files.
+// "phase-1" of "phase-1.h5" and of "phase-1-before.h5", which have the same files.
 std::string stem_of(const std::string& checkpoint) {
   std::string stem = fs::path(checkpoint).stem().string();
   if (const std::string before = "-before"; stem.ends_with(before)) stem.resize(stem.size() - before.size());
@@ -228,7 +228,8 @@ std::string block_path(const std::string& checkpoint, int save, std::size_t bloc
 
 /// The number of the save that a block's file is of; 0: it is none of this checkpoint's.
 int save_of(const std::string& name, const std::string& stem) {
-  static const std::regex form("(step-[0-9]+)-save-([0-9]{1,9})-block-[0-9]+\\.h5(\\.partial(-[0-9a-f]{16})?)?");
+  static const std::regex form(
+      "((?:phase|step)-[0-9]+)-save-([0-9]{1,9})-block-[0-9]+\\.h5(\\.partial(-[0-9a-f]{16})?)?");
   std::smatch parts;
   if (!std::regex_match(name, parts, form) || (!stem.empty() && parts[1] != stem)) return 0;
   return std::stoi(parts[2]);

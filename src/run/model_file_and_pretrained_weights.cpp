@@ -328,7 +328,7 @@ std::string file_of(const std::string& start) {
   std::string model = model_path(start, WhichEpoch::best);
   if (!is_there(model))
     throw ConfigError("model.start: " + start + ": holds no model of a finished run (there is no " + model +
-                      "); finish that run, or name one of its checkpoints (checkpoints/step-<n>.h5)");
+                      "); finish that run, or name one of its checkpoints (checkpoints/phase-<n>.h5)");
   return model;
 }
 

@@ -69,7 +69,7 @@ bool is_partial_of(const std::string& name, const std::string& target) {
 }
 
 bool is_checkpoint(const std::string& name) {
-  static const std::regex form("step-[0-9]+(-before)?\\.h5(\\.partial(-[0-9a-f]{16})?)?");
+  static const std::regex form("(phase|step)-[0-9]+(-before)?\\.h5(\\.partial(-[0-9a-f]{16})?)?");
   return std::regex_match(name, form) || checkpoint::is_block_file(name) || is_partial_of(name, "final.h5") ||
          is_partial_of(name, "best.h5") || is_partial_of(name, "teams.json");
 }
@@ -125,6 +125,21 @@ void require_plain(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string checkpoint_file(const std::string& folder, int phase) {
+  const fs::path checkpoints = fs::path(folder) / "checkpoints";
+  const std::string former = "step-" + std::to_string(phase);
+  std::error_code none;
+  const bool earlier =
+      fs::exists(checkpoints / (former + ".h5"), none) || fs::exists(checkpoints / (former + "-before.h5"), none);
+  return (checkpoints / (earlier ? former + ".h5" : "phase-" + std::to_string(phase) + ".h5")).string();
+}
+
+int phase_of_checkpoint(const std::string& name) {
+  static const std::regex form("(?:phase|step)-([0-9]{1,9})\\.h5");
+  std::smatch number;
+  return std::regex_match(name, number, form) ? std::stoi(number[1]) : 0;
+}
 
 FolderLock::FolderLock(const std::string& folder) {
   using Clock = std::chrono::steady_clock;

@@ -12,8 +12,8 @@ namespace mrmf {
 //   .mrmf-run     the mark: this folder is a run's    epochs.jsonl  one line per epoch
 //   config.toml   the effective configuration         stages.jsonl  one line per phase
 //   plan.json     the plan                            result.json   written last: its presence means the run is done
-//   log.txt       what was printed                    checkpoints/  step-<n>.h5, teams.json; at the end final.h5,
-//   left_out.txt  rows with NaN, where there are some               best.h5
+//   log.txt       what was printed                    checkpoints/  phase-<n>.h5, teams.json; at the end
+//   left_out.txt  rows with NaN, where there are some               final.h5, best.h5
 //   team/         the second team's lines, while two teams train at once
 //
 //   tournament.jsonl   where trainers met; their own folders are trainer-0, trainer-1, ...
@@ -62,6 +62,12 @@ class RunFolder {
   std::vector<std::string> made_folders_, made_files_;  // outermost first
 };
 
+/// The checkpoint of a phase of a run's plan, by its number: checkpoints/phase-<n>.h5 in the run's folder. Earlier
+/// versions called it step-<n>.h5: that name where such a file is there, so that their runs continue under it.
+std::string checkpoint_file(const std::string& folder, int phase);
+/// The phase of a file of either name ("phase-2.h5"); 0: it is no checkpoint's.
+int phase_of_checkpoint(const std::string& name);
+
 /// Removes a finished run's result and, unless the run continues for more epochs, its models. DataError when it cannot.
 enum class Models { remove, keep };
 void remove_result(const std::string& folder, Models models);
@@ -69,7 +75,7 @@ void remove_result(const std::string& folder, Models models);
 void remove_best_model(const std::string& folder);
 /// Removes TensorBoard's event file, of a start of the run that wrote one. DataError when it cannot.
 void remove_events(const std::string& folder);
-/// Removes all checkpoints (step-<n>.h5) but `kept`, found by a run or not, and half-written ones.
+/// Removes all checkpoints (phase-<n>.h5) but `kept`, found by a run or not, and half-written ones.
 void remove_checkpoints(const std::string& folder, const std::string& kept = "");
 /// Removes the second team's records, and their folder if it is then empty.
 void remove_team_records(const std::string& folder);

@@ -214,10 +214,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-std::string checkpoint_path(const std::string& folder, int phase) {
-  return fmt::format("{}/checkpoints/step-{}.h5", folder, phase);
-}
-
 /// What a checkpoint says of its round.
 struct Round {
   int round = 0;
@@ -253,7 +249,7 @@ bool SavedRounds::has(int round) const {
 SavedRounds saved_rounds(const std::string& folder, int phases) {
   SavedRounds saved;
   for (int phase = phases; phase > 0 && !saved.last && !saved.before; --phase) {
-    const std::string path = checkpoint_path(folder, phase), before = path_before(path);
+    const std::string path = checkpoint_file(folder, phase), before = path_before(path);
     if (file_exists(path)) {
       const Round round = round_of(path);
       saved.last = round.round;

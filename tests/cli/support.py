@@ -181,7 +181,7 @@ class MrmfTest(unittest.TestCase):
         names = set(os.listdir(self.path(run + "/checkpoints"))) - {"best.h5"}
         self.assertEqual(len(names), 2, names)
         self.assertIn("final.h5", names)
-        self.assertRegex(min(names - {"final.h5"}), r"^step-\d+\.h5$")
+        self.assertRegex(min(names - {"final.h5"}), r"^phase-\d+\.h5$")
 
     def model_arrays(self, file):
         """Parameters and state of a model file, by name."""

@@ -100,7 +100,7 @@ class Checkpoint(support.MrmfTest):
                                            "method.stop.coarse.epochs=1000", ranks=2)
         self.assertEqual(code, 1, output)
         self.assertIn("stopped on SIGTERM in stage 1 (coarse", self.read("run/log.txt"))
-        self.assertTrue(os.path.exists(self.path("run/checkpoints/step-1.h5")))
+        self.assertTrue(os.path.exists(self.path("run/checkpoints/phase-1.h5")))
 
     @staticmethod
     def handles(process, number):
@@ -164,7 +164,7 @@ class Checkpoint(support.MrmfTest):
         self.stop_after(2, signal.SIGKILL, "run", *BUSY)
         with open(self.path("run/epochs.jsonl"), "a") as file:  # as if epochs had been done after the last file
             file.write(self.read("run/epochs.jsonl").splitlines()[-1] + "\n")
-        with open(self.path("run/checkpoints/step-1.h5.partial-0123456789abcdef"), "w") as file:
+        with open(self.path("run/checkpoints/phase-1.h5.partial-0123456789abcdef"), "w") as file:
             file.write("torn")
         self.assertEqual(self.finish("run", "--set", "data.load=stream"), straight)  # samples come as they did
 

@@ -38,7 +38,7 @@ class Communication(support.MrmfTest):
 
     def arrays(self, run):
         arrays = {}
-        (last,) = glob.glob(self.path(f"{run}/checkpoints/step-*.h5"))
+        (last,) = glob.glob(self.path(f"{run}/checkpoints/phase-*.h5"))
         with h5py.File(last) as file:
             file.visititems(lambda name, item: arrays.update({name: item[()].tobytes()})
                             if isinstance(item, h5py.Dataset) and item.dtype == "float32" else None)

@@ -28,7 +28,7 @@ class CudaCommunication(CudaTest):
         return gpu
 
     def arrays(self, run):
-        (last,) = glob.glob(self.path(f"{run}/checkpoints/step-*.h5"))
+        (last,) = glob.glob(self.path(f"{run}/checkpoints/phase-*.h5"))
         arrays = {}
         with h5py.File(last) as file:
             file.visititems(lambda name, item: arrays.update({name: item[()]})

@@ -399,7 +399,7 @@ class Blocks(WithData):
         self.train(RICA, "cut", *self.GRID, ranks=2)
         names = self.blocks("cut")
         self.assertEqual([name[-10:] for name in names], ["block-0.h5", "block-1.h5"])  # of the last save alone
-        with h5py.File(self.path("cut/checkpoints/step-1.h5")) as file:
+        with h5py.File(self.path("cut/checkpoints/phase-1.h5")) as file:
             self.assertNotIn("parameters", file)
         shares = []
         for name in names:
@@ -443,7 +443,7 @@ class Blocks(WithData):
         shutil.copyfile(other, path)
         refused("is not the file that ")
         os.unlink(path)
-        refused("is missing, and run/checkpoints/step-1.h5 needs it", on=(1, 2))
+        refused("is missing, and run/checkpoints/phase-1.h5 needs it", on=(1, 2))
         with open(path, "wb") as file:
             file.write(good)
         self.mrmf(*more, ranks=2)

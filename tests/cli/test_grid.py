@@ -322,7 +322,7 @@ batch = 4
         def killed():
             process = self.launch(*words("many", *often, "run.grid=[3]"), ranks=3)
             deadline = time.monotonic() + 60
-            while not os.path.exists(self.path("many/checkpoints/step-1.h5")) and time.monotonic() < deadline:
+            while not os.path.exists(self.path("many/checkpoints/phase-1.h5")) and time.monotonic() < deadline:
                 time.sleep(0.01)
             for pid in support.ranks_of(process).values():
                 os.kill(pid, signal.SIGKILL)

@@ -346,11 +346,11 @@ class NoRegularFile(Hostile):
     def test_checkpoints(self):
         os.makedirs(self.path("run/checkpoints"))
         self.write("run/.mrmf-run", "")  # a run's folder
-        self.fifo("run/checkpoints/step-1.h5")
-        self.fails(3, "train", "config.toml", message="step-1.h5: is a FIFO", timeout=SOON)
-        os.remove(self.path("run/checkpoints/step-1.h5"))
-        os.mkdir(self.path("run/checkpoints/step-1.h5"))
-        self.fails(3, "train", "config.toml", message="step-1.h5: is a folder", timeout=SOON)
+        self.fifo("run/checkpoints/phase-1.h5")
+        self.fails(3, "train", "config.toml", message="phase-1.h5: is a FIFO", timeout=SOON)
+        os.remove(self.path("run/checkpoints/phase-1.h5"))
+        os.mkdir(self.path("run/checkpoints/phase-1.h5"))
+        self.fails(3, "train", "config.toml", message="phase-1.h5: is a folder", timeout=SOON)
 
 
 class Sizes(Hostile):

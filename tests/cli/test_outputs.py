@@ -307,14 +307,14 @@ class Models(Outputs):
     def test_an_unfinished_runs_newest_checkpoint(self):
         method = ["--set", "method.name=mrmf", "--set", "method.resolutions=[[2],[1]]", "--set", "method.stop.dense.epochs=1"]
         process = self.launch("train", "config.toml", *method, "--set", "training.epochs=1000000", "--set", "run.checkpoint.epochs=1")
-        while not os.path.exists(self.path("run/checkpoints/step-1.h5")):
+        while not os.path.exists(self.path("run/checkpoints/phase-1.h5")):
             self.assertIsNone(process.poll(), process.stdout)
         process.send_signal(signal.SIGTERM)
         output = process.communicate(timeout=60)[0]
         self.assertEqual(process.returncode, 75, output)
         self.fails(3, "evaluate", "run", message="the run is not done: there is no " + self.path("run/checkpoints/final.h5"))
         output = self.mrmf("evaluate", "run", "--checkpoint")
-        self.assertIn("step-1.h5: the coarse model of stage 1 at resolution [2], not a finished run's", output)
+        self.assertIn("phase-1.h5: the coarse model of stage 1 at resolution [2], not a finished run's", output)
         loss = self.lines("run/epochs.jsonl")[-1]["validation_loss"]
         mean = float(output.splitlines()[-1].split()[1])
         self.assertAlmostEqual(mean, loss, delta=0.5 * loss)  # up to an epoch of steps behind

@@ -165,7 +165,7 @@ class Folders(support.MrmfTest):
 echo "$@" >> {self.path('calls')}
 case $1 in simulate) exit 0 ;; esac
 for word; do case $word in run.folder=*) folder=${{word#run.folder=}} ;; esac; done
-[ -e {self.path('stop')} ] && {{ mkdir -p $folder/checkpoints; touch $folder/checkpoints/step-1.h5; exit 75; }}
+[ -e {self.path('stop')} ] && {{ mkdir -p $folder/checkpoints; touch $folder/checkpoints/phase-1.h5; exit 75; }}
 echo '{{"seed": 1}}' > $folder/result.json
 touch $folder/epochs.jsonl
 """)
@@ -219,7 +219,7 @@ touch $folder/epochs.jsonl
 
     def test_an_unfinished_run_goes_on_or_begins_anew_if_something_else_is_asked(self):
         self.write("stop", "")
-        saved = self.run_folder / "checkpoints" / "step-1.h5"
+        saved = self.run_folder / "checkpoints" / "phase-1.h5"
         with self.assertRaises(SystemExit):
             self.train()
         self.assertTrue(saved.exists())

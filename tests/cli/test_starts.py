@@ -42,6 +42,12 @@ class MoreEpochs(Starts):
             self.assertIn("epochs = 6", self.read("run/config.toml"))
         self.assertIn("final validation loss", six)
 
+    def test_a_checkpoint_of_an_earlier_version_is_found_by_its_former_name(self):
+        self.train("run", "--set", "training.epochs=2")
+        os.rename(self.path("run/checkpoints/phase-1.h5"), self.path("run/checkpoints/step-1.h5"))
+        self.assertIn("after 2 epochs", self.more("run", 3))
+        self.assertEqual(sorted(os.listdir(self.path("run/checkpoints"))), ["final.h5", "step-1.h5"])
+
     def test_only_the_last_phase_of_a_plan_goes_on(self):
         self.config(replace=[support.MRMF_METHOD])
         self.train("run")
@@ -132,7 +138,7 @@ class MoreEpochs(Starts):
         self.fails(2, "train", "--continue", "target", "--set", "training.epochs=9",
                    message="was ended after 1 epoch by \"target\"")
         self.assertTrue(os.path.exists(self.path("target/result.json")))
-        os.remove(self.path("run/checkpoints/step-1.h5"))
+        os.remove(self.path("run/checkpoints/phase-1.h5"))
         self.fails(2, "train", "--continue", "run", "--set", "training.epochs=4",
                    message="there is no checkpoint of the run's end")
         self.assertTrue(os.path.exists(self.path("run/result.json")))
@@ -168,7 +174,7 @@ class ModelStart(Starts):
 
     def test_statistics_of_several_ranks_are_averaged(self):
         self.train("first", "--set", "training.batch_norm=local", "--set", "training.batch=8", ranks=2)
-        with h5py.File(self.path("first/checkpoints/step-1.h5")) as kept, h5py.File(self.path("start.h5"), "w") as start:
+        with h5py.File(self.path("first/checkpoints/phase-1.h5")) as kept, h5py.File(self.path("start.h5"), "w") as start:
             for name in ("parameters", "state"):
                 kept.copy(name, start)
             start.attrs.update(kept.attrs)

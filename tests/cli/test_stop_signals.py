@@ -40,7 +40,7 @@ class StopSignals(support.MrmfTest):
         output = process.communicate(timeout=300)[0]
         self.assertEqual(process.returncode, STOPPED, output)
         self.assertIn(f"stopped on {number.name} ", self.read("run/log.txt").splitlines()[-1])
-        self.assertRegex("\n".join(os.listdir(self.path("run/checkpoints"))), r"^step-\d+\.h5$")
+        self.assertRegex("\n".join(os.listdir(self.path("run/checkpoints"))), r"^phase-\d+\.h5$")
         return output
 
     def test_each_saves_and_ends_with_75_and_the_run_goes_on(self):

@@ -96,7 +96,7 @@ class TeamStops(support.MrmfTest):
         for folder, role, epochs in (("run", "coarse", 24), ("run/team", "dense", 12)):  # mpirun may drop last lines
             if self.epochs_so_far(folder + "/epochs.jsonl") < epochs:  # else it was done, and only waited for the other
                 self.assertRegex(self.read(folder + "/log.txt"), rf"stopped on SIGUSR1 in stage [12] \({role}")
-        self.assertEqual({"step-1.h5", "step-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))
+        self.assertEqual({"phase-1.h5", "phase-2.h5"}, set(os.listdir(self.path("run/checkpoints"))))
         self.assertFalse(os.path.exists(self.path("run/result.json")))
         goes_on()
         for rank in (1, 2):  # of the coarse and of the dense team: in either case the job ends, and continues from what is there

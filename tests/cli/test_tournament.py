@@ -367,7 +367,7 @@ class Tournament(Tournaments):
         self.make(trainers=3, rounds=12, steps=2, layers=PLAIN, more='on_error = "drop"\n',
                   replace=[('[run]', '[run]\ncheckpoint = { epochs = 1 }')])
         # It saves first at the first round, and then where an epoch ends, of eight steps.
-        with self.failing("*/trainer-1/checkpoints/step-1.h5", 2):
+        with self.failing("*/trainer-1/checkpoints/phase-1.h5", 2):
             self.train("whole", ranks=3)
             self.interrupt("run", signal.SIGKILL, 27, ranks=3)  # in round 11
         self.train(ranks=3)
@@ -381,12 +381,12 @@ class Tournament(Tournaments):
         for t in (0, 2):
             self.same_models(f"whole/trainer-{t}", f"run/trainer-{t}")
         # At a meeting, when all save; and where every trainer fails, the run does.
-        with self.failing("*/trainer-1/checkpoints/step-1.h5", 1):
+        with self.failing("*/trainer-1/checkpoints/phase-1.h5", 1):
             self.train("meeting", ranks=3)
         self.assertEqual([(r["round"], r["trainer"]) for r in self.records("meeting") if r["status"] == "dropped"], [(1, 1)])
-        with self.failing("*/trainer-*/checkpoints/step-1.h5", 1):
+        with self.failing("*/trainer-*/checkpoints/phase-1.h5", 1):
             output = self.train("all", ranks=3, code=4)
-        self.assertIn("all trainers of the tournament have dropped out; the first because of this: all/trainer-0/checkpoints/step-1.h5", output)
+        self.assertIn("all trainers of the tournament have dropped out; the first because of this: all/trainer-0/checkpoints/phase-1.h5", output)
         self.assertEqual([r["status"] for r in self.records("all", ended=True)], ["dropped"] * 3)
 
     def test_from_the_last_round_that_both_have(self):
@@ -398,8 +398,8 @@ class Tournament(Tournaments):
             self.skipTest("it was done before it was killed")
         # As if one trainer had been killed while it saved, and its newest file were not there yet.
         folder = self.path("run/trainer-1/checkpoints")
-        os.remove(folder + "/step-1.h5")
-        self.assertIn("step-1-before.h5", os.listdir(folder))
+        os.remove(folder + "/phase-1.h5")
+        self.assertIn("phase-1-before.h5", os.listdir(folder))
         self.train(ranks=2)
         self.same_tournaments("whole", "run", range(2))
 

@@ -79,7 +79,7 @@ def finished(*methods, **sizes):
 def stopped(folder):
     """A run of mrmf that was told to stop while it saved its second stage."""
     project(folder, "mrmf")
-    fault = {"call": "rename", "match": f"{folder}/*step-3.h5", "nth": 1, "action": "signal", "errno": int(signal.SIGUSR1)}
+    fault = {"call": "rename", "match": f"{folder}/*phase-3.h5", "nth": 1, "action": "signal", "errno": int(signal.SIGUSR1)}
     done = process.run(process.Command(("train", "config.toml"), fault=fault), folder)
     if done.code != 75:
         sys.exit(f"faults: setting up: a run was not stopped: exit code {done.code}\n{done.output}")
@@ -125,7 +125,7 @@ COSMOLOGY = ("simulate", "cosmology", "-o", "cubes", "-n", "10", "--per-file", "
 FIELDS = ("simulate", "fields", "-o", "out.h5", "-n", "40", "--size", "16", "--threads", "1")
 NEURON = ("simulate", "neuron", "-o", "out.h5", "-n", "40", "--cells", "1", "--threads", "1")
 MODEL = ("run/checkpoints/final.h5",)
-STEPS = ("run/checkpoints/step-3.h5",)
+STEPS = ("run/checkpoints/phase-3.h5",)
 
 CASES = {case.name: case for case in (
     train("baseline", "baseline", weight=3),

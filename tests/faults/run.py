@@ -182,7 +182,7 @@ class Trials:
             return [f"started again it ends with exit code {done.code}: {judge.tail(done)}"]
         after = judge.snapshot(folder)
         # It continues from what other data had trained.
-        other = fault.changes_input and any("checkpoints/step-" in name for name in before)
+        other = fault.changes_input and any("checkpoints/phase-" in name for name in before)
         return [f"started again: {what}" for what in
                 (*([] if other else self.result_problems(case, folder, before, done, plain)),
                  *judge.file_problems(case, dataclasses.replace(plain, kills=True), before, after, folder,

@@ -32,9 +32,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 1: check([](const std::string& of) { return mrmf::phase_from_json(of, "stages.jsonl"); }, text); break;
     case 2: check([](const std::string& of) { return mrmf::result_from_json(of, "result.json"); }, text); break;
     case 3:
-      check([](const std::string& of) { return mrmf::train_state_from_json(of, phase, "step-1.h5"); }, text);
+      check([](const std::string& of) { return mrmf::train_state_from_json(of, phase, "phase-1.h5"); }, text);
       break;
-    default: check([](const std::string& of) { return mrmf::phase_history_from_json(of, "step-1.h5"); }, text);
+    default: check([](const std::string& of) { return mrmf::phase_history_from_json(of, "phase-1.h5"); }, text);
   }
   return 0;
 }

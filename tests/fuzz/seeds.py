@@ -18,7 +18,7 @@ def texts(folder):
     for kind, name in ((0, "epochs.jsonl"), (1, "stages.jsonl")):
         for line in (run / name).read_text().splitlines():
             yield kind, line
-    for path in run.glob("checkpoints/step-*.h5"):
+    for path in run.glob("checkpoints/phase-*.h5"):
         with h5py.File(path) as file:
             yield 3, file["progress"][0].decode()
 

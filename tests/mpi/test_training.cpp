@@ -133,7 +133,7 @@ TEST_CASE("training: ranks are compared before the run is saved, so that no good
   CHECK(error.find("the ranks disagree on the parameters in stage 1 (baseline, resolution [1]), after 2 epochs: ") ==
         0);
   team.world.barrier();
-  CHECK_FALSE(std::filesystem::exists(folder + "/checkpoints/step-1.h5"));
+  CHECK_FALSE(std::filesystem::exists(folder + "/checkpoints/phase-1.h5"));
   team.world.barrier();
 }
 

@@ -125,7 +125,7 @@ TEST_CASE("checkpoint: files of a stage are kept until the next stage's first is
   CheckpointExperiment experiment;
   Starts many = experiment.starts("run");
   const auto there = [&](int number) {
-    return std::filesystem::exists(experiment.config.run.folder + "/checkpoints/step-" + std::to_string(number) +
+    return std::filesystem::exists(experiment.config.run.folder + "/checkpoints/phase-" + std::to_string(number) +
                                    ".h5");
   };
   for (int i = 0; i < kStops; ++i) CHECK_FALSE(many.start(true));
@@ -146,7 +146,7 @@ TEST_CASE("checkpoint: a file of the last stage that was removed is made again f
   const FinalState straight = experiment.starts("straight").straight();
   Starts many = experiment.starts("run");
   for (int i = 0; i < kStops + 2; ++i) CHECK_FALSE(many.start(true));
-  std::filesystem::remove(experiment.config.run.folder + "/checkpoints/step-2.h5");
+  std::filesystem::remove(experiment.config.run.folder + "/checkpoints/phase-2.h5");
   CHECK(many.interrupted() == straight);
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 struct Saved {
   TemporaryFolder folder;
-  std::string path = folder.file("step-1.h5");
+  std::string path = folder.file("phase-1.h5");
   std::unique_ptr<Backend> backend = make_reference_backend();
   Comm team = Comm::self();
 

@@ -331,7 +331,7 @@ TEST_CASE("continuation: a state comes back from its text as the same bits") {
   CHECK(back.loss == state.loss);
   CHECK(back.step == 5);
   CHECK(back.epoch_start == state.epoch_start);
-  CHECK(message<DataError>([&] { train_state_from_json("{}", phase, "a/step-1.h5"); }).starts_with("a/step-1.h5: "));
+  CHECK(message<DataError>([&] { train_state_from_json("{}", phase, "a/phase-1.h5"); }).starts_with("a/phase-1.h5: "));
 }
 
 TEST_CASE("continuation: a position is said in words") {

@@ -87,10 +87,10 @@ TEST_CASE("run folder: a finished run is replaced on demand only, and of it noth
   const std::string path = folder.path();
   RunFolder(path, false).keep();
   fs::create_directories(folder.file("team"));
-  for (const char* name :
-       {"result.json", "checkpoints/final.h5", "checkpoints/best.h5", "checkpoints/step-1.h5",
-        "checkpoints/step-1000.pt", "checkpoints/step-2.h5.partial-0123456789abcdef", "checkpoints/step-3.h5.partial",
-        "checkpoints/step-mine.h5", "notes.txt", "team/log.txt", "team/epochs.jsonl", "team/members.csv"})
+  for (const char* name : {"result.json", "checkpoints/final.h5", "checkpoints/best.h5", "checkpoints/phase-1.h5",
+                           "checkpoints/step-1000.pt", "checkpoints/phase-2.h5.partial-0123456789abcdef",
+                           "checkpoints/step-3.h5.partial", "checkpoints/step-1.h5", "checkpoints/step-mine.h5",
+                           "notes.txt", "team/log.txt", "team/epochs.jsonl", "team/members.csv"})
     test::write_bytes(folder.file(name), "x");
   CHECK(contains(folder_refusal(path), "holds a finished run; give --overwrite to replace it"));
   CHECK(folder_refusal(path, true).empty());
@@ -104,10 +104,26 @@ TEST_CASE("run folder: a finished run is replaced on demand only, and of it noth
                                          "checkpoints/step-mine.h5", "notes.txt", "team", "team/members.csv"});
 }
 
+TEST_CASE("run folder: a checkpoint is called by its phase, and that of an earlier version by its former name") {
+  const TemporaryFolder folder;
+  const auto name = [&](int phase) { return fs::path(checkpoint_file(folder.path(), phase)).filename().string(); };
+  CHECK(name(2) == "phase-2.h5");
+  fs::create_directories(folder.file("checkpoints"));
+  test::write_bytes(folder.file("checkpoints/step-2.h5"), "x");
+  test::write_bytes(folder.file("checkpoints/step-3-before.h5"), "x");
+  CHECK(name(1) == "phase-1.h5");
+  CHECK(name(2) == "step-2.h5");
+  CHECK(name(3) == "step-3.h5");
+  CHECK(phase_of_checkpoint("phase-12.h5") == 12);
+  CHECK(phase_of_checkpoint("step-2.h5") == 2);
+  for (const char* other : {"phase-2-before.h5", "phase-x.h5", "final.h5", "phase-2-save-1-block-0.h5"})
+    CHECK(phase_of_checkpoint(other) == 0);
+}
+
 TEST_CASE("run folder: more epochs take away the result alone, and a run that is done keeps one checkpoint") {
   const TemporaryFolder folder;
-  for (const char* name : {"result.json", "checkpoints/final.h5", "checkpoints/best.h5", "checkpoints/step-1.h5",
-                           "checkpoints/step-2.h5"}) {
+  for (const char* name : {"result.json", "checkpoints/final.h5", "checkpoints/best.h5", "checkpoints/phase-1.h5",
+                           "checkpoints/phase-2.h5"}) {
     fs::create_directories(fs::path(folder.file(name)).parent_path());
     test::write_bytes(folder.file(name), "x");
   }
@@ -115,9 +131,9 @@ TEST_CASE("run folder: more epochs take away the result alone, and a run that is
   CHECK_FALSE(fs::exists(folder.file("result.json")));
   CHECK(fs::exists(folder.file("checkpoints/final.h5")));
   CHECK(fs::exists(folder.file("checkpoints/best.h5")));
-  remove_checkpoints(folder.path(), "step-2.h5");
-  CHECK_FALSE(fs::exists(folder.file("checkpoints/step-1.h5")));
-  CHECK(fs::exists(folder.file("checkpoints/step-2.h5")));
+  remove_checkpoints(folder.path(), "phase-2.h5");
+  CHECK_FALSE(fs::exists(folder.file("checkpoints/phase-1.h5")));
+  CHECK(fs::exists(folder.file("checkpoints/phase-2.h5")));
   remove_best_model(folder.path());
   CHECK_FALSE(fs::exists(folder.file("checkpoints/best.h5")));
 }
