@@ -300,7 +300,8 @@ struct LossSettings {
 class LossOp {
  public:
   virtual ~LossOp() = default;
-  /// sum[0] becomes step.share * the sum over rows of each sample's loss, a mean over its positions; dy, if not empty,
+  /// sum[0] becomes step.share * the sum over rows of each sample's loss (of errors and entropies a mean
+  /// over its positions, of dice one quotient); dy, if not empty,
   /// the gradient of step.loss_weight * that. target is float32 and unpadded, sum one float. With step.sample_sum, y
   /// has this rank's positions of samples that several share: losses are of whole samples, step.share is the rank's
   /// part of their positions, and dy the gradient of step.loss_weight * the whole loss.

@@ -147,6 +147,21 @@ bool deep_enough_for_planes(const ConvGeometry& c) {
 
 }  // namespace
 
+// Names of kernels, in kernels.txt and in what `bench layers` prints. With "512" they are for AVX-512, else for the
+// best set below.
+//
+//   planes        Winograd's along the last two axes (winograd_planes.inl)
+//   winograd      Winograd's along the last axis (winograd.inl); with pooling: conv_pool_relu_winograd.inl
+//   direct        plain products of ours, without im2col (direct_conv.inl)
+//   few           for few output positions (conv_few_positions.cpp)
+//   apart         batch norm, and then the convolution
+//   onednn        oneDNN's primitives; onednn_bf16: with rounded factors
+//   taps          the same, but for the weight gradient, which goes tap by tap (gemm_conv.cpp)
+//   plain, packed                        dense layers by oneDNN: weights as they are, or packed in each call
+//   generic, avx2, avx512, avx512_bf16   convolution, pooling and ReLU by plain products (conv_pool_relu.inl)
+//
+// Three names in a row are of forward, data gradient and weight gradient.
+//
 // The first that serves is the fixed one. Winograd's halve the arithmetic. Plain products of ours are as fast as
 // oneDNN's in the same instruction set and need no other layout; in an older set than the processor's best they are
 // slower. In the generic set ours are also the faster ones: steps of CosmoFlow and `resnet` took 0.4 of the time.

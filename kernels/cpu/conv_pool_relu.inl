@@ -1,7 +1,7 @@
 // The fused convolution + max pool + ReLU for one sample, written with GCC's vector extensions and included once per
 // instruction set. The including file defines VECTOR_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
-// and, in its own anonymous namespace, fused_compress() and fused_select(); also FUSED_BF16 where forward is to
-// multiply in bf16. Everything here has internal linkage.
+// and, in its own anonymous namespace, fused_compress() and fused_select(); or FUSED_BF16, where forward is to multiply
+// in bf16, with fused_round() and fused_products(). Everything here has internal linkage.
 //
 // Forward. In channels-last layout the inputs under an output position are contiguous runs of kernel * in_channels
 // floats, one of each line that the kernel covers: a matrix product whose left operand needs no im2col. Four positions

@@ -42,7 +42,8 @@ struct PackedVector {
   }
 };
 
-// One row of output at `at` floats into the padded input rows: Count positions, Block vectors of output channels.
+// Count neighbouring positions of an output row, Block vectors of output channels: `at` is where their input begins in
+// the padded planes.
 struct TilePosition {
   const float* const* planes;
   long row, column;

@@ -74,10 +74,11 @@ class ErrorOp final : public LossOp {
   std::vector<double> sums_;  // sums of blocks
 };
 
-/// Sums over positions; the last three are of one class, and there only for dice.
+/// Sums over a block's positions.
 struct Sums {
   double counted = 0, entropy = 0;
 };
+/// Of one class, and only for dice.
 struct ClassSums {
   double both = 0, predicted_and_labelled = 0;
 };

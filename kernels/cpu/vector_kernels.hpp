@@ -2,7 +2,8 @@
 //
 //   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set, and for AVX512-BF16, from
 //               conv_pool_relu.inl
-//   direct      convolution (direct_conv.cpp); kernels for every set from direct_conv.inl and winograd.inl
+//   direct      convolution (direct_conv.cpp); kernels for every set from direct_conv.inl, winograd.inl
+//               and winograd_planes.inl
 //   norm_loops  batch norm (batch_norm_local_contrast_norm.cpp) and group norm (group_norm.cpp); loops for every set
 //               from batch_norm.inl
 //   local       locally connected layers (locally_connected.cpp); products for every set from locally_connected.inl
@@ -115,7 +116,8 @@ struct Geometry {
   long depth;                        ///< depth of the whole product: kernel[0] * kernel[1] * row
   long padded_out;                   ///< out_channels rounded up to whole vectors
   bool bias;                         ///< whether anybody wants the bias's gradient
-  bool stream;                       ///< write outputs past the caches; requires out_channels % lanes == 0
+  bool stream;  ///< write outputs past the caches, where the kernels can (Winograd's); requires out_channels % lanes ==
+                ///< 0
   long together;  ///< planes that the kernels take as one, side by side: for more than one, kernel[0] is 1
   long there;     ///< of these, how many there are: the first ones
 };

@@ -11,6 +11,8 @@
 // transform, depth of one transform's product, out channel of the block). Transform 4 t + s is the t-th of columns and
 // the s-th of rows.
 
+// Comes after winograd.inl, whose transforms along the third axis it uses.
+
 #include "kernels/cpu/direct_tiles.inl"
 
 using winograd::column_outputs;

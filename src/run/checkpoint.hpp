@@ -84,8 +84,8 @@ std::string data_news(const RunStart& was, const RunStart& is);
 //   /progress /config                 JSON and TOML; the format's number is an attribute
 //   the last 16 bytes                 a checksum of all bytes before, so that nothing damaged reaches the HDF5 library
 //
-// Where ranks share samples, untied weights are in files beside it (below). It is written beside
-// its target and renamed, so that it is there whole or not at all.
+// Where ranks share samples, untied weights are in files beside it (below). The checkpoint
+// is written under another name and then renamed, so that it is there whole or not at all.
 
 class Backend;
 class Network;
