@@ -1,4 +1,4 @@
-#include "src/run/checkpoint.hpp"
+#include "src/run/checkpoint_arrays.hpp"
 #include "io/files/output_file.hpp"
 
 #include <fmt/format.h>

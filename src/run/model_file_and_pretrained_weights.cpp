@@ -18,7 +18,7 @@
 #include "io/hdf5/output.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
-#include "src/run/checkpoint.hpp"
+#include "src/run/checkpoint_arrays.hpp"
 #include "src/run/records_and_train_state.hpp"
 
 namespace mrmf {

@@ -20,7 +20,7 @@
 
 #include "io/files/output_file.hpp"
 #include "kernels/errors.hpp"
-#include "src/run/checkpoint.hpp"
+#include "src/run/checkpoint_arrays.hpp"
 #include "src/run/run_log.hpp"
 
 namespace mrmf {
