@@ -152,11 +152,11 @@ struct StepContext {
       nullptr;  ///< over one rank of each sample group, where every rank of a group has all of its samples
   Messages* halo_messages = nullptr;  ///< null: every rank has whole samples
   AllReduce* sample_sum = nullptr;    ///< sums over the ranks of a grid; null: this rank has all of each sample
-  Index batch_index = 0;              ///< of the batch in its epoch: where append_history() puts the loss
+  Index batch_index = 0;              ///< the batch's number in its epoch: where append_history() puts the loss
   float loss_weight = 1;              ///< weight of each row's loss in the gradient
   float share = 1;                    ///< share of each row's loss that this rank counts, with its gradient (grids)
   float dropout_factor = 1;           ///< multiplies every dropout layer's own rate (1 outside of tournaments)
-  ConstTensor labels{};               ///< of the batch, for layers that read them (layers/parts.hpp); empty: none
+  ConstTensor labels{};               ///< the batch's labels, for layers that read them (layers/parts.hpp); empty: none
   std::size_t turn = 0;               ///< whose turn it is to train (layers/parts.hpp)
   SgdStep sgd{};                      ///< the update that ends the step: one of this, lion and adam
   LionStep lion{};

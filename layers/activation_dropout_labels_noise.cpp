@@ -111,7 +111,7 @@ class Dropout final : public Layer {
     return settings;
   }
 
-  static constexpr float kMost = 0.9F;  // of a rate that grows
+  static constexpr float kMost = 0.9F;  // the most that a rate grows to
 
   Backend& backend_;
   DropoutSettings settings_;

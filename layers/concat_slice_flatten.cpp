@@ -112,7 +112,7 @@ std::unique_ptr<Join> make_join(Backend& backend, std::span<const Shape> in, con
   return std::make_unique<Add>(backend, in, spec);
 }
 
-// Of one input, as a list may have it.
+// A join that has one input, as a list may have it.
 std::unique_ptr<Layer> make_join(Backend& backend, const Shape& in, const LayerSpec& spec, const LayerPosition&) {
   return make_join(backend, {&in, 1}, spec);
 }

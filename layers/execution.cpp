@@ -281,7 +281,7 @@ class ExecutionBuilder {
   std::vector<std::size_t> readers_;  // readers of each output, numbered as in Wiring
   std::vector<std::size_t> outputs_;  // a unit's output by that of its last layer
   std::vector<HaloExchanged> exchanged_;
-  std::unique_ptr<LossTerms> terms_;  // of a network of several parts, until it is a unit
+  std::unique_ptr<LossTerms> terms_;  // the terms of a network of several parts, until they are a unit
 };
 
 }  // namespace

@@ -141,7 +141,7 @@ struct LayerPosition {
   std::uint64_t number;  ///< in the list: the key of a dropout's mask, so two dropouts differ
   /// Where the positions of the output begin in the sample; those of the input, too, unless the layer has windows.
   Extent output_begin{0, 0, 0};
-  Extent sample_extent{0, 0, 0};  ///< of the sample; all 0: the layer has all of it (grids: layers/partition.hpp)
+  Extent sample_extent{0, 0, 0};  ///< the sample's size; all 0: the layer has all of it (grids: layers/partition.hpp)
   Extent output_extent{0, 0, 0};  ///< positions of the output here
   /// The box of the input that a batch norm's statistics are of; none: all of it.
   std::optional<Box> statistics_box{};

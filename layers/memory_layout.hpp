@@ -87,7 +87,7 @@ struct PartitionedWeights {
     return product(boxes.at(static_cast<std::size_t>(of_rank)).count) * whole.channels;
   }
   Index count(int of_rank) const { return whole.n * columns(of_rank); }
-  bool is_untied() const { return whole.n == 1; }  ///< of output positions, each with values of its own
+  bool is_untied() const { return whole.n == 1; }  ///< each output position has values of its own
   /// This rank's weights of whole ones, in the host's memory.
   void take(ConstSpan all, Span own) const;
   /// Puts those of a rank where they lie in the whole ones.
@@ -104,7 +104,7 @@ class ParameterLayout {
                            std::vector<bool> in_place = {});
 
   Index size() const { return size_; }                 ///< floats of an arena, padding included
-  Index gradients() const { return gradients_size_; }  ///< of the gradients' arena, likewise
+  Index gradients() const { return gradients_size_; }  ///< floats of the gradients' arena, likewise
   const ArenaSpan& gradients_of(std::size_t layer) const { return gradients_[layer]; }
   bool in_place(std::size_t layer) const { return layer < in_place_.size() && in_place_[layer]; }
   /// Parameters that have gradients, as few stretches as there are, and where their gradients begin.

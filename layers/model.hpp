@@ -138,7 +138,7 @@ class Model {
   Network network_;
   Execution execution_;
   std::vector<WeightCopy> weights_of_others_;
-  std::vector<LiveUnits> live_;  // of every turn, and of evaluation; empty: a network of one part, all of it always
+  std::vector<LiveUnits> live_;  // for every turn, and for evaluation; empty: a network of one part, all of it always
   Span params_at_;               // in params_, or another model's
   Span velocity_;                // the optimizer's; empty: none
   Arena params_, grads_, state_, cache_, activations_;

@@ -155,7 +155,7 @@ std::unique_ptr<Layer> group_norm_with(Backend& backend, const Shape& in, const 
                                        const LayerPosition& position, float slope) {
   require(spec.epsilon > 0, spec, "epsilon must be above 0");
   const Index groups = spec.kind == LayerKind::layer_norm ? 1 : spec.groups;
-  const Index sample_positions = product(position.sample_extent);  // of which `in` is a block; 0: it is whole
+  const Index sample_positions = product(position.sample_extent);  // the sample that `in` is a block of; 0: it is whole
   require(groups >= 1 && in.channels % groups == 0, spec,
           fmt::format("{} groups do not divide the {} channels of its input {}", groups, in.channels, to_string(in)));
   require(std::max(sample_positions, product(in.spatial)) * (in.channels / groups) > 1, spec,

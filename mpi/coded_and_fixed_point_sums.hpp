@@ -69,7 +69,7 @@ class CodeMemory {
 /// Comm::start_sum() begins it.
 struct CodedSum {
   std::size_t count = 0;  ///< values of each worker
-  int workers = 1;        ///< of this rank, as of every other
+  int workers = 1;        ///< workers of this rank, as of every other
   std::unique_ptr<SumCoding> coding;
   CodeMemory* memory = nullptr;
 };

@@ -431,7 +431,7 @@ void collective_try_each(Comm& comm, Index first, Index count, const std::functi
 
 struct SharedCounter::State {
   bool alone = true;
-  std::int64_t own = 0;  // of one rank alone
+  std::int64_t own = 0;  // the counter of one rank alone
   MPI_Win window = MPI_WIN_NULL;
 };
 

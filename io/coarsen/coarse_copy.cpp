@@ -324,7 +324,7 @@ class Siblings {
   struct First {
     std::string where;
     Shape sample;
-    std::string units, with_units;  // of the first that has some
+    std::string units, with_units;  // the units that the first array with any has, and where it is
   };
   static std::string group_of(const std::string& name) { return name.substr(0, name.rfind('/')); }
   /// The name without that of its group.

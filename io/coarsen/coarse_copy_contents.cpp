@@ -293,7 +293,7 @@ AttributesLeftOut untied(const CoarseCopy& copy, const AxisOrder& order, const H
                          const std::vector<CoarseScale>& scales, CoarseFile& made,
                          const std::vector<std::string>& others) {
   const AxisScales known(copy.source, source, names);
-  std::map<std::string, Index> factors;  // of the first axis of all that the copy has
+  std::map<std::string, Index> factors;  // the factor of the first axis of every array that the copy has
   for (const std::string& name : others) factors[name] = 1;
   for (const CoarseScale& scale : scales)
     factors[scale.name] = source.info(scale.name).rows() / std::ssize(scale.means);

@@ -38,7 +38,7 @@ std::string single_text(hid_t object, const char* name) try {
       H5Sget_simple_extent_npoints(space.get()) != 1)
     return {};
   return text_of(attribute);
-} catch (const DataError&) {  // of a damaged attribute
+} catch (const DataError&) {  // the attribute is damaged
   return {};
 }
 
@@ -77,7 +77,7 @@ std::vector<std::string> labels_of_axes(const Dataset& dataset) try {
   if (!attribute) return {};
   const std::optional<StoredWords> labels = words_of(attribute, "attribute");
   return labels ? labels->words : std::vector<std::string>{};
-} catch (const DataError&) {  // of a damaged attribute
+} catch (const DataError&) {  // the attribute is damaged
   return {};
 }
 
@@ -148,8 +148,8 @@ namespace mrmf::h5 {
 
 namespace {
 
-constexpr hssize_t kMostNumbers = 16;     // of one attribute: a scale for each of a few bands
-constexpr std::size_t kMostSources = 64;  // of a virtual data set, whose attributes are looked at
+constexpr hssize_t kMostNumbers = 16;     // numbers of one attribute: a scale for each of a few bands
+constexpr std::size_t kMostSources = 64;  // sources of a virtual data set whose attributes are looked at
 
 /// An open data set, and what its attributes are called: many are asked for, and most are not there.
 struct SaidAttributes {

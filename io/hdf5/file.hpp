@@ -69,8 +69,8 @@ std::vector<std::string> all_datasets(const std::string& path);
 /// What the attributes of an array say, as CF has them, of itself and of others. Those are named as the attributes name
 /// them: they lie in the array's own group or one around it, or, with a "/" in front, where a path from the root leads.
 struct ArrayRoles {
-  std::vector<std::string> bounds{};       ///< of its cells, where it is a coordinate: `bounds` and `climatology`
-  std::vector<std::string> coordinates{};  ///< of its numbers: `coordinates`
+  std::vector<std::string> bounds{};       ///< its cells' bounds, where it is a coordinate: `bounds` and `climatology`
+  std::vector<std::string> coordinates{};  ///< the coordinates of its numbers: `coordinates`
   std::vector<std::string> ancillary{};    ///< what is said of its numbers, as marks of their quality are:
                                            ///< `ancillary_variables`
   std::string times{};                     ///< `units`, where they are of times: "days since 2000-01-01"

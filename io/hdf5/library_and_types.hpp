@@ -236,7 +236,7 @@ struct NumbersSaid {
 NumbersSaid numbers_said(const Dataset& dataset, PackingRule rule);
 
 /// What a data set or attribute of this type calls its numbers: an enumeration type does, and attributes of a data set.
-/// Of those that cannot be read there are none.
+/// There are no names where they cannot be read.
 NumberNames number_names(hid_t object, hid_t type);
 
 /// Whether an array is a dimension scale of HDF5, as the coordinates and dimensions of netCDF are: it numbers the

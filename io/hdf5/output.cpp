@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "rows are written as t
 
 /// Where a data set lies in the file.
 struct DatasetSpan {
-  Index offset = 0;  // of its first byte
+  Index offset = 0;  // where its first byte is
   ElementType type = ElementType::float32;
   std::vector<Index> shape;
   Index text = 0;  // bytes of each text; 0: these are numbers

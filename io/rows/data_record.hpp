@@ -32,7 +32,7 @@ class Digest {
 /// How much of a data set is looked at.
 struct Glance {
   Index whole = 0;               ///< a data set of at most so many bytes is read whole
-  Index block_count = 4;         ///< of a larger one so many blocks, the first and the last rows among them,
+  Index block_count = 4;         ///< blocks that are read of a larger one, the first and the last rows among them,
   Index bytes = Index{1} << 16;  ///< each of as many whole rows as fit, or a piece from the middle of a longer one
   /// At most so many rows in one block, and in all that is read whole: each may take long to open.
   Index rows = std::numeric_limits<Index>::max();

@@ -75,7 +75,7 @@ struct DatasetSpec {
   std::vector<std::string> more_labels{};   ///< further data sets, whose numbers follow those of the labels
   RowsBy rows = RowsBy::axis;
   std::string groups{};  ///< RowsBy::groups: the pattern of their names, such as "sim_*" (groups_of())
-  RowPiece piece{};      ///< of the rows of the choice
+  RowPiece piece{};      ///< which part of the chosen rows is taken
   bool operator==(const DatasetSpec&) const = default;
 
   std::vector<std::string> sample_names() const { return names_of(samples, more_samples); }

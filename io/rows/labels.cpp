@@ -367,12 +367,12 @@ std::int32_t Labels::class_of(Index row) const {
 }
 
 Foreground Labels::foreground(Index row) const {
-  constexpr Index kMost = 1024;  // of each class
+  constexpr Index kMost = 1024;  // positions of each class
   const Index width = label_.per_sample();
   const std::byte* const from = stored_.data() + row * width * size_of(type_);
   const bool classes = form_.kind == LabelKind::classes;
   Foreground found(static_cast<std::size_t>(classes ? form_.classes : label_.channels));
-  const auto each = [&](const auto& use) {  // of an index of `found` and a position
+  const auto each = [&](const auto& use) {  // calls use(index of `found`, position)
     for (Index i = 0; i < width; ++i) {
       if (type_ == ElementType::float32) {
         if (reinterpret_cast<const float*>(from)[i] > 0.5F) use(i % label_.channels, i / label_.channels);

@@ -58,7 +58,7 @@ struct RowReader::State {
   std::vector<Index> shape;
   Index row = 0;     // elements of one
   Index stored = 0;  // bytes of an element in the file
-  Index offset = 0;  // of the first element, in the file
+  Index offset = 0;  // where the first element is in the file
   std::string what, units;
   NumberNames names;
   bool whole;

@@ -85,7 +85,7 @@ class RowReader {
   ElementType type() const;                 ///< type of the numbers that are read
   const Packing& packing() const;           ///< how they come from those in the file
   const std::vector<Index>& shape() const;  ///< rows first
-  const std::string& units() const;         ///< of the array, as Rows have it; "" where it says nothing
+  const std::string& units() const;         ///< the array's units, as Rows have them; "" where it says nothing
   const NumberNames& names() const;         ///< what its numbers are called
   const std::string& where() const;         ///< "<path>: data set '<name>'", for messages
   Index row_bytes() const;

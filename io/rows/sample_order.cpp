@@ -245,7 +245,7 @@ ClassBalance balance_classes(std::vector<std::int32_t> classes, const OrderSetti
 }
 
 std::string unbalanced_text(const ClassQuotas& quotas) {
-  constexpr double kFewest = 0.9;  // of the draws of a class where all come equally often
+  constexpr double kFewest = 0.9;  // the least share of the draws that a class has where all come equally often
   const std::size_t classes = quotas.empty() ? 0 : quotas.front().size();
   std::vector<Index> draws(classes);
   std::vector<int> shards(classes);

@@ -92,8 +92,8 @@ using ClassQuotas = std::vector<std::vector<Index>>;
 
 /// What the epochs of a data set draw of its classes.
 struct ClassBalance {
-  std::vector<std::int32_t> classes;  ///< of every sample, below 0 where it has none
-  ClassQuotas quotas;                 ///< of every shard; of all samples together where they are shuffled together
+  std::vector<std::int32_t> classes;  ///< the class of every sample, below 0 where it has none
+  ClassQuotas quotas;                 ///< for every shard; for all samples together where they are shuffled together
 };
 
 /// The quotas of these shards. A shard's add up to its samples, or to 0 where none of its samples has a class. Each
@@ -137,7 +137,7 @@ struct PatchDraw {
   const PatchSettings& settings;
   Shape sample;                            ///< at the box's resolution
   Extent factor{1, 1, 1};                  ///< positions of the original resolution in one of this
-  const Foreground* foreground = nullptr;  ///< of the original resolution; null: not asked for
+  const Foreground* foreground = nullptr;  ///< positions at the original resolution; null: not asked for
 };
 
 /// A box of the patch's size, anywhere with the same chance, or around a position of a class that is drawn first. A

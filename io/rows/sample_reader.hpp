@@ -101,7 +101,7 @@ class SampleFiles {
 struct ReadTask {
   Range rows;
   std::byte* to = nullptr;
-  std::uint64_t key = 0;  ///< of the epoch that they are for
+  std::uint64_t key = 0;  ///< the key of the epoch that they are for
 };
 
 class ReaderPool {
@@ -223,7 +223,7 @@ class RowStream {
   Settings settings_;
   RowCache cache_;
   EpochOrder order_;
-  std::uint64_t key_ = 0;                // of the last order
+  std::uint64_t key_ = 0;                // the last order's key
   std::size_t begun_ = 0, fetched_ = 0;  // batches of the order
   std::vector<std::unique_ptr<Batch>> ring_;
   std::vector<ReadTask> tasks_;

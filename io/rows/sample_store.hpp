@@ -138,8 +138,8 @@ class SampleStore {
   StoreSettings settings_;
   std::string way_;
   std::optional<Labels> labels_;
-  std::vector<Foreground> foreground_;  // of the rows; empty: boxes are drawn anywhere
-  std::uint64_t key_ = 0;               // of the epoch whose boxes are taken
+  std::vector<Foreground> foreground_;  // the foreground of each row; empty: boxes are drawn anywhere
+  std::uint64_t key_ = 0;               // the key of the epoch whose boxes are taken
   std::atomic<double> averaging_{0};    // seconds
   std::unique_ptr<SampleFiles> files_;  // while samples are read
   std::map<Extent, Level> levels_;      // by the resolution of their rows

@@ -353,7 +353,7 @@ std::vector<double> numbers_of(const RowSource& array) {
   return numbers;
 }
 
-// Of more than two rows, a list of row numbers names none twice, so it is never of 0 and 1 alone.
+// A list of more than two row numbers names none twice, so it never holds 0 and 1 alone.
 bool are_marks(const std::vector<double>& numbers, Index rows) {
   return rows > 2 && std::ssize(numbers) == rows &&
          std::ranges::all_of(numbers, [](double number) { return number == 0 || number == 1; });

@@ -69,7 +69,7 @@ SplitColumn read_split_arrays(const RowSources& arrays, const std::vector<Index>
 /// Rows that stay together: those of one subject, or a single one.
 struct RowCluster {
   std::uint64_t random_key = 0;  ///< groups are shared out in the order of these
-  Index rows = 0;                ///< of all classes
+  Index rows = 0;                ///< rows of all classes together
   std::vector<std::pair<std::int32_t, Index>>
       class_rows{};  ///< classes and their rows; empty where there are no classes
 };

@@ -101,7 +101,7 @@ AxisKind axis_kind(const CoordinateSaid& said) {
   if (is_vertical_standard(name)) return AxisKind::vertical;
   if (name == "time" || name == "forecast_period") return AxisKind::time;
   if (are_degrees_on_a_map(in_small_letters(said.units))) return AxisKind::horizontal;
-  if (said.units.find(" since ") != std::string::npos) return AxisKind::time;  // of whatever calendar
+  if (said.units.find(" since ") != std::string::npos) return AxisKind::time;  // in whatever calendar
   const std::string positive = in_small_letters(said.positive);
   return positive == "up" || positive == "down" ? AxisKind::vertical : AxisKind::unknown;
 }

@@ -37,7 +37,7 @@ struct LabelNames {
     bool operator==(const Name&) const = default;
   };
   std::map<Index, Name> of{};  ///< by the number in the files, or, from 0 on, the output
-  bool outputs = false;        ///< of outputs
+  bool outputs = false;        ///< the names are those of outputs
   bool listed = false;         ///< as a list, which names all classes or outputs, or means something else
   bool complete = false;       ///< all arrays are enumerations: a label of another number is none
   std::string unused{};        ///< "<path>: data set '<name>' lists 2 names, and there are 3 classes": no names then

@@ -127,7 +127,7 @@ NumberNames h5::number_names(hid_t object, hid_t type) try {
   if (!names.enumeration) names.values = flags(object);
   names.lists = lists(object);
   return names;
-} catch (const DataError&) {  // of a damaged attribute: the numbers have no names then
+} catch (const DataError&) {  // an attribute is damaged: the numbers have no names then
   return {};
 }
 

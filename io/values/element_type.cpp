@@ -218,7 +218,7 @@ std::string lost_text(const ChannelSums& sums, double deviation, const std::stri
 
 DigitSums::DigitSums(ElementType type, Index per_row, const Shape& sample)
     : type_(type), per_row_(per_row), sample_(sample) {
-  constexpr Index kMostChannels = 4096;  // of more, all are one
+  constexpr Index kMostChannels = 4096;  // where there are more, all share one sum
   const Index channels = per_row * sample.channels;
   if (is_wide(type)) sums_.resize(static_cast<std::size_t>(channels <= kMostChannels ? channels : 1));
 }

@@ -354,7 +354,7 @@ struct Parts {
   }
 };
 
-/// Of texts that both say something.
+/// Whether two texts have the same units, or one of them says nothing of units.
 bool same_units_of(const Parts& one, const Parts& other) {
   return one.units.empty() || other.units.empty() || plain_units(one.units) == plain_units(other.units);
 }

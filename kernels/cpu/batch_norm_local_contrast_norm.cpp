@@ -339,7 +339,7 @@ class Contrast final : public ContrastOp {
       f.first[p.row + p.number] =
           deviation < floor ? 0 : -total * w.share(p.at) / (2 * deviation * deviation * deviation);
     });
-    // Of what is left of x: its squares' part is second * it; and with the other part that of the mean.
+    // The gradient of x - mean: the squares' part is second * (x - mean); the other part with it gives the mean's.
     for_each(x.shape.n, w.middle, [&, from = x.data.data(), gradient = dy.data.data()](const RowPosition& p) {
       const float slope = 2 * inverse * w.sum(f.first + p.row, w.out, p.at);
       const float left = sum(from + (p.row + p.number) * channels, f.mean[p.row + p.number], channels);

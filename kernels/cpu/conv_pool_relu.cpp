@@ -76,7 +76,7 @@ ConvGeometry with_whole_vectors(ConvGeometry conv, long lanes) {
   return conv;
 }
 
-constexpr long whole_lines(long floats) { return (floats + 15) / 16 * 16; }  // of a cache
+constexpr long whole_lines(long floats) { return (floats + 15) / 16 * 16; }  // rounded up to whole cache lines
 
 /// One thread's scratch for backward, and for forward.
 class ThreadScratch {
@@ -190,7 +190,7 @@ class FusedConvPool final : public ConvPoolOp {
   }
 
  private:
-  /// Of one part: whole cache lines.
+  /// Floats of one part's gradient, in whole cache lines.
   Index gradient_floats() const { return whole_lines(wide_.out_channels * wide_.padded_field + wide_.padded_out); }
   float* weight_gradient(Index part) { return gradients_.span().data() + part * gradient_floats(); }
   float* bias_gradient(Index part) { return weight_gradient(part) + wide_.out_channels * wide_.padded_field; }
@@ -244,7 +244,7 @@ class FusedConvPool final : public ConvPoolOp {
   long in_;                   // floats of a sample
   bool padded_;               // the convolution has padding
   Arena packed_forward_, wide_weights_, packed_backward_;
-  Index parts_;      // of the samples, each with a gradient
+  Index parts_;      // parts of the mini-batch, each with a gradient of its own
   Arena gradients_;  // per part: weights, then bias
   std::vector<ThreadScratch> scratch_;
 };

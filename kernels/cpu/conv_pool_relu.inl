@@ -118,7 +118,8 @@ void pack_weights(const Geometry& g, const float* w, float* packed) {
   }
 }
 
-// Of runs of `x`, one under each of the positions, with one line's weights; returns where the next line's are.
+// Adds the products of runs of `x`, one under each of the positions, with one line's weights; returns where the next
+// line's are.
 template <long Block, long Positions>
 inline __attribute__((always_inline)) const float* add_products(const Geometry& g, const Input* const* x,
                                                                 const float* packed, Vector (*sum)[Block]) {

@@ -82,7 +82,7 @@ inline void transform_tile(const V (&d)[7], V (&to)[7]) {
   to[6] = six[5];
 }
 
-// Of the channels of one window from x on that V has, `step` floats apart.
+// Transforms as many channels of one window, from x on, as V has lanes. The products lie `step` floats apart.
 template <long Taps, class V>
 inline void transform_channels(const float* x, long channels, float* to, long step) {
   V d[products_of(Taps)], transformed[products_of(Taps)];
@@ -143,7 +143,7 @@ inline __attribute__((always_inline)) void pool_tile(const Geometry& g, const Fo
   store_pooled(g, f, value + *reinterpret_cast<const Vector*>(bias + first), winner, window, first);
 }
 
-// Of a block of windows and of out channels: f.y and f.winner are where the first window is stored.
+// Computes a block of windows and of out channels: f.y and f.winner are where the first window is stored.
 template <long Taps, long Windows, long Block>
 [[gnu::noinline]] void winograd_block(const Geometry& g, const Forward& f, const float* inputs, const float* packed,
                                       const float* bias, long first) {
@@ -161,8 +161,8 @@ template <long Taps, long Windows, long Block>
     }
 }
 
-// Of any windows, for a vector of out channels, whose weights lie as (product, in channel, out channel), `step` floats
-// apart. Inputs lie as (window, product, few_channels).
+// Computes any windows, for a vector of out channels, whose weights lie as (product, in channel, out channel), `step`
+// floats apart. Inputs lie as (window, product, few_channels).
 template <long Taps, long Channels>
 [[gnu::noinline]] void winograd_few(const Geometry& g, const Forward& f, long windows, const float* packed, long step,
                                     const float* bias, long first) {

@@ -41,8 +41,8 @@ bool is_unpadded_line(const ConvGeometry& conv);
 /// dilation, pooled by windows of at most 255 positions that neither overlap nor leave gaps.
 bool fused_conv_pool_serves(const ConvGeometry& conv, const PoolGeometry& pool);
 struct FusedKernels {
-  /// Of forward: sums of products; of factors rounded to bf16, which needs AVX-512 and has_bf16_products(); or
-  /// Winograd's, in one dimension, with three or four taps and windows of four.
+  /// How forward gets its products: as sums of products; from factors rounded to bf16, which needs AVX-512 and
+  /// has_bf16_products(); or as Winograd's, in one dimension, with three or four taps and windows of four.
   enum class Products { plain, bf16, winograd };
   InstructionSet set;
   Products products = Products::plain;

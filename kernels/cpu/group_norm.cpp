@@ -30,7 +30,7 @@ class GroupNorm final : public NormOp {
   /// Memory of one share of the pieces, and their sums.
   struct Scratch {
     std::vector<double> sums;                                 // two per channel, of one piece
-    std::vector<double> gradients;                            // of beta and gamma, over the share's pieces
+    std::vector<double> gradients;                            // gradients of beta and gamma, over the share's pieces
     std::vector<float> mean, factor, inverse, offset, slope;  // a sample's terms per channel
     explicit Scratch(std::size_t channels)
         : sums(2 * channels),

@@ -347,7 +347,7 @@ std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& wh
   if (flop_of_row(problem) > most * problem.threads || problem.geometry.weights() > most_weights) return std::nullopt;
   Extent to = problem.geometry.out();
   for (std::size_t a = 0; a < to.size(); ++a) to[a] /= problem.window[a];
-  // Of the trial alone, so that the run does not keep the scratch of kernels that it does not use.
+  // Contestants get a backend of their own, so that the run does not keep the scratch of kernels that it does not use.
   CpuBackend trial(cpu->threads(), cpu->precision());
   Memory memory(problem, rows_in_trial(problem), to);
   NormArenas norm(problem.geometry.in_channels);

@@ -23,7 +23,7 @@ struct ConvProblem {
   ConvGeometry geometry{};
   Index rows = 1;
   int threads = 1;
-  Extent window{1, 1, 1};  ///< of the pooling
+  Extent window{1, 1, 1};  ///< the pooling's window
 
   /// In one line: the kind, then numbers.
   std::string text() const;

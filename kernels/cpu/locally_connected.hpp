@@ -29,7 +29,7 @@ struct LocalBlock {
 /// Kernel rows [first, end) of the field of one position of a block. Each row is a run of the input.
 struct LocalPiece {
   Index first, end;
-  Index plane, row;    ///< of the block's input, where the first run is
+  Index plane, row;    ///< where the first run is in the block's input
   Index line, column;  ///< the position, in the block
 };
 
@@ -69,7 +69,7 @@ class LocalPieces {
   Index together() const { return together_; }  ///< positions of a block along the last axis; 1: pieces of many rows
   Index lines() const { return lines_; }        ///< its positions along the axis before, at most
   Index part() const { return part_; }          ///< kernel rows of a piece, at most
-  Index pitch() const { return pitch_; }        ///< of copied runs: floats from one row of the batch to the next
+  Index pitch() const { return pitch_; }        ///< floats from one row of the batch to the next in copied runs
   Index positions() const { return product(out_); }
   /// Where kernel rows begin in a sample, from the first position of a field on.
   const std::vector<Index>& begins() const { return begins_; }

@@ -173,8 +173,8 @@ inline void weights_tile(const Product& p, const Target& target, long last, cons
   }
 }
 
-// Of few rows, where memory sets the pace: feature by feature, in whole aligned vectors. What the loop needs is copied
-// first, since stores of vectors may alias all that lies in memory.
+// The gradient of weights from few rows, where memory sets the pace: feature by feature, in whole aligned vectors. What
+// the loop needs is copied first, since stores of vectors may alias all that lies in memory.
 template <long Rows, bool Add>
 inline void few_rows_weights(const Product& p, float scale, const float* x, const float* dy, float* dw) {
   const long depth = p.depth, pitch = p.x_pitch;
@@ -243,7 +243,7 @@ void copy(const Runs& runs, const float* x, float* to) {
 // never read into another lane.
 
 constexpr long panel_vectors = 2, panel_rows = panel_vectors * lanes;
-constexpr long panel_accumulators = 12;  // of a tile: its features or values, times the panel's vectors
+constexpr long panel_accumulators = 12;  // accumulators of a tile: its features or values, times the panel's vectors
 constexpr long panel_chunk = 128;        // values whose panel and weights stay in the first cache
 
 // Calls body(the panel's first row, Constant<its vectors>).

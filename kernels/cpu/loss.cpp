@@ -78,7 +78,7 @@ class ErrorOp final : public LossOp {
 struct Sums {
   double counted = 0, entropy = 0;
 };
-/// Of one class, and only for dice.
+/// The sums of one class, for dice only.
 struct ClassSums {
   double both = 0, predicted_and_labelled = 0;
 };

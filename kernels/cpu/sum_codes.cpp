@@ -124,7 +124,7 @@ inline void take_signs(const Value* __restrict x, std::size_t count, std::int8_t
   for (std::size_t i = 0; i < count; ++i) signs[i] = static_cast<std::int8_t>((x[i] > 0 ? 1 : 0) - (x[i] < 0 ? 1 : 0));
 }
 
-// Of signs, behind which there are ones up to eight times as many bytes.
+// Packs eight signs into each of `bytes` bytes: sign j + b * bytes is bit b of byte j.
 inline std::uint32_t pack_bits(const std::int8_t* __restrict signs, std::size_t bytes,
                                std::uint8_t* __restrict positive, std::uint8_t* __restrict nonzero) {
   std::uint8_t zeros = 0;

@@ -32,7 +32,7 @@ struct Geometry {
   long padded_run;            ///< run rounded up to whole vectors
   long padded_out;            ///< out_channels rounded up to whole vectors
   long chunk;                 ///< windows that backward takes at a time, so that their input stays in the L1 cache
-  long positions;             ///< of a window, at most 255
+  long positions;             ///< positions of a window, at most 255
   long input_offset[255];     ///< by position of a window: where its input lies, from the window's own
   long field;                 ///< floats under one output position: kernel_lines * run
   long padded_field;          ///< kernel_lines * padded_run
@@ -40,7 +40,7 @@ struct Geometry {
 
 struct ChannelEntry {
   float value;
-  int offset;  ///< of the position's input from that of the row of windows
+  int offset;  ///< where the position's input is, from that of the row of windows
 };
 
 /// Scratch of one thread. Entries are the nonzero gradients of one chunk of a row of windows, grouped by position of
@@ -119,7 +119,7 @@ struct Geometry {
   bool stream;  ///< write outputs past the caches, where the kernels can (Winograd's); requires out_channels % lanes ==
                 ///< 0
   long together;  ///< planes that the kernels take as one, side by side: for more than one, kernel[0] is 1
-  long there;     ///< of these, how many there are: the first ones
+  long there;     ///< how many of these there are: the first ones
 };
 
 /// Sizes in floats of the caller's memory for the kernels.
@@ -141,7 +141,8 @@ struct Weights {
   const float* first;
   long out, tap_step, in;
 };
-/// Of the pass's own layout (out channels, taps, in channels), or of that of the convolution whose data gradient it is.
+/// Weights in the pass's own layout (out channels, taps, in channels), or in that of the convolution whose data
+/// gradient it is.
 inline Weights weights_of(const Geometry& g, const float* w) { return {w, g.depth, g.in_channels, 1}; }
 inline Weights mirrored_weights_of(const Geometry& g, const float* w) {
   const long taps = g.depth / g.in_channels;
@@ -249,7 +250,7 @@ struct Product {
 /// Runs of floats of every row.
 struct Runs {
   long rows, count;
-  long floats;             ///< of a run
+  long floats;             ///< floats of a run
   const long* begins;      ///< where each run begins in a row
   long x_pitch, to_pitch;  ///< from one row to the next
 };

@@ -215,7 +215,7 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
 // Transforms of dy for a few tiles' rows: (transform, tile, row, the block's channels).
 constexpr long most_positions = 128;  // positions of a transform: with their channels, half of the L1 cache
 
-// Of a tile's gradients.
+// The transform of a tile's gradients.
 inline void transform_outputs(const Vector d[outputs], Vector to[transforms]) {
   const Vector even = d[0] + d[2], odd = d[1] + d[3], wide_even = d[0] + 4 * d[2], wide_odd = 2 * d[1] + 8 * d[3];
   to[0] = d[0];

@@ -29,9 +29,9 @@ constexpr long transforms = along * across;
 
 struct PlaneTiles {
   long of_plane;       // columns of tiles in a plane
-  long columns, rows;  // of tiles, in all planes that are taken together
-  long count;          // of those that are there
-  long padded_rows;    // of an input plane
+  long columns, rows;  // tiles along both axes, in all planes that are taken together
+  long count;          // tiles that are there
+  long padded_rows;    // rows of an input plane, with its padding
   long transform;      // floats of one transform of a plane
   long depth;          // depth of one transform's product
   explicit PlaneTiles(const Geometry& g)
@@ -142,7 +142,7 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
 struct TileRange {
   long first, count;
 };
-constexpr long most_tiles = 24;  // of a strip, so few that their products stay in the L2 cache
+constexpr long most_tiles = 24;  // tiles of a strip, so few that their products stay in the L2 cache
 
 template <long Block>
 void store_outputs(const Geometry& g, const TileRange& s, const float* products, long channel, float* y) {

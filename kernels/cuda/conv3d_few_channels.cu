@@ -134,14 +134,14 @@ constexpr int lines = lines_of(narrow_depth);
 template <class Word>
 struct TapReader {
   const Word* at;
-  const Word* to[3];  // of the next tap, by the distance: along the last axis, to the next line, to the next plane
+  const Word* to[3];  // the next tap, by the distance: along the last axis, to the next line, to the next plane
 
   static constexpr int words = 16 / static_cast<int>(sizeof(Word));  // in a position
   MRMF_HD TapReader(const Word* first, bool next) : at(first) {
     constexpr int distances[3] = {1, offset_of(3) - offset_of(2), offset_of(9) - offset_of(8)};
     for (int d = 0; d < 3; ++d) to[d] = first + (next ? distances[d] * words : 0);
   }
-  /// Of the tap and the one behind it; positions further along the line.
+  /// Where the input of the tap is, or of the one behind it; positions further along the line.
   MRMF_HD const Word* of(int tap, int positions = 0) const {
     const Word* const from = tap + 1 >= taps ? at : tap % 3 != 2 ? to[0] : tap % 9 != 8 ? to[1] : to[2];
     return from + (offset_of(tap) + positions) * words;
@@ -165,7 +165,7 @@ struct WeightRows {
   MRMF_HD static int of_inside(int tap, int out) { return element(tap / 16, of_warp, tap % 16, out); }
 
  private:
-  /// Of a warp's share, matrix, row and column: where the lanes of mma have their results.
+  /// Where an element is, by a warp's share, matrix, row and column: where the lanes of mma have their results.
   MRMF_HD static int element(int share, int matrix, int row, int out) {
     const int lane = row % 8 * 4 + out % 8 / 2, result = row / 8 * 2 + out % 2;
     return share * (part / 2) + ((matrix * 2 + out / 8) * 4 + result) * 32 + lane;
@@ -177,7 +177,7 @@ template <class T>
 struct NarrowWeights {
   using Rows = WeightRows<T>;
   static constexpr int threads = block_of, blocks_at_once = 2;
-  static constexpr int planes = narrow_outs / width<T>;                   // of dy: vectors of a position
+  static constexpr int planes = narrow_outs / width<T>;                   // vectors of a position of dy
   static constexpr int plane = lines * tile_k + (width<T> == 8 ? 0 : 4);  // vectors; then no two lanes share a bank
   static constexpr int stage = narrow_halo + planes * plane;
   static constexpr int shared_bytes = 2 * stage * 16;
@@ -219,7 +219,7 @@ struct NarrowWeights {
     write_part<2>(sums, reinterpret_cast<float*>(shared), parts);
   }
 
-  /// Of the two taps that a lane has rows of: ones where the input is inside along the last axis, for this lane's
+  /// For the two taps that a lane has rows of: ones where the input is inside along the last axis, for this lane's
   /// positions of any line of the tile (in bf16 two in a word). So for a line the other axes alone are left.
   struct Ones {
     static constexpr int words = width<T> == 8 ? 2 : 4;

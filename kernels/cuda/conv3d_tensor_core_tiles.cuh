@@ -195,7 +195,7 @@ struct Tiling {
     return {inside, inside ? output(p.sample, i, j, k) : 0};
   }
 #else
-  /// Of an output position: whether a tap's input lies inside, so that it is not padding; and where.
+  /// Whether the input of a tap at an output position lies inside, so that it is not padding; and where.
   bool inside(int i, int j, int k, int tap) const {
     return has(i + tap / 9 - pad[0], j + tap / 3 % 3 - pad[1], k + tap % 3 - pad[2]);
   }

@@ -16,7 +16,7 @@ struct Fields {
   Windows<> windows;
   std::uint32_t in, out;  // channels
   std::size_t stored_in, stored_out;
-  std::uint32_t positions;  // of the output
+  std::uint32_t positions;  // positions of the output
   std::size_t taps;
 
   Fields(const Storage& storage, const ConvGeometry& g, Index n)
@@ -167,7 +167,7 @@ struct LocalBiasUpdate {
 template <class T>
 struct AddSparsity {
   SparsitySettings settings;
-  std::uint32_t groups;  // of a position
+  std::uint32_t groups;  // groups of channels of a position
   std::size_t stored;
   const StepBlock* step;
   const T* x;

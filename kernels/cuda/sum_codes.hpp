@@ -21,7 +21,7 @@ struct CodeLayout {
   static CodeLayout of(const CodedPart& part, int ranks, int rank);
   bool empty(int of_rank) const { return static_cast<std::size_t>(of_rank) * piece >= count; }
   std::size_t code_bytes() const;    ///< from a rank, of a piece; a multiple of 16
-  std::size_t result_bytes() const;  ///< of a piece's sum
+  std::size_t result_bytes() const;  ///< bytes of a piece's sum
 };
 
 /// Memory of one part, which must stay where it is once a step is captured.

@@ -97,7 +97,7 @@ class LocallyConnected final : public LocallyConnectedOp {
   Extent out_;
   Window window_;
   Index max_rows_;
-  std::vector<double> sums_;  // of dx, or of dw and db
+  std::vector<double> sums_;  // sums for dx, or for dw and db
 };
 
 }  // namespace

@@ -174,7 +174,7 @@ class GroupNorm final : public NormOp {
 
  private:
   double values() const { return static_cast<double>(s_.values()); }
-  /// Of the norm, before the activation.
+  /// The output of the norm, before the activation.
   double output(const NormMemory& memory, Index c, double normalised) const {
     return double{memory.gamma[c]} * normalised + double{memory.beta[c]};
   }
@@ -384,7 +384,7 @@ class Contrast final : public ContrastOp {
 
   ContrastGeometry g_;
   Index max_rows_;
-  std::vector<double> left_, variance_, dleft_, dx_;  // of one row
+  std::vector<double> left_, variance_, dleft_, dx_;  // values of one row
 };
 
 }  // namespace

@@ -264,7 +264,7 @@ UnitWork unit_work(const Network& network, const Unit& unit, double element_byte
     work.bytes = 12 * weights;                         // float32: read twice, the gradient written
     work.flop = (inner ? 3 : 2) * rows * first.layer->flop();
   } else if (first.kind == LayerKind::batch_norm && fused && network.entry(unit.first + 1).kind == LayerKind::conv) {
-    const LayerEntry& conv = network.entry(unit.first + 1);  // of the network's input: statistics, forward, weights
+    const LayerEntry& conv = network.entry(unit.first + 1);  // on the network's input: statistics, forward, weights
     elements = x + (x + p) + (x + p);
     work.bytes = 12 * static_cast<double>(conv.params.count);
     work.flop = 2 * rows * conv.layer->flop();

@@ -76,7 +76,7 @@ struct NetworkFacts {
   Extent resolution{1, 1, 1};
   RunMemory memory;
   Grid grid{};  ///< the memory is that of its first block's rank; the network is of whole samples
-  Index batch = 0, micro_batches = 1, rows = 0;  ///< of a rank: its batch, and what it computes at once
+  Index batch = 0, micro_batches = 1, rows = 0;  ///< a rank's batch, and what it computes at once
   std::vector<LayerFacts> layers{};
   Index outputs = 0, state = 0;  ///< floats that a sample's stored outputs take; running statistics
 };

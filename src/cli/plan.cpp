@@ -34,7 +34,7 @@ namespace mrmf {
 
 // What `mrmf plan` says of sums over ranks: the bytes that each rank sends in a step.
 
-/// Of the phases of a plan that have one resolution and one way, as the records will count it
+/// The sum of the phases of a plan that have one resolution and one way, as the records will count it
 /// (EpochRecord::sent_bytes).
 struct PlannedSum {
   Extent resolution{1, 1, 1};

@@ -88,7 +88,7 @@ std::string begin(double width, double height, const std::string& title) {
 }
 
 constexpr std::size_t kLongestName = 18;   // characters of a class in a matrix
-constexpr double kLetter = 7, kLine = 14;  // of a tick's label
+constexpr double kLetter = 7, kLine = 14;  // size of a tick's label
 
 std::string cell_text(double count) {
   return count < 100000 ? fmt::format("{:.0f}", count) : fmt::format("{:.2g}", count);

@@ -123,7 +123,7 @@ struct Spread {
   double error() const;  ///< standard error of the mean
 };
 Spread spread(const std::vector<double>& values);
-/// Of a figure of each run of a set.
+/// The spread of a figure over the runs of a set.
 template <class Figure>
 Spread spread_over(const RunSet& run_set, const Figure& figure) {
   std::vector<double> values;

@@ -185,7 +185,7 @@ std::string script_path(const std::string& name) {
                     " --help");
 }
 
-// Of a program that gets its signals itself, whatever thread takes this one's (src/run/signals.hpp).
+// Attributes of a program that gets its signals itself, whatever thread takes this one's (src/run/signals.hpp).
 class SpawnAttributes {
  public:
   SpawnAttributes() {

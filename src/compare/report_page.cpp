@@ -220,7 +220,7 @@ std::string score_table(const Json& scores) {
   for (const Json& one : list) rows.push_back(row(name_of(one, kind), one, columns));
   Json means = scores;
   means.erase("labels");
-  if (errors && list.size() > 1) means.erase("rmse"), means.erase("mae");  // of different units
+  if (errors && list.size() > 1) means.erase("rmse"), means.erase("mae");  // the labels may have different units
   rows.push_back(row("mean", means, columns));
   if (!errors) rows.push_back(row("weighted mean", means, columns, "_weighted"));
   return html_table(header, rows);

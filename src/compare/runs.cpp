@@ -363,7 +363,7 @@ std::vector<std::string> warnings(const std::vector<RunSet>& sets) {
   differing(sets, "data", data_of, lines);
   differing(
       sets, "network", [](const RunResult& r) { return r.model; }, lines);
-  // Of one machine, a run may have been given fewer cores: that is no other machine.
+  // A run may have been given fewer cores of one machine: that is no other machine.
   std::set<std::pair<std::string, std::string>> machines;
   for (const RunSet& run_set : sets)
     for (const Run& run : run_set.runs) machines.emplace(run.result.machine.host, run.result.machine.processor);

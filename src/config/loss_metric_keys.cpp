@@ -152,7 +152,7 @@ std::string expected_metric() {
          "; dice:2 and the like are of one class or output, counted from 0, or by its name: dice:tumour";
 }
 
-// Of one class or output: "dice:2".
+// Whether a value is for one class or output: "dice:2".
 bool of_one(const Value& value) { return value.kind == Value::Kind::text && value.text.find(':') != std::string::npos; }
 
 // `name` becomes that of the class or output that it is of, if it has one. What looks like a number is none.

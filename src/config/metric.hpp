@@ -98,7 +98,7 @@ inline std::optional<double> rising(const std::optional<MetricValue>& metric) {
 
 struct MetricTarget {
   Metric metric = Metric::accuracy;
-  double least = 0;  ///< of a metric that falls: the most
+  double least = 0;  ///< the most, for a metric that falls
   bool reached(double value) const { return rising(metric, value) >= rising(metric, least); }
   bool operator==(const MetricTarget&) const = default;
 };

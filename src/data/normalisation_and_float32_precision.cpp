@@ -173,7 +173,7 @@ void measure(const Open& of_side, const DatasetSpec& spec, const DatasetShape& t
   units.std = facts.deviation;
 }
 
-// Of mixed labels the first sets alone, which have no positions: other numbers stay as they are.
+// Measures only the first sets of mixed labels, which have no positions: other numbers stay as they are.
 void measure_mixed(DataConfig& data, const DatasetShape& train, Comm& comm) {
   Normalisation& units = data.normalise_labels;
   if (units.log1p)
@@ -261,7 +261,7 @@ ChannelMap sample_map(const Config& config, const Shape& sample) {
   return map;
 }
 
-// Of several data sets, the first ones may be normalised alone.
+// Where there are several data sets, the first ones may be normalised alone.
 ChannelMap label_map(const Config& config, const Shape& label) {
   Normalisation units = config.data.normalise_labels;
   const std::size_t all = static_cast<std::size_t>(label.channels), given = units.mean.size();

@@ -15,7 +15,7 @@ namespace mrmf {
 namespace {
 
 constexpr double kWidth = 0.125;  // deviation of the weights' bell, in windows
-constexpr double kLeast = 0.001;  // of the weights, where a window counts at all
+constexpr double kLeast = 0.001;  // the least weight, where a window counts at all
 
 double bell(Index position, Index count) {
   const double from_middle = (static_cast<double>(position) + 0.5) / static_cast<double>(count) - 0.5;

@@ -46,7 +46,7 @@ class Windows {
   /// Along one axis.
   struct Axis {
     std::vector<Index> first;                 // where each window begins
-    std::vector<std::vector<float>> weights;  // of the positions of each
+    std::vector<std::vector<float>> weights;  // the weight of each position of each
   };
   Axis make_axis(const PatchSettings& settings, const Reach& reach, std::size_t axis);
   Extent grid_index(Index number) const;  // number of the window along each axis
@@ -78,7 +78,7 @@ class WindowedModel {
   /// The loss of a whole sample, as LossOp has it.
   double loss(ConstSpan outputs, ConstSpan targets);
 
-  Shape output() const { return output_; }  ///< of a whole sample, n = 0
+  Shape output() const { return output_; }  ///< the shape of a whole sample's output, n = 0
   Index windows() const { return windows_.count(); }
   bool exact() const { return windows_.exact(); }
 

@@ -96,7 +96,7 @@ void write_candidates(const EnsembleSpec& spec, const std::vector<Point>& candid
   out.commit();
 }
 
-// Of each candidate how far the models' predictions are from each other, in units of how far each output spreads.
+// How far the models' predictions for each candidate are from each other, in units of how far each output spreads.
 std::vector<double> disagreement_of(const EnsembleSpec& spec, const std::string& folder, const Workplace& workplace) {
   const std::string predictions = folder + "/predictions.h5";
   ChildCall call;

@@ -34,7 +34,7 @@ struct Rows {
   std::vector<Index> members;
   std::vector<bool> validates;
   std::vector<MemberArray> parts;
-  Index channels = 0;  // of the first part; 0: it has no numbers to sum up
+  Index channels = 0;  // channels of the first part; 0: it has no numbers to sum up
 
   Rows(const EnsembleSpec& spec, const Members& all) : parts(row_arrays_of(spec)) {
     for (std::size_t m = 0; m < all.states.size(); ++m)

@@ -46,7 +46,7 @@ class CsvReader {
     }
     return false;
   }
-  /// Of the last record.
+  /// Where the last record is.
   std::string where() const { return fmt::format("{}:{}", path_, begun_); }
 
  private:
@@ -202,10 +202,10 @@ std::string csv_cell(std::string_view text) {
 namespace {
 
 constexpr std::uint64_t kShiftStream = 0x736F626F6C, kStratumStream = 0x6C68, kWithinStream = 0x6C6870;
-constexpr std::size_t kMostWords = 1000;  // of a list's column
+constexpr std::size_t kMostWords = 1000;  // different words in a list's column
 constexpr int kBits = 32;
 
-// Of each coordinate: a primitive polynomial with all its bits, and the first direction numbers. The first coordinate
+// Each coordinate has a primitive polynomial, with all its bits, and the first direction numbers. The first coordinate
 // is van der Corput's.
 struct Directions {
   std::uint32_t polynomial;

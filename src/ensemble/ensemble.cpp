@@ -203,7 +203,7 @@ Members make_and_collect(Ensemble& ensemble, const EnsembleRun& run, Held& held,
                               ensemble.spec.folder, kRowsName, damaged.front()));
 }
 
-/// Of the parts of an ensemble the one that ends last collects. Whether that is this one; another may have begun to.
+/// Whether this part of an ensemble is the last to end, which collects; another may have begun to.
 bool is_last_part(const Ensemble& ensemble, const Members& members, Held& held, Comm& world) {
   if (members.done() + members.failed(ensemble.spec.retries) < std::ssize(ensemble.points)) return false;
   bool holds = false;

@@ -55,9 +55,9 @@ std::string last_line(const std::string& log);
 
 /// Where members do their work, and whether they are to stop.
 struct Workplace {
-  std::string folder;  ///< of the ensemble, or of its part
+  std::string folder;  ///< the ensemble's folder, or that of its part
   const std::atomic<bool>& stop;
-  int threads = 1;  ///< of a child process
+  int threads = 1;  ///< threads of a child process
 };
 
 /// A member's error when it did not fail but was told to stop: it is as if it had never begun.
@@ -190,7 +190,7 @@ bool somebody_works(const std::string& folder);
 struct MemberState {
   bool done = false;
   int attempts = 0;              ///< failed ones and the last
-  double seconds = 0;            ///< of the last
+  double seconds = 0;            ///< how long the last took
   std::uint64_t row = 0;         ///< the checksum of its row
   std::size_t folder_index = 0;  ///< the folder that has its row, among Members::folders
   std::string reason{};          ///< why it failed
@@ -245,9 +245,9 @@ RoundPoints rounds_from_root(const EnsembleSpec& spec, Comm& world);
 /// Everything that making members needs, the same on all ranks.
 struct Ensemble {
   EnsembleSpec spec{};
-  std::vector<Point> points{};   ///< of the design, then those that rounds have added
+  std::vector<Point> points{};   ///< the design's, then those that rounds have added
   Index designed = 0;            ///< the former
-  std::string folder{};          ///< of the part
+  std::string folder{};          ///< the part's folder
   std::vector<Index> pending{};  ///< members to be made
   std::vector<int> attempts{};   ///< that each member had before
 };

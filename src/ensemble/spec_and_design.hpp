@@ -119,7 +119,7 @@ struct ListColumn {
   std::string key;
   std::vector<std::string> values;  ///< as they are written
   std::size_t not_a_number = 0;     ///< the first value that is none: its index; as many as there are if all are
-  std::string where;                ///< of that value, or of the column
+  std::string where;                ///< where that value is, or the column
 };
 
 /// The columns of a CSV file, whose first line names the keys, or of an HDF5 file, with a data set for each key or one
@@ -147,7 +147,7 @@ std::uint32_t sobol_bits(std::uint64_t index, std::size_t axis);
 
 /// Points of the unit cube: Sobol's sequence from `first` on, shifted by digits that `seed` draws.
 std::vector<Point> sobol_points(std::size_t axes, Index first, Index count, std::uint64_t seed);
-/// Of each axis's `count` equal strata, every one holds a point.
+/// Points such that each of every axis's `count` equal strata holds one.
 std::vector<Point> latin_hypercube(std::size_t axes, Index count, std::uint64_t seed);
 
 /// The coordinate at `share` in [0, 1) of an axis's range or list.

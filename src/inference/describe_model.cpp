@@ -170,7 +170,7 @@ std::vector<std::pair<double, double>> curve_points(const std::vector<double>& v
     const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first),
                end = values.begin() + static_cast<std::ptrdiff_t>(std::min(values.size(), first + stretch));
     const auto [least, most] = std::minmax_element(begin, end);
-    const auto [early, late] = std::minmax(  // of a list, which gives values; of two temporaries it gives references
+    const auto [early, late] = std::minmax(  // a list gives values; two temporaries would give references
         {static_cast<std::size_t>(least - values.begin()), static_cast<std::size_t>(most - values.begin())});
     add(early);
     if (late != early) add(late);
@@ -227,9 +227,9 @@ std::vector<ClassColour> colours_of(const std::vector<std::string>& classes) {
 namespace {
 
 constexpr Index kShown = 4;      // samples
-constexpr Index kPoints = 1500;  // of an output
+constexpr Index kPoints = 1500;  // points of an output
 constexpr Index kOutputs = 12;
-constexpr Index kColours = 8;  // of classes, before colours repeat
+constexpr Index kColours = 8;  // colours of classes, before they repeat
 
 /// Collects what the page shows, batch by batch.
 class Describing {

@@ -302,7 +302,7 @@ std::vector<std::uint16_t> predicted_classes(Index channels, ConstSpan y) {
 ScoreSettings evaluation_settings(const Trained& t) {
   ScoreSettings settings = score_settings(t.config.training, t.output(), t.target_channels(), {});
   settings.units = t.models.front().labels;
-  // Of positions, all scores are kept in memory: only where they were asked for.
+  // For positions, all scores are kept in memory: only where they were asked for.
   const auto metric = metric_of(t.config.training, t.output());
   settings.ranked = settings.ranked || (metric && metric->kind == MetricKind::auc);
   return settings;

@@ -105,10 +105,10 @@ class Scores {
   double loss() const;
   bool labels_are_alike() const;
   bool measured(MetricKind kind) const;
-  double value(MetricKind kind, Index c = -1) const;  ///< of a class or output; below 0: the mean
+  double value(MetricKind kind, Index c = -1) const;  ///< for a class or output; below 0: the mean
   std::string confusion_text() const;
 
-  std::string name(Index c) const;  ///< of a class or output
+  std::string name(Index c) const;  ///< name of a class or output
   int widest() const;               ///< characters of a name
 
   Task task_;

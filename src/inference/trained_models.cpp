@@ -334,7 +334,7 @@ class BatchRunner {
   std::unique_ptr<Feed> feed_;
   Arena sum_;
   std::unique_ptr<LossOp> loss_;
-  std::vector<std::unique_ptr<WindowedModel>> windowed_;  // of each model; none: samples are taken whole
+  std::vector<std::unique_ptr<WindowedModel>> windowed_;  // one for each model; none: samples are taken whole
   std::vector<float> samples_, labels_, outputs_;
 };
 

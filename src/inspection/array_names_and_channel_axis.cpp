@@ -70,7 +70,7 @@ bool has_any(const std::string& name, const std::vector<std::string>& words) {
   return std::ranges::any_of(words_of(name), [&](const std::string& word) { return is_one_of(word, words); });
 }
 
-// Of these parts, and of nothing else: "train_mask", but not "train_mask_of_lungs".
+// Whether a name marks these parts, and nothing else: "train_mask", but not "train_mask_of_lungs".
 bool is_mark_of(const std::string& name, const std::vector<std::string>& parts) {
   bool part = false, mark = false;
   for (const std::string& word : words_of(name.substr(name.rfind('/') + 1))) {
@@ -272,7 +272,7 @@ class ToldAxes {
   }
   /// Whether an axis is so much shorter than all others that it rather holds channels.
   bool is_short(std::size_t axis) const {
-    Index least = 0;  // of the others
+    Index least = 0;  // the smallest size of the others
     for (std::size_t other = 0; other < sizes_.size(); ++other)
       if (other != axis && (least == 0 || sizes_[other] < least)) least = sizes_[other];
     const Index size = sizes_[axis];

@@ -34,7 +34,7 @@ struct FileArray {
   bool unclear = false;    ///< as DatasetInfo's: only its stored numbers can be compared
   std::string file{};      ///< in which it lies
   bool ancillary = false;  ///< tells of another array's numbers, as marks of quality do (CF's ancillary_variables)
-  bool attribute = false;  ///< of a sample that is a group or a file, "@om", or of its samples' array, "density@om"
+  bool attribute = false;  ///< a sample's, which is a group or a file, "@om", or its samples' array's, "density@om"
   std::string no_label{};  ///< why attributes say that it is none, to follow its name: "is a coordinate of 'x'"; or ""
   Index rows() const { return shape.empty() ? 0 : shape.front(); }
   Index per_row() const;
@@ -136,7 +136,7 @@ struct LabelValues {
   std::bitset<kMostCounted> classes;  ///< which of the whole numbers from 0 on there are
   std::set<float> others;             ///< a few of all other numbers
   bool one_hot = true;                ///< every label has a single 1, and zeros, but for rounding
-  Index labels = 0, not_one_hot = 0, first_not_one_hot = -1;  ///< of several numbers; those that are not so
+  Index labels = 0, not_one_hot = 0, first_not_one_hot = -1;  ///< labels of several numbers; those that are not so
   bool marked = true;  ///< every label has a single number that is larger than all others, which are one
   std::optional<std::pair<float, float>> marks{};  ///< these: the others, and the larger one
   std::set<std::string> words;                     ///< the different ones, of labels that are words
@@ -246,7 +246,7 @@ struct RowLayout {
   /// "density@<name>" those of the samples' array.
   /// Numbers that are the same in several samples are not among them: coordinates, for example.
   std::vector<FileArray> arrays;
-  /// Of groups and files that are samples: what is a number or a word of each, and may say what it is for.
+  /// Where groups or files are samples: what is a number or a word in each, and may say what it is for.
   std::vector<FileArray> columns{};
   std::string why_not{};              ///< groups or files that look like samples are none; "": nothing is to be said
   std::string text_labels{};          ///< what might be their labels is a text, and a number as it reads; or ""

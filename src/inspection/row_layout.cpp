@@ -150,7 +150,7 @@ class Compared {
     const std::set<std::string> words = words_of(array);
     return words.size() > 1 && words.size() < locations_.size();
   }
-  /// Of a text that differs and is a number in all of the locations, what is to be done about it; "": there is none.
+  /// What is to be done about a text that differs and is a number in all of the locations; "": there is none.
   std::string text_of_number() const {
     for (const FileArray& array : arrays_) {
       if (!is_word(array)) continue;

@@ -71,7 +71,7 @@ std::string split_hint(const FileArray& array, const std::vector<std::string>& v
     for (; first != last; ++first) texts.push_back(array.words ? "\"" + *first + "\"" : *first);
     return fmt::format("{}", fmt::join(texts, ", "));
   };
-  // Of three, the middle one validates and the last one tests, unless they are folds.
+  // Where there are three, the middle one validates and the last one tests, unless they are folds.
   const bool roles = are_roles(array.name, values);
   const auto held = std::ranges::find_if(values, [&](const std::string& v) { return array.words && is_held_out(v); });
   if (is_like_fold(array.name) && held == values.end())
@@ -129,7 +129,7 @@ SplitArrays named_like_parts(const std::vector<FileArray>& arrays, const FileArr
 // Where such arrays name every row once at most, in all files, that is what they are.
 void find_split_arrays(const std::vector<FileArray>& arrays, const FileArray& samples,
                        const std::vector<std::string>& paths, DatasetGuess& look) {
-  constexpr std::size_t kMostFiles = 256;  // of more, each list would take long to look at
+  constexpr std::size_t kMostFiles = 256;  // with more, each list would take long to look at
   if (paths.size() > kMostFiles) return;
   for (const bool marks : {false, true}) {
     std::vector<std::string> more;

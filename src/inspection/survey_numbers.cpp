@@ -136,7 +136,7 @@ bool may_be_mark(double value) {
 }
 
 struct Channel {
-  End low, high;  ///< of the numbers, and of the negative ones
+  End low, high;  ///< ends of the numbers, and of their negatives
   Index count = 0;
   void add(double x) {
     if (!std::isfinite(x)) return;

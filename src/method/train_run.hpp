@@ -33,7 +33,7 @@ struct TrainRun {
   bool continued = false;        ///< config is of the run in its folder; its last phase may have more epochs
   bool more_epochs = false;      ///< its last phase does have more epochs than before
   bool changed_data = false;     ///< it may continue although the numbers in its data files have changed
-  Meetings* meetings = nullptr;  ///< of a trainer in a tournament; null: there is none. Must outlive the call
+  Meetings* meetings = nullptr;  ///< a tournament's, for its trainers; null: there is none. Must outlive the call
   Comm* launched = nullptr;      ///< all ranks that share the nodes' cores and GPUs; null: those that train
 };
 

@@ -245,7 +245,7 @@ RunResult train_run(Config asked, const TrainRun& train, Comm& world) {
 
 RunResult train_resolved(const ResolvedRun& run, const std::string& asked, const TrainRun& train, Warnings& warnings,
                          Comm& world) {
-  const SignalThread thread_of_signals;  // of a program that calls this as a library
+  const SignalThread thread_of_signals;  // for a program that calls this as a library
   Comm& launched = train.launched != nullptr ? *train.launched : world;
   std::optional<SignalsBeforeTraining> no_training_yet(std::in_place, launched.root());
   const auto& [config, plan, shape, reasons, automatic, validation] = run;

@@ -21,7 +21,7 @@ namespace mrmf {
 // (cost_tables.cpp), or by a stated roofline of a GPU (layer_cost_and_gpu_roofline.cpp). And the work of a step that
 // costs them, as operations (layer_cost_and_gpu_roofline.cpp).
 
-inline constexpr double kFloatBytes = sizeof(float);  ///< of a value
+inline constexpr double kFloatBytes = sizeof(float);  ///< bytes of a value
 
 // What a rank computes in a training step, as cost models see it: the units of an execution on one block of a grid,
 // each with its work, and what it exchanges with other ranks.

@@ -101,7 +101,7 @@ struct SavedWorkers {
   int all = 1;                  ///< workers of the team; every rank has as many
   std::vector<Span> momenta{};  ///< by worker of this rank, in place of the first moment; empty: none
   std::vector<Span> residuals{};
-  Span sum_residual{};  ///< of the team: each rank has some values, and zeros elsewhere; empty: none
+  Span sum_residual{};  ///< the team's: each rank has some values, and zeros elsewhere; empty: none
 };
 
 /// A checkpoint's part of a model in training: views of its arrays, which lie in the backend's memory.
@@ -231,7 +231,7 @@ class Checkpoints {
   std::string data_line_;
   int first_stage_ = 1;
   std::map<int, Saved> found_;         // by the phase's number
-  int saved_round_ = 0;                // of a tournament, in the last phase's file
+  int saved_round_ = 0;                // a tournament's round in the last phase's file
   std::map<int, PhaseHistory> ended_;  // histories of phases that have ended
 };
 

@@ -249,7 +249,7 @@ int next_save(const std::string& checkpoint) {
   return last + 1;
 }
 
-// Of weights of one output position each.
+// Whether an array's weights are of one output position each.
 bool is_untied(const Array& array) { return array.cut != nullptr && array.cut->is_untied(); }
 
 // The digits at a whole file's end.

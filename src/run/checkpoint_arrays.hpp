@@ -23,7 +23,7 @@ struct Array {
   const PartitionedWeights* cut = nullptr;  // the memory has this rank's part
   std::size_t rows = 1;                     // one per rank if ranks differ, or per worker
   bool pieces = false;                      // each rank has some of the values, and zeros for the others
-  std::vector<Span> workers{};              // of this rank's workers; the rows of the first rank's come first
+  std::vector<Span> workers{};              // memory of this rank's workers; the rows of the first rank's come first
   std::vector<float> values{};              // whole, on the host, while they are needed
 
   std::size_t count() const {

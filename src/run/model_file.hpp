@@ -26,7 +26,7 @@ namespace mrmf {
 // of which epoch it is. A checksum follows. Portable between backends and resolutions of the same network. And
 // whole weights, where ranks of a grid have parts of them.
 
-/// Of files that have more in them than a model's.
+/// The format of files that have more in them than a model's.
 inline constexpr const char* kCheckpointFormat = "mrmf checkpoint 1";
 
 /// One tensor of a layer and its span in the arena of its kind.

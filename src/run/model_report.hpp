@@ -27,8 +27,8 @@ struct Curve {
 /// One sample: what goes in, what is true, what the model says.
 struct SampleReport {
   std::string title;
-  std::vector<Picture> pictures{};  ///< of two or three axes, a slice of which is shown
-  std::vector<Curve> curves{};      ///< of one axis: true, then predicted
+  std::vector<Picture> pictures{};  ///< arrays of two or three axes, a slice of which is shown
+  std::vector<Curve> curves{};      ///< arrays of one axis: true, then predicted
 };
 
 /// The colour that a class has in pictures, such as "#e69f00".
@@ -47,11 +47,11 @@ struct ModelReport {
   std::string model{};               ///< which epoch's, and why
   std::string samples{};             ///< how many of what were scored
   std::string command{};             ///< prints the same scores
-  std::vector<std::string> names{};  ///< of classes or outputs; empty: their numbers
+  std::vector<std::string> names{};  ///< names of classes or outputs; empty: their numbers
   nlohmann::ordered_json scores{};   ///< as `mrmf evaluate --json` prints them; null where there are none
   std::vector<OutputPoints> outputs{};
   std::vector<SampleReport> shown{};
-  std::vector<ClassColour> key{};  ///< of the classes in pictures
+  std::vector<ClassColour> key{};  ///< colours of the classes in pictures
   std::string problem{};           ///< why nothing could be scored; "": it could
 };
 

@@ -59,7 +59,7 @@ struct TimeShares {
 struct MomentaSpread {
   std::string tensor;      ///< "conv1/weight"
   double mean_square = 0;  ///< squares of the workers' mean
-  double variance = 0;     ///< of the workers
+  double variance = 0;     ///< the variance over the workers
   bool operator==(const MomentaSpread&) const = default;
 };
 
@@ -96,7 +96,7 @@ struct EpochRecord {
   std::optional<MetricValue> metric{};  ///< metric of the validation data, where one is measured
   double sent_bytes = 0;  ///< per step, sent by a rank for sums of gradients or directions and of momenta: the mean
   std::vector<MomentaSpread> momenta{};  ///< where workers have their own
-  std::vector<TermLoss> terms{};  ///< of a network of several parts; train_loss is the mean of what steps had of them
+  std::vector<TermLoss> terms{};  ///< for a network of several parts; train_loss is the mean of what steps had of them
   bool operator==(const EpochRecord&) const = default;
 };
 
@@ -178,7 +178,7 @@ struct TournamentRecord {
   int round = 0;  ///< from 1; 0: the end
   int trainer = 0;
   std::string status = "plays";  ///< plays | ended | dropped
-  Index steps = 0;               ///< of the plan's last phase until then
+  Index steps = 0;               ///< steps of the plan's last phase until then
   int partner = -1;              ///< whose model was scored beside its own; -1: nobody's
   double own = 0;                ///< score of its own model on its own held-out rows; at the end on the validation data
   double other = 0;              ///< score of the partner's there; of truncation, on the partner's rows

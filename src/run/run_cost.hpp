@@ -62,7 +62,7 @@ struct RunPosition {
   Role role = Role::baseline;
   double epochs = 0;                      ///< done in this phase; a fraction of the one under way counts
   int ranks = 1;                          ///< that train it
-  std::optional<double> epoch_seconds{};  ///< of the epoch under way, judged by its steps so far
+  std::optional<double> epoch_seconds{};  ///< the time of the epoch under way, judged by its steps so far
 };
 
 /// Seconds to go.

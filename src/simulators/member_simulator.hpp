@@ -38,7 +38,7 @@ Index bytes_of(const std::vector<MemberArray>& parts);
 
 /// A member to be made.
 struct MemberTask {
-  Index number = 0;                  ///< of the member
+  Index number = 0;                  ///< the member's number
   std::span<const double> values{};  ///< one per key, in the order of simulator_keys()
   std::span<std::byte> row{};        ///< where its parts go, aligned for any type
   std::string error{};               ///< why it could not be made; "" when it was

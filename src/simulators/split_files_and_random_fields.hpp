@@ -44,7 +44,7 @@ struct PlaneSimulation {
 struct SimulationReport {
   Index samples = 0;
   double seconds = 0;             ///< including writing
-  double samples_per_second = 0;  ///< of all ranks together
+  double samples_per_second = 0;  ///< the rate of all ranks together
 };
 /// Collective: of a simulation that began with `timer` and is written; the slowest rank's time.
 SimulationReport report_of(const Timer& timer, Index samples, Comm& comm);

@@ -25,7 +25,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Of the mean of values.
+// The standard error of the mean of values.
 double standard_error(const std::vector<double>& values) {
   const auto n = static_cast<double>(values.size());
   if (n < 2) return 0;

@@ -17,7 +17,7 @@ namespace mrmf {
 namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLeastFactor = 0.01, kMostFactor = 100;  // of what mutations change, against the trainer's own setting
+constexpr double kLeastFactor = 0.01, kMostFactor = 100;  // limits of mutations, against the trainer's own setting
 
 std::int64_t bits(double value) { return std::bit_cast<std::int64_t>(value); }
 double from_bits(std::int64_t value) { return std::bit_cast<double>(value); }

@@ -31,7 +31,7 @@ class ExchangedTensors {
   ExchangedTensors(ModelState& model_state, const std::vector<std::string>& names);
 
   std::vector<Span> model() const;    ///< parameters and running statistics
-  std::vector<Span> moments() const;  ///< of those parameters
+  std::vector<Span> moments() const;  ///< moments of those parameters
   /// The ages of the moments that this trainer has after it took `visitor`'s: those of a part of the network that
   /// travels whole.
   MomentAges ages(const MomentAges& own, const MomentAges& visitor) const;
@@ -194,7 +194,7 @@ class Tournament final : public Meetings {
   struct Attendance {
     std::vector<Status> status;  // by trainer
     bool stopped = false, saved = false;
-    int round = -1;  // of those that play; -1: none does
+    int round = -1;  // the round of those that play; -1: none does
     bool plays(int trainer) const { return status[static_cast<std::size_t>(trainer)] == Status::plays; }
   };
   struct Visit;
@@ -244,7 +244,7 @@ struct TournamentOutlook {
   int trainers = 1;
   bool meets = false;
   Index trained = 0, held_out = 0;  ///< rows of the first trainer; 0: the number of samples is not known
-  Index visitor_bytes = 0;          ///< of another trainer's model, kept beside a rank's own while both are compared
+  Index visitor_bytes = 0;          ///< another trainer's model, kept beside a rank's own while both are compared
   Index sent_bytes = 0;             ///< what a rank sends at a meeting, where its model is taken
   double meeting_cost = 0;          ///< arithmetic of a meeting, in epochs of a trainer
 };
@@ -282,7 +282,7 @@ void return_to_round(const std::string& folder, const SavedRounds& saved, int ro
 /// Which trainer this rank is of.
 struct SettledTrainer {
   std::string folder;
-  int phases = 1;  ///< of its plan
+  int phases = 1;  ///< phases of its plan
   Comm& team;
 };
 

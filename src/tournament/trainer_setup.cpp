@@ -28,7 +28,7 @@ namespace {
 
 /// A trainer's last phase.
 struct LastPhase {
-  Index steps = 0;  ///< of an epoch
+  Index steps = 0;  ///< steps of an epoch
   int epochs = 0;
   Index all() const { return steps * epochs; }
 };

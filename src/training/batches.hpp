@@ -58,7 +58,7 @@ class BatchSampler {
   /// The orders of a phase's first epoch. Batches have the same sizes in every epoch.
   struct First {
     EpochOrder training, validation;
-    EpochOrder micro_batches;  ///< of training
+    EpochOrder micro_batches;  ///< the micro-batches of training
     /// The different numbers of rows that this rank computes at once.
     std::set<Index> rows() const;
     /// The different numbers of rows in one shard's shares of them.

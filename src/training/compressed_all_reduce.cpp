@@ -156,7 +156,7 @@ void WorkerSums::sum(const std::vector<Span>& gradients) {
 void WorkerSums::start_range(std::size_t first, std::size_t end) {
   if (device_ != nullptr) return start_on_device(first, end);
   for (std::size_t worker = 0; worker < values_.size(); ++worker)
-    if (rows_[worker] == 0) std::fill_n(values_[worker].data() + first, end - first, 0.0F);  // of an earlier step
+    if (rows_[worker] == 0) std::fill_n(values_[worker].data() + first, end - first, 0.0F);  // values of a past step
   if (adds_directions()) take_directions(first, end);
   if (adds_directions() && !has_levels(settings_.communication) && settings_.communication != Communication::vote)
     weigh(first, end);
@@ -221,7 +221,7 @@ void WorkerSums::start_on_device(std::size_t first, std::size_t end) {
   const Span values = values_.front().subspan(first, end - first);
   const Index rows = rows_.front();
   if (rows == 0) {
-    backend_.fill(values, 0);  // of an earlier step
+    backend_.fill(values, 0);  // values of a past step
   } else if (adds_directions()) {
     backend_.lion_directions(*step_, values, model_state_.workers.momenta().front().subspan(first, end - first));
   }

@@ -180,7 +180,7 @@ std::size_t plane_bytes(std::size_t count) {
   return count / kBlock * cpu::bit_bytes(kBlock) + cpu::bit_bytes(count % kBlock);
 }
 
-constexpr std::size_t kPlane = kBlock / 8;  // of a block
+constexpr std::size_t kPlane = kBlock / 8;  // bytes of a block's plane of bits
 using Sums = std::array<std::int32_t, kBlock>;
 using Plane = std::array<std::uint8_t, kPlane>;
 
@@ -323,7 +323,7 @@ class Votes final : public SignResult {
     const std::uint8_t *positive, *nonzero;
   };
 
-  // Of a block whose bits begin at a byte of each vote's planes.
+  // Counts the votes for a block whose bits begin at a byte of each vote's planes.
   void count(const std::vector<Vote>& votes, std::size_t at, const SumPiece& block, std::uint8_t* positive,
              std::uint8_t* nonzero) const {
     Sums sums{};

@@ -148,7 +148,7 @@ namespace mrmf {
 struct SumTrial {
   Communication scheme = Communication::fp32;
   double seconds = 0;  ///< from its start until every rank has the result
-  double packing = 0;  ///< of these: what a rank encodes, adds and decodes, measured without messages
+  double packing = 0;  ///< seconds of these that a rank encodes, adds and decodes, measured without messages
   double sent = 0;     ///< bytes that a rank sends
 };
 
@@ -266,7 +266,7 @@ class WorkerSums final : public AllReduce {
   AllReduce* plain_;
   CodedAllReduce* device_;  // null: codes are made on the host
   std::vector<TensorSpan> tensors_;
-  std::vector<ArenaSpan> averaged_;  // of the momenta
+  std::vector<ArenaSpan> averaged_;  // where the momenta lie
   std::vector<Span> values_;         // by own worker: gradients, then what is sent of them
   std::vector<Index> rows_;          // by own worker
   Index all_rows_ = 1;

@@ -375,7 +375,7 @@ double average_momenta(Backend& backend, const std::vector<Span>& momenta, int a
 std::vector<MomentaSpread> momenta_spread(Backend& backend, const std::vector<Span>& momenta, int all,
                                           const std::vector<TensorSpan>& tensors, Comm& team) {
   const OnHost host(backend, momenta);
-  std::vector<double> sums(2 * tensors.size());  // of squares of means, of deviations from them
+  std::vector<double> sums(2 * tensors.size());  // sums of squares of means, then of deviations from them
   std::vector<std::size_t> counts;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     std::vector<std::vector<float>> values;

@@ -25,7 +25,7 @@ constexpr Index float_bytes = sizeof(float);
 // generic set to AVX-512, with a network of some kilobytes.
 constexpr Index touched_in_training = 9'000'000;
 
-// Of the tensors of which each rank of a grid has a part, the one that takes most when the root saves it: whole, its
+// The most floats that saving a tensor takes where each rank of a grid has a part of it: the whole, the root's
 // own part, and one that travels.
 Index largest_put_together(const Network& network, const ParameterLayout& layout) {
   Index most = 0;
@@ -66,7 +66,7 @@ RunMemory memory_of(const Network& network, const Execution& execution, const Tr
 }
 
 Index memory_of_sums(const SumSettings& sums, Index floats, int ranks, int workers) {
-  Index own = sums.error_feedback ? (workers + 1) * floats : 0;  // of each, and of their sum
+  Index own = sums.error_feedback ? (workers + 1) * floats : 0;  // each worker's, and their sum's
   if (sums.adds_directions()) own += (workers - 1) * floats;     // the optimizer has the first one's
   if (ranks * workers == 1 || sums.adds_plainly()) return own * float_bytes;
   const CodeBytes codes = code_bytes(sums.communication, static_cast<double>(floats));

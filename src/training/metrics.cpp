@@ -354,7 +354,7 @@ double MetricSums::weighted(MetricKind kind) const {
   return labels > 0 ? sum / labels : kUndefined;
 }
 
-// Of yes or no, the two are classes.
+// Where labels are yes or no, the two are classes.
 double MetricSums::balanced_accuracy() const {
   double sum = 0;
   int parts = 0;
@@ -379,7 +379,7 @@ double MetricSums::value(const Metric& metric) const {
     case MetricKind::precision_weighted:
     case MetricKind::recall_weighted:
     case MetricKind::f1_weighted: return weighted(metric.kind);
-    // Of two classes, the first's area is the second's, but for how their shares are rounded.
+    // Where there are two classes, the first's area is the second's, but for how their shares are rounded.
     case MetricKind::auc: return settings_.task == Task::classes && channels_ == 2 ? area(1) : mean(metric);
     default: return mean(metric);
   }

@@ -61,7 +61,7 @@ struct RunContext {
   bool shard_replicas = false;
   StageGrids* grids = nullptr;   ///< grids of ranks that share samples; null: each rank has its own
   SavePolicy* stops = nullptr;   ///< if nothing is saved: what still stops on a signal; null: nothing does
-  Meetings* meetings = nullptr;  ///< of a trainer in a tournament; null: there is none. Probes and teams have none
+  Meetings* meetings = nullptr;  ///< a tournament's, for its trainers; null: there is none. Probes and teams have none
 
   /// The same context for a team of its ranks, with another log.
   RunContext for_team(Comm& team_of_it, RunLog& log_of_it) const {

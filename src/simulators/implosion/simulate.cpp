@@ -25,7 +25,7 @@ constexpr double kVelocity = 370, kAdiabat = 2.5, kRadius = 35, kTemperature = 4
 double legendre2(double c) { return 0.5 * (3 * c * c - 1); }
 double legendre4(double c) { return 0.125 * (35 * c * c * c * c - 30 * c * c + 3); }
 
-// Of the mean square of the boundary's modes: sum of a_l^2 / (2 l + 1).
+// The mean square of the boundary's modes: sum of a_l^2 / (2 l + 1).
 double asymmetry(const HotSpot& spot) { return spot.p2 * spot.p2 / 5 + spot.p4 * spot.p4 / 9; }
 
 // D-T reactivity in cm^3/s for temperatures below 25 keV (NRL Plasma Formulary).
@@ -33,7 +33,7 @@ double reactivity(double kev) {
   return 3.68e-12 * std::pow(kev, -2.0 / 3) * std::exp(-19.94 * std::pow(kev, -1.0 / 3));
 }
 
-// Of the temperature, falling to a tenth of the centre's at the boundary.
+// The temperature's profile, falling to a tenth of the centre's at the boundary.
 double profile(double r) { return 0.1 + 0.9 * std::pow(1 - r * r, 2.0 / 7); }
 
 /// Means over the spot's volume, by its profile.

@@ -37,7 +37,7 @@ const std::array<double, kBands>& band_energies();  ///< keV, of the images' cha
 /// The state of one hot spot.
 struct HotSpot {
   double velocity = 0;     ///< km/s, of the shell before it is slowed down
-  double adiabat = 0;      ///< of the shell
+  double adiabat = 0;      ///< the shell's adiabat
   double mix = 0;          ///< share of the hot spot's mass that is of the shell
   double radius = 0;       ///< micrometres, mean
   double p2 = 0, p4 = 0;   ///< amplitudes of the boundary's modes, over the radius
