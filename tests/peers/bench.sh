@@ -57,14 +57,21 @@ ours() {  # what to measure, options
     --threads "$threads" --steps "$steps" "${@:2}"
 }
 
+pytorch() {  # variants; none: all
+  $venv/bin/python tests/peers/torch/bench_torch.py --network "$network" --sample "$sample" --batch "$batch" \
+    --threads "$threads" --steps "$steps" ${1:+--variants "$@"}
+}
+
 compare() {  # network, sample, batch, steps
   local network=$1 sample=$2 batch=$3 steps=$4 log=$work/$1-$2
   echo; echo "== $network, $sample, batch $batch: mrmf, first run"
   ours training | tee "$log.first"
   echo "== PyTorch"
   # shellcheck disable=SC2086  # VARIANTS is a list of words
-  $venv/bin/python tests/peers/torch/bench_torch.py --network "$network" --sample "$sample" --batch "$batch" \
-    --threads "$threads" --steps "$steps" ${VARIANTS:+--variants $VARIANTS} | tee "$log.torch"
+  pytorch ${VARIANTS:-} | tee "$log.torch" || {
+    echo "PyTorch ended early, perhaps by a crash in what it compiled; once more, eager alone"
+    pytorch eager_channels_last | tee "$log.torch"
+  }
   if [ "$JAX" = on ]; then
     echo "== JAX"
     $venv/bin/python tests/peers/jax/bench_jax.py --network "$network" --sample "$sample" --batch "$batch" \
