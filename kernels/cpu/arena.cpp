@@ -1,7 +1,7 @@
 #include "kernels/cpu/arena.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
+#include <omp.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -61,10 +61,7 @@ namespace {
 long last_cache() {
   constexpr long usual = 32L << 20, of_core = 8L << 20;
   const long size = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  const bool known = ::sched_getaffinity(0, sizeof cores, &cores) == 0;
-  return std::min(size > 0 ? size : usual, known ? CPU_COUNT(&cores) * of_core : usual);
+  return std::min(size > 0 ? size : usual, omp_get_num_procs() * of_core);  // of the process, however threads are bound
 }
 
 }  // namespace

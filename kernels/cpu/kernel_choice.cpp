@@ -251,17 +251,20 @@ double flop_of_row(const ConvProblem& p) {
   return 2.0 * static_cast<double>(p.geometry.weights() * product(p.geometry.out()));
 }
 
-/// The problem of a trial: that of fewer positions along the first axes, where a row would take longer than a trial
-/// may. Kernels share out planes and bands of their rows, so their times are as many times less.
+/// The problem of a trial: that of fewer planes, or of fewer of their rows, where a row of the batch would take longer
+/// than a trial may. Kernels share out planes and bands of their rows among the threads, so some of both are left for
+/// each. The last axis stays, by which kernels serve or not.
 ConvProblem with_fewer_positions(ConvProblem p) {
   constexpr double most = 4e8;  // flop of a pass over one row, for each thread
+  constexpr Index least_plane = 64;
   ConvGeometry& g = p.geometry;
-  for (std::size_t a = 0; a < g.in.size(); ++a) {
+  if (g.in[1] * g.in[2] < least_plane) return p;
+  for (std::size_t a = 0; a < 2; ++a) {
     const double over = flop_of_row(p) / (most * p.threads);
     if (over <= 1) break;
     const Index reach = (g.kernel[a] - 1) * g.dilation[a] + 1, unit = g.stride[a] * p.window[a];
-    const Index least = std::max<Index>(4 * reach, 8 * unit),
-                fewer = static_cast<Index>(static_cast<double>(g.in[a]) / over);
+    const Index least = std::max<Index>({4 * reach, 8 * unit, 4 * p.threads * unit});
+    const Index fewer = static_cast<Index>(static_cast<double>(g.in[a]) / over);
     if (least < g.in[a]) g.in[a] = std::max(least, fewer);
   }
   return p;

@@ -73,8 +73,8 @@ std::unique_ptr<Backend> make_choosing_backend(int threads, Precision precision 
 bool rounds_to_bf16(const Backend& backend);
 /// The choices of such a backend; null of any other, which always takes fixed kernels.
 KernelChoices* kernel_choices(Backend& backend);
-/// Times the kernels that can solve the problem, on so many of its rows as take some milliseconds. None where the
-/// machine is too busy to tell, or the problem is for another number of threads than the backend's.
+/// Times the kernels that can solve the problem, on so many of its rows, and of its planes, as take some milliseconds.
+/// None where the machine is too busy to tell, or the problem is for another number of threads than the backend's.
 std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& problem);
 
 }  // namespace mrmf::cpu

@@ -1,5 +1,5 @@
-#include "src/run/checkpoint_arrays.hpp"
 #include "io/files/output_file.hpp"
+#include "src/run/checkpoint_arrays.hpp"
 
 #include <fmt/format.h>
 
@@ -186,6 +186,11 @@ Checkpoints::Checkpoints(const Config& config, const Plan& plan, Index samples, 
 
 void Checkpoints::find(Comm& world) {
   std::vector<CheckpointTexts> files(phases_.size());
+  for (const Phase& phase : phases_) {  // the root decides: another node may not see yet what is there
+    std::string name = checkpoint_file(config_.run.folder, phase.number);
+    world.broadcast(name, 0);
+    paths_.insert_or_assign(phase.number, name);
+  }
   collective_try(world, [&] {
     for (std::size_t i = 0; world.root() && i < phases_.size(); ++i)
       if (fs::exists(path(phases_[i].number))) files[i] = read_checkpoint_texts(path(phases_[i].number));
@@ -246,7 +251,10 @@ void Checkpoints::go_further(TrainState& state) const {
   record.reason.clear();
 }
 
-std::string Checkpoints::path(int number) const { return checkpoint_file(config_.run.folder, number); }
+std::string Checkpoints::path(int number) const {
+  const auto known = paths_.find(number);
+  return known != paths_.end() ? known->second : checkpoint_file(config_.run.folder, number);
+}
 
 std::string path_before(const std::string& file) { return file.substr(0, file.rfind(".h5")) + "-before.h5"; }
 

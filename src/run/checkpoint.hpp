@@ -230,6 +230,7 @@ class Checkpoints {
   DataContents contents_ = DataContents::same;
   std::string data_line_;
   int first_stage_ = 1;
+  std::map<int, std::string> paths_;   // by the phase's number, since find()
   std::map<int, Saved> found_;         // by the phase's number
   int saved_round_ = 0;                // a tournament's round in the last phase's file
   std::map<int, PhaseHistory> ended_;  // histories of phases that have ended
