@@ -28,6 +28,10 @@ using FusableLayers = std::span<const BlockLayer>;
 
 bool is_kind(FusableLayers run, std::size_t i, LayerKind kind) { return i < run.size() && run[i].kind == kind; }
 
+bool is_relu(FusableLayers run, std::size_t i) {
+  return is_kind(run, i, LayerKind::relu) || is_kind(run, i, LayerKind::leaky_relu);
+}
+
 /// A fused layer and the number of layers in the list that it replaces.
 struct Fused {
   std::unique_ptr<Layer> layer;
@@ -47,9 +51,7 @@ Fused conv_pool_relu(Backend& backend, FusableLayers run) {
 
 // batch_norm, relu or leaky_relu, and average_pool if it follows and fits. Its statistics are of all positions.
 Fused norm_relu_pool(Backend& backend, FusableLayers run) {
-  if (!is_kind(run, 0, LayerKind::batch_norm) ||
-      !(is_kind(run, 1, LayerKind::relu) || is_kind(run, 1, LayerKind::leaky_relu)) || run[0].position.statistics_box)
-    return {};
+  if (!is_kind(run, 0, LayerKind::batch_norm) || !is_relu(run, 1) || run[0].position.statistics_box) return {};
   const Shape& in = run[0].input;
   if (is_kind(run, 2, LayerKind::average_pool))
     if (auto layer = make_norm_relu_pool(backend, in, {run[0].spec, run[1].spec, run[2].spec}))
@@ -60,7 +62,7 @@ Fused norm_relu_pool(Backend& backend, FusableLayers run) {
 // group_norm or layer_norm, and relu or leaky_relu.
 Fused group_norm_relu(Backend& backend, FusableLayers run) {
   if (!is_kind(run, 0, LayerKind::group_norm) && !is_kind(run, 0, LayerKind::layer_norm)) return {};
-  if (!is_kind(run, 1, LayerKind::relu) && !is_kind(run, 1, LayerKind::leaky_relu)) return {};
+  if (!is_relu(run, 1)) return {};
   return {make_group_norm_relu(backend, run[0].input, run[0].spec, run[1].spec, run[0].position), 2};
 }
 

@@ -62,6 +62,9 @@ class BatchNorm final : public Layer {
   std::unique_ptr<NormOp> op_;
 };
 
+/// The slope below zero of a ReLU or a leaky ReLU.
+float slope_of(const LayerSpec& relu) { return relu.kind == LayerKind::leaky_relu ? relu.slope : 0.0F; }
+
 }  // namespace
 
 std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const LayerSpec& spec,
@@ -79,7 +82,7 @@ std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, co
   NormReluPool settings{.norm = {in.channels, specs.norm.momentum, specs.norm.epsilon, in.spatial, {}},
                         .in = in.spatial,
                         .axes = in.axes,
-                        .slope = specs.relu.kind == LayerKind::leaky_relu ? specs.relu.slope : 0.0F,
+                        .slope = slope_of(specs.relu),
                         .pool = {}};
   Shape output = in;
   if (specs.pool) {
@@ -175,7 +178,7 @@ std::unique_ptr<Layer> make_group_norm(Backend& backend, const Shape& in, const 
 
 std::unique_ptr<Layer> make_group_norm_relu(Backend& backend, const Shape& in, const LayerSpec& norm,
                                             const LayerSpec& relu, const LayerPosition& position) {
-  return group_norm_with(backend, in, norm, position, relu.kind == LayerKind::leaky_relu ? relu.slope : 0.0F);
+  return group_norm_with(backend, in, norm, position, slope_of(relu));
 }
 
 // Local contrast normalisation (Le et al., Building High-level Features Using Large Scale Unsupervised Learning, 2012).

@@ -72,6 +72,10 @@ bool exceeds_caches(ConstSpan values) {
   return address % 64 == 0 && std::ssize(values) > last / static_cast<long>(sizeof(float));
 }
 
+bool streams(const Tensor& written) {
+  return written.shape.channels % 16 == 0 && written.stride() == written.shape.channels && exceeds_caches(written.data);
+}
+
 Arena allocate_shared(Backend& backend, Index count) {
   const auto floats = static_cast<std::size_t>(count);
   const std::size_t bytes = std::max<std::size_t>(floats, 1) * sizeof(float);

@@ -147,7 +147,7 @@ class Norm final : public NormOp {
   void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     if (step.training) sums_.update_statistics(step, x.data, memory);
     const norm_loops::Terms terms = sums_.terms(step, memory);
-    const bool stream = y.stride() == channels_ && streams(y.data);
+    const bool stream = streams(y);
     share_out(std::ssize(x.data) / channels_, sums_.threads(), [&](Index first, Index last, int) {
       const float* const from = x.data.data() + first * channels_;
       loops_.forward(line(last - first, y.stride(), stream), terms, &from, 1, y.data.data() + first * y.stride());
@@ -164,7 +164,7 @@ class Norm final : public NormOp {
     sums_.parameter_gradients(memory, dgamma, dbeta);
     if (dx.data.empty()) return;
     const norm_loops::DataTerms data = sums_.data_terms(step, rows, memory);
-    const bool stream = streams(dx.data);
+    const bool stream = streams(dx);
     share_out(rows, sums_.threads(), [&](Index first, Index last, int) {
       const Index at = first * channels_;
       loops_.data(line(last - first, channels_, stream), terms, data, x.data.data() + at, dy.data.data() + at,
@@ -176,7 +176,6 @@ class Norm final : public NormOp {
   norm_loops::Line line(Index rows, Index y_stride, bool stream) const {
     return {rows, channels_, 1, rows, 1.0F, 1.0F, y_stride, stream};
   }
-  bool streams(ConstSpan written) const { return channels_ % 16 == 0 && exceeds_caches(written); }
 
   const norm_loops::Kernels& loops_;
   Index channels_;
@@ -237,7 +236,7 @@ class NormActivatePool final : public NormOp {
     if (dx.data.empty()) return;
     const norm_loops::DataTerms data = sums_.data_terms(step, lines * line_.positions, memory);
     norm_loops::Line form = line_;
-    form.stream = line_.channels % 16 == 0 && exceeds_caches(dx.data);
+    form.stream = streams(dx);
     share_out(lines, sums_.threads(), [&](Index first, Index last, int) {
       for (Index line = first; line < last; ++line)
         loops_.data(form, terms, data, x.data.data() + line * in_line, gradient_of(line, dy.data.data()),

@@ -284,6 +284,15 @@ void DirectConv::allocate() {
   bias_ = make_arena(std::max(forward_.whole().g.padded_out, data_.whole().g.padded_out));
 }
 
+/// The weights in the pass's own layout (out channels, taps, in channels).
+direct::Weights weights_of(const direct::Geometry& g, const float* w) { return {w, g.depth, g.in_channels, 1}; }
+
+/// Those of the convolution whose data gradient the pass is.
+direct::Weights mirrored_weights_of(const direct::Geometry& g, const float* w) {
+  const long taps = g.depth / g.in_channels;
+  return {w + (taps - 1) * g.out_channels, 1, -g.out_channels, taps * g.out_channels};
+}
+
 void DirectConv::pack(const Sweep& of, const direct::Weights& w) {
   const Index lanes = of.kernels.lanes;
   share_out(of.g.padded_out / lanes, threads(), [&](Index first, Index last, int) {
@@ -294,7 +303,7 @@ void DirectConv::pack(const Sweep& of, const direct::Weights& w) {
 void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
   allocate();
   const Sweep& whole = forward_.whole();
-  pack(whole, direct::weights_of(whole.g, w.data()));
+  pack(whole, weights_of(whole.g, w.data()));
   std::ranges::fill(bias_.span(), 0.0F);
   std::ranges::copy(b, bias_.span().begin());
   convolve(forward_, forward_rings_, input, y);
@@ -303,7 +312,7 @@ void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, T
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   allocate();
   const Sweep& whole = data_.whole();
-  pack(whole, direct::mirrored_weights_of(whole.g, w.data()));
+  pack(whole, mirrored_weights_of(whole.g, w.data()));
   std::ranges::fill(bias_.span(), 0.0F);
   convolve(data_, data_rings_, {dy.data.data()}, dx);
 }
@@ -312,11 +321,12 @@ void DirectConv::convolve_together(const Sweep& sweep, std::vector<BandRings>& r
                                    Tensor y) {
   const Index planes = y.shape.n * sweep.planes, most = sweep.g.together;
   const Index groups = std::min(planes, ((planes + most - 1) / most + threads() - 1) / threads() * threads());
+  const bool stream = streams(y);
   share_out(groups, threads(), [&](Index begin, Index end, int thread) {
     for (Index i = begin; i < end; ++i) {
       const Index first = planes * i / groups;
       direct::Geometry g = sweep.g;
-      g.stream = sweep.g.out_channels % 16 == 0 && exceeds_caches(y.data);
+      g.stream = stream;
       g.there = planes * (i + 1) / groups - first;
       const float* const* under = rings[static_cast<std::size_t>(thread)].front().together(sweep, g, input, first);
       sweep.kernels.forward(g, under, {packed_.span().data(), bias_.span().data()},
@@ -328,8 +338,8 @@ void DirectConv::convolve_together(const Sweep& sweep, std::vector<BandRings>& r
 // Planes of a band follow each other, because they share their input planes.
 void DirectConv::convolve(const Bands& bands, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y) {
   const Index planes = bands.whole().planes, count = bands.count();
-  const bool stream = bands.whole().g.out_channels % 16 == 0 && exceeds_caches(y.data);
   if (bands.whole().g.together > 1) return convolve_together(bands.whole(), rings, input, y);
+  const bool stream = streams(y);
   for (BandRings& of_thread : rings)
     for (PlaneRing& ring : of_thread) ring.start();
   share_out(y.shape.n * count * planes, threads(), [&](Index first, Index last, int thread) {

@@ -82,7 +82,6 @@ class GroupNorm final : public NormOp {
   norm_loops::Terms terms(const NormMemory& memory, const Scratch& scratch) const {
     return {scratch.mean.data(), scratch.factor.data(), memory.beta.data()};
   }
-  bool streams(ConstSpan written) const { return s_.channels % 16 == 0 && exceeds_caches(written); }
   double* partial_of(const Piece& piece) {
     double* const sums = partial_.data() + piece.number * 2 * s_.groups;
     std::fill_n(sums, 2 * s_.groups, 0.0);
@@ -157,7 +156,7 @@ void GroupNorm::forward(const StepContext& step, ConstTensor x, const NormMemory
     memory.inverse_deviation[static_cast<std::size_t>(at)] =
         static_cast<float>(1.0 / std::sqrt(variance + double{s_.epsilon}));
   });
-  const bool stream = y.stride() == s_.channels && streams(y.data);
+  const bool stream = streams(y);
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) {
     write_terms(piece.row, memory, scratch);
     const float* const from = x.data.data() + piece.first * s_.channels;
@@ -211,7 +210,7 @@ void GroupNorm::backward(const StepContext& step, ConstTensor x, ConstTensor dy,
     offset_[i] = static_cast<float>(sum / values());
     slope_[i] = static_cast<float>(inverse * inverse * products / values());
   });
-  const bool stream = streams(dx.data);
+  const bool stream = streams(dx);
   for_pieces(x.shape.n, [&](const Piece& piece, Scratch& scratch) {
     write_terms(piece.row, memory, scratch);
     const Index at = piece.first * s_.channels;

@@ -141,13 +141,6 @@ struct Weights {
   const float* first;
   long out, tap_step, in;
 };
-/// Weights in the pass's own layout (out channels, taps, in channels), or in that of the convolution whose data
-/// gradient it is.
-inline Weights weights_of(const Geometry& g, const float* w) { return {w, g.depth, g.in_channels, 1}; }
-inline Weights mirrored_weights_of(const Geometry& g, const float* w) {
-  const long taps = g.depth / g.in_channels;
-  return {w + (taps - 1) * g.out_channels, 1, -g.out_channels, taps * g.out_channels};
-}
 
 /// Weights in blocks of output channels.
 struct PackedWeights {

@@ -42,7 +42,7 @@ std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stre
   Arena plane = cpu::make_arena(sizes.plane), packed = cpu::make_arena(sizes.packed),
         y = cpu::make_arena(together * g.rows * g.width * g.out_channels);
   for (long first = 0; first < g.padded_out; first += kernels.lanes)
-    kernels.pack(g, cpu::direct::weights_of(g, w.span().data()), first, packed.span().data());
+    kernels.pack(g, {w.span().data(), g.depth, g.in_channels, 1}, first, packed.span().data());
   kernels.copy(g, x.span().data(), nullptr, plane.span().data());
   const float* const planes[3] = {plane.span().data(), plane.span().data(), nullptr};
   kernels.forward(g, planes, {packed.span().data(), b.span().data()}, y.span().data());
