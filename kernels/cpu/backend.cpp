@@ -54,8 +54,8 @@ std::string CpuBackend::description() const {
   const std::string products = precision_ != Precision::bf16 ? ""
                                : in_bf16()                   ? ", products in bf16"
                                                              : ", all in float32 (no products in bf16 here)";
-  return "oneDNN " + onednn::version() + ", own kernels for " + instruction_set_ + products +
-         ", threads: " + std::to_string(threads_) +
+  return "oneDNN " + onednn::version() + ", own kernels for " + instruction_set_ + (has_amx() ? " and AMX" : "") +
+         products + ", threads: " + std::to_string(threads_) +
          (threads_ < wanted_ ? " (OpenMP grants no more of " + std::to_string(wanted_) + ")" : "");
 }
 
@@ -132,6 +132,8 @@ PoolGeometry pooling_of(const ConvProblem& p) {
 std::optional<DirectKernels> direct_kernels(const std::string& name) {
   using Algorithm = DirectKernels::Algorithm;
   const bool wide = name.ends_with("512");
+  if (name == "amx") return DirectKernels{Algorithm::amx, InstructionSet::avx512};
+  if (name == "amx_bf16") return DirectKernels{Algorithm::amx_bf16, InstructionSet::avx512};
   const std::string algorithm = wide ? name.substr(0, name.size() - 3) : name;
   const InstructionSet set = wide ? InstructionSet::avx512 : std::min(InstructionSet::avx2, instruction_set());
   if (algorithm == "direct") return DirectKernels{Algorithm::plain, set};
@@ -153,6 +155,7 @@ bool deep_enough_for_planes(const ConvGeometry& c) {
 //   planes        Winograd's along the last two axes (winograd_planes.inl)
 //   winograd      Winograd's along the last axis (winograd.inl); with pooling: conv_pool_relu_winograd.inl
 //   direct        plain products of ours, without im2col (direct_conv.inl)
+//   amx           products on AMX of floats in three parts; amx_bf16: of rounded factors (direct_kernels_amx.cpp)
 //   few           for few output positions (conv_few_positions.cpp)
 //   apart         batch norm, and then the convolution
 //   onednn        oneDNN's primitives; onednn_bf16: with rounded factors
@@ -179,6 +182,9 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
   if (set == InstructionSet::avx512) {
     std::vector<std::string> names{"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
+    // Behind those that processors without AMX take, too: fixed kernels give the same bits on both.
+    if (has_amx()) names.insert(names.end() - 2, "amx");
+    if (has_amx() && in_bf16()) names.insert(names.begin() + 1, "amx_bf16");
     // Rounding large activations for few products costs more than it gains: trials tell.
     if (onednn_in_bf16()) names.insert(names.end() - 1, "onednn_bf16");
     return names;

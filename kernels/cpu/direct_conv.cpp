@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -115,8 +116,10 @@ struct PlaneInput {
 /// all but one of them. Or its copy of planes that are taken together. What is padding in them is zero from the start.
 class PlaneRing {
  public:
-  explicit PlaneRing(const Sweep& sweep)
-      : copies_(make_arena(sweep.g.kernel[0] * sweep.sizes.plane)),
+  /// copying: the kernels' copy, or copy_for_weights.
+  PlaneRing(const Sweep& sweep, decltype(Kernels::copy) copying)
+      : copy_(copying),
+        copies_(make_arena(sweep.g.kernel[0] * sweep.sizes.plane)),
         held_(static_cast<std::size_t>(sweep.g.kernel[0]), -1),
         planes_(held_.size()) {}
 
@@ -124,7 +127,7 @@ class PlaneRing {
   /// Copies the planes [first, first + g.there), counted over all samples: kernels of one plane in depth need no
   /// others.
   const float* const* together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input, Index first) {
-    sweep.kernels.copy(g, input.x + first * sweep.input_plane, input.map, copies_.span().data());
+    copy_(g, input.x + first * sweep.input_plane, input.map, copies_.span().data());
     planes_[0] = copies_.span().data();
     return planes_.data();
   }
@@ -147,12 +150,12 @@ class PlaneRing {
     const Index slot = plane.number % band.g.kernel[0], known = plane.unit * band.in_planes + plane.number;
     float* to = copies_.span().data() + slot * band.sizes.plane;
     if (std::exchange(held_[static_cast<std::size_t>(slot)], known) != known)
-      band.kernels.copy(band.g,
-                        input.x + (plane.sample * band.in_planes + plane.number) * band.input_plane + band.input_row,
-                        input.map, to);
+      copy_(band.g, input.x + (plane.sample * band.in_planes + plane.number) * band.input_plane + band.input_row,
+            input.map, to);
     return to;
   }
 
+  decltype(Kernels::copy) copy_;
   Arena copies_;
   std::vector<Index> held_;  // the plane in each slot
   std::vector<const float*> planes_;
@@ -205,19 +208,29 @@ class DirectConv final : public WeightedOp {
   Bands forward_, data_;
   Arena bias_, packed_;
   std::vector<BandRings> forward_rings_, data_rings_;  // one per thread
-  std::vector<PlaneRing> weight_rings_;                // one per thread, of whole planes
+  std::vector<PlaneRing> weight_rings_;                // one per thread, of whole planes; none: forward_rings_ serve
   std::vector<Arena> gradients_;                       // one per part of the planes: weights and bias
 };
+
+/// Whether the second and third axis have less padding than taps.
+bool little_padding(const ConvGeometry& c) {
+  const auto at_most = [](Index pad, Index kernel) { return pad >= 0 && pad < kernel; };
+  return std::ranges::all_of(std::array{1U, 2U}, [&](std::size_t a) {
+    return at_most(c.pad_before[a], c.kernel[a]) && at_most(c.pad_after[a], c.kernel[a]);
+  });
+}
 
 /// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
 bool winograd_serves(DirectKernels::Algorithm algorithm, const ConvGeometry& c) {
   constexpr Index least_rows = 6, least_width = 4;
-  const auto at_most = [](Index pad, Index kernel) { return pad >= 0 && pad < kernel; };
-  for (const std::size_t a : {1U, 2U})
-    if (!at_most(c.pad_before[a], c.kernel[a]) || !at_most(c.pad_after[a], c.kernel[a])) return false;
+  if (!little_padding(c)) return false;
   if (algorithm == DirectKernels::Algorithm::winograd_planes && c.kernel[1] != 3) return false;
   return c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
          std::min(c.out()[2], c.in[2]) >= least_width;
+}
+
+bool amx_serves(const ConvGeometry& c) {
+  return has_amx() && little_padding(c) && c.in_channels % direct::amx_kernels().fp32.lanes == 0;
 }
 
 const direct::KernelSet& kernel_set(InstructionSet set) {
@@ -228,9 +241,13 @@ const direct::KernelSet& kernel_set(InstructionSet set) {
 const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
   using Algorithm = DirectKernels::Algorithm;
   if (kernels.set > instruction_set()) return nullptr;
-  if (kernels.algorithm != Algorithm::plain && !winograd_serves(kernels.algorithm, c)) return nullptr;
+  const bool amx = kernels.algorithm == Algorithm::amx || kernels.algorithm == Algorithm::amx_bf16;
+  if (amx && !amx_serves(c)) return nullptr;
+  if (!amx && kernels.algorithm != Algorithm::plain && !winograd_serves(kernels.algorithm, c)) return nullptr;
   const direct::KernelSet& of = kernel_set(kernels.set);
   switch (kernels.algorithm) {
+    case Algorithm::amx: return &direct::amx_kernels().fp32;
+    case Algorithm::amx_bf16: return &direct::amx_kernels().bf16;
     case Algorithm::plain: return &of.plain;
     case Algorithm::winograd: return &of.winograd;
     case Algorithm::winograd_planes: return &of.winograd_planes;
@@ -268,18 +285,20 @@ DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry, Ind
 BandRings rings_of(const Bands& bands) {
   BandRings rings;
   for (const Index band : {Index{0}, bands.count() - 1, Index{1}})
-    if (std::ssize(rings) < bands.count()) rings.emplace_back(bands[band]);
+    if (std::ssize(rings) < bands.count()) rings.emplace_back(bands[band], bands[band].kernels.copy);
   return rings;
 }
 
 void DirectConv::allocate() {
   if (bias_.size() > 0) return;
+  const Kernels& kernels = forward_.whole().kernels;
   packed_ = make_arena(std::max(forward_.whole().sizes.packed, data_.whole().sizes.packed));
   for (Arena& gradient : gradients_) gradient = make_arena(forward_.whole().sizes.gradient);
   for (int t = 0; t < threads_; ++t) {
     forward_rings_.push_back(rings_of(forward_));
     data_rings_.push_back(rings_of(data_));
-    if (forward_.count() > 1) weight_rings_.emplace_back(forward_.whole());
+    if (forward_.count() > 1 || kernels.copy_for_weights != kernels.copy)
+      weight_rings_.emplace_back(forward_.whole(), kernels.copy_for_weights);
   }
   bias_ = make_arena(std::max(forward_.whole().g.padded_out, data_.whole().g.padded_out));
 }

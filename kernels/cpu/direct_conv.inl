@@ -104,4 +104,4 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
   }
 }
 
-const Kernels kernels{lanes, one_plane, sizes, pack, copy, forward, weights, unpack};
+const Kernels kernels{lanes, one_plane, sizes, pack, copy, copy, forward, weights, unpack};

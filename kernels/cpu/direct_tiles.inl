@@ -107,7 +107,7 @@ void add_bias(const Geometry& g, const float* dy, long positions, float* db) {
   }
 }
 
-void copy_row(const float* x, long width, const Affine* map, float* to) {
+inline void copy_row(const float* x, long width, const Affine* map, float* to) {
   if (map == nullptr)
     __builtin_memcpy(to, x, static_cast<unsigned long>(width) * sizeof(float));
   else

@@ -1,5 +1,11 @@
 #include "kernels/cpu/instruction_set.hpp"
 
+#if defined __x86_64__ && defined __linux__
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
@@ -57,6 +63,29 @@ bool has_bf16_products() {
 #else
   return false;
 #endif
+}
+
+namespace {
+
+bool ask_for_amx() {
+  if (instruction_set() != InstructionSet::avx512) return false;
+  if (!direct::sixteen_lanes_need_avx512) return true;
+#if defined __x86_64__ && defined __linux__
+  constexpr unsigned leaf = 7, tiles = 1U << 24, bf16 = 1U << 22;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(leaf, 0, &a, &b, &c, &d) == 0 || (d & tiles) == 0 || (d & bf16) == 0) return false;
+  constexpr long request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM; since Linux 5.16
+  return onednn::has_amx() && ::syscall(SYS_arch_prctl, request, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+bool has_amx() {
+  static const bool has = ask_for_amx();
+  return has;
 }
 
 std::string name(InstructionSet set) {

@@ -157,6 +157,8 @@ struct Kernels {
   void (*pack)(const Geometry&, const Weights&, long first, float* packed);
   /// Copies an input plane, or those that are taken together, one behind the other in x; map may be null.
   void (*copy)(const Geometry&, const float* x, const Affine* map, float* plane);
+  /// The same in the form that `weights` reads; equal to `copy` where both read one form.
+  void (*copy_for_weights)(const Geometry&, const float* x, const Affine* map, float* plane);
   /// Makes one output plane, or those that are taken together, one behind the other in y. planes: kernel[0] copies of
   /// input planes, null for those in the padding.
   void (*forward)(const Geometry&, const float* const* planes, const PackedWeights&, float* y);
@@ -180,6 +182,13 @@ struct KernelSet {
 const KernelSet& generic_kernels();
 const KernelSet& avx2_kernels();
 const KernelSet& avx512_kernels();
+
+/// Kernels for AMX, of 16 lanes: for multiples of 16 in channels, and less padding than taps along the second and third
+/// axis. fp32: as exact as plain products in float32; bf16: both factors rounded.
+struct AmxKernels {
+  const Kernels &fp32, &bf16;
+};
+const AmxKernels& amx_kernels();
 /// False in the test that runs the kernels of 16 lanes by AVX2 (tests/unit/support/sixteen_lanes.cpp).
 extern const bool sixteen_lanes_need_avx512;
 

@@ -1,5 +1,5 @@
-// The fused kernel, the loops of batch norm and the products of locally connected layers for AVX2 with FMA. See
-// conv_pool_relu.inl, batch_norm.inl and locally_connected.inl.
+// The fused kernel, the loops of batch norm, the products of locally connected layers and the direct kernels for AVX2
+// with FMA. See conv_pool_relu.inl, batch_norm.inl, locally_connected.inl and direct_kernels.inl.
 #include <immintrin.h>
 
 #include "kernels/cpu/vector_kernels.hpp"
@@ -95,3 +95,11 @@ const Kernels* avx2_kernels() { return &kernels; }
 namespace mrmf::cpu::fma {
 const Loop* avx2_loop() { return &loop; }
 }  // namespace mrmf::cpu::fma
+
+#define DIRECT_TILE 6
+
+#include "kernels/cpu/direct_kernels.inl"
+
+namespace mrmf::cpu::direct {
+const KernelSet& avx2_kernels() { return kernel_set; }
+}  // namespace mrmf::cpu::direct

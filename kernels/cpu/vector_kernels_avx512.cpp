@@ -1,5 +1,5 @@
-// The fused kernel, the loops of batch norm and the products of locally connected layers for AVX-512. See
-// conv_pool_relu.inl, batch_norm.inl and locally_connected.inl.
+// The fused kernel, the loops of batch norm, the products of locally connected layers and the direct kernels for
+// AVX-512. See conv_pool_relu.inl, batch_norm.inl, locally_connected.inl and direct_kernels.inl.
 #include <immintrin.h>
 
 #include "kernels/cpu/vector_kernels.hpp"
@@ -93,3 +93,12 @@ const Kernels* avx512_kernels() { return &kernels; }
 namespace mrmf::cpu::fma {
 const Loop* avx512_loop() { return &loop; }
 }  // namespace mrmf::cpu::fma
+
+#define DIRECT_TILE 12
+
+#include "kernels/cpu/direct_kernels.inl"
+
+namespace mrmf::cpu::direct {
+const KernelSet& avx512_kernels() { return kernel_set; }
+const bool sixteen_lanes_need_avx512 = true;
+}  // namespace mrmf::cpu::direct

@@ -1,5 +1,6 @@
-// The fused kernel, the loops of batch norm and the products of locally connected layers for what every processor of
-// the architecture has: SSE2, or on ARM Neon. See conv_pool_relu.inl, batch_norm.inl and locally_connected.inl.
+// The fused kernel, the loops of batch norm, the products of locally connected layers and the direct kernels for what
+// every processor of the architecture has: SSE2, or on ARM Neon. See conv_pool_relu.inl, batch_norm.inl,
+// locally_connected.inl and direct_kernels.inl.
 #include "kernels/cpu/vector_kernels.hpp"
 
 #define VECTOR_LANES 4
@@ -78,6 +79,18 @@ namespace mrmf::cpu::fma {
 const Loop* generic_loop() { return &loop; }
 }  // namespace mrmf::cpu::fma
 
+#ifdef __aarch64__
+#define DIRECT_TILE 12  // twice as many registers
+#else
+#define DIRECT_TILE 6
+#endif
+
+#include "kernels/cpu/direct_kernels.inl"
+
+namespace mrmf::cpu::direct {
+const KernelSet& generic_kernels() { return kernel_set; }
+}  // namespace mrmf::cpu::direct
+
 #ifndef __x86_64__
 // Other processors have one instruction set, `generic`, so nobody calls these.
 
@@ -90,6 +103,10 @@ const Kernels* avx512bf16_kernels() { return generic_kernels(); }
 namespace mrmf::cpu::direct {
 const KernelSet& avx2_kernels() { return generic_kernels(); }
 const KernelSet& avx512_kernels() { return generic_kernels(); }
+const AmxKernels& amx_kernels() {
+  static const AmxKernels none{generic_kernels().plain, generic_kernels().plain};
+  return none;
+}
 const bool sixteen_lanes_need_avx512 = true;
 }  // namespace mrmf::cpu::direct
 

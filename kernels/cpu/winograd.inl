@@ -283,4 +283,4 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
   if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
 }
 
-const Kernels kernels{lanes, one_plane, sizes, pack, copy, forward, weights, unpack};
+const Kernels kernels{lanes, one_plane, sizes, pack, copy, copy, forward, weights, unpack};

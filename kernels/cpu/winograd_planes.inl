@@ -297,4 +297,4 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
   if (g.bias) store(db + first, load(gradient + transforms * depth * g.out_channels + first));
 }
 
-const Kernels kernels{lanes, planes_together, sizes, pack, copy, forward, weights, unpack};
+const Kernels kernels{lanes, planes_together, sizes, pack, copy, copy, forward, weights, unpack};

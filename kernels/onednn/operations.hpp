@@ -27,6 +27,8 @@ std::shared_ptr<const Context> make_context(int threads);
 /// results are float32. bf16 is for processors where has_bf16_products().
 enum class Factors { float32, bf16 };
 bool has_bf16_products();
+/// Whether oneDNN uses AMX's products in bf16.
+bool has_amx();
 
 /// A dense layer's weights: brought into oneDNN's own layout in each call, or read as they are.
 enum class DenseWeights { packed, plain };

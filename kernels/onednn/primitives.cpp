@@ -163,11 +163,12 @@ InstructionSet instruction_set() {
                                         : InstructionSet::generic;
 }
 
-bool has_bf16_products() {
-  const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto bits = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+static bool uses(dnnl::cpu_isa set) {
+  const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa()), bits = static_cast<unsigned>(set);
   return (used & bits) == bits;
 }
+bool has_bf16_products() { return uses(dnnl::cpu_isa::avx512_core_bf16); }
+bool has_amx() { return uses(dnnl::cpu_isa::avx512_core_amx); }
 
 void hold_to(InstructionSet set) {
   const dnnl::status status = dnnl::set_max_cpu_isa(in_onednn(set));

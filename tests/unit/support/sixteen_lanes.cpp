@@ -78,3 +78,12 @@ const Kernels* avx512_kernels() { return &kernels; }
 namespace mrmf::cpu::fma {
 const Loop* avx512_loop() { return &loop; }
 }  // namespace mrmf::cpu::fma
+
+#define DIRECT_TILE 12
+
+#include "kernels/cpu/direct_kernels.inl"
+
+namespace mrmf::cpu::direct {
+const KernelSet& avx512_kernels() { return kernel_set; }
+const bool sixteen_lanes_need_avx512 = false;
+}  // namespace mrmf::cpu::direct

@@ -1,0 +1,118 @@
+// Convolutions on AMX (kernels/cpu/direct_kernels_amx.cpp): of floats in three parts as exact as plain products in
+// float32, and of rounded factors exact where nothing is rounded. Without AMX they do not serve; unit_sixteen_lanes
+// emulates it.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "kernels/cpu/convolutions.hpp"
+#include "kernels/random.hpp"
+#include "tests/unit/support/backends.hpp"
+
+namespace mrmf::test {
+namespace {
+
+using cpu::DirectKernels;
+using Algorithm = DirectKernels::Algorithm;
+
+struct Case {
+  Extent in;
+  Index in_channels, out_channels;
+  Extent kernel, before, after;
+};
+
+// Rows of whole tiles, of whole halves of them and of neither; one plane and several; runs of input that are no whole
+// tiles; even and odd numbers of vectors of out channels; no padding, all of it, and more on one side.
+const Case kCases[] = {
+    {{1, 9, 32}, 16, 16, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}},  {{1, 8, 8}, 48, 32, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}},
+    {{3, 7, 16}, 32, 48, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}},  {{2, 9, 13}, 16, 32, {2, 2, 3}, {1, 0, 2}, {0, 1, 0}},
+    {{1, 11, 13}, 32, 16, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}}, {{1, 1, 150}, 16, 64, {1, 1, 5}, {0, 0, 4}, {0, 0, 4}},
+    {{1, 12, 34}, 16, 16, {1, 3, 3}, {0, 0, 0}, {0, 0, 0}},
+};
+
+ConvGeometry geometry_of(const Case& c) {
+  ConvGeometry g{c.in_channels, c.out_channels};
+  g.in = c.in, g.kernel = c.kernel, g.pad_before = c.before, g.pad_after = c.after;
+  return g;
+}
+
+struct Passes {
+  std::vector<float> y, dx, dw, db;
+};
+
+// Twice: what a first step leaves in the copies of planes meets a second one.
+Passes passes_of(WeightedOp& op, const ConvGeometry& g, const Passes& from, std::span<const float> b) {
+  constexpr Index rows = 3;
+  const Shape in{rows, g.in, g.in_channels, 3}, out{rows, g.out(), g.out_channels, 3};
+  Passes to{std::vector<float>(from.y.size(), NAN), std::vector<float>(from.dx.size(), NAN),
+            std::vector<float>(from.dw.size(), NAN), std::vector<float>(b.size(), NAN)};
+  op.prepare(rows);
+  for (int step = 0; step < 2; ++step) {
+    op.forward({in, from.dx}, from.dw, b, {out, to.y});
+    op.backward_data({out, from.y}, from.dw, {in, to.dx});
+    op.backward_weights({in, from.dx}, {out, from.y}, to.dw, to.db);
+  }
+  return to;
+}
+
+// x, dy and w, in the places of their gradients and of y. bits: of each number; 24 are all.
+Passes inputs_of(const ConvGeometry& g, int bits) {
+  constexpr Index rows = 3;
+  Rng rng(7);
+  const auto made_up = [&](Index count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) {
+      value = static_cast<float>(rng.uniform() - 0.5);
+      if (bits < 24) value = std::ldexp(std::round(std::ldexp(value, bits)), -bits);
+    }
+    return values;
+  };
+  return {made_up(rows * product(g.out()) * g.out_channels),
+          made_up(rows * product(g.in) * g.in_channels),
+          made_up(g.weights()),
+          {}};
+}
+
+}  // namespace
+
+TEST_CASE("operations: convolutions of floats in three parts are as exact as of floats") {
+  const auto reference = make_reference_backend();
+  for (const Case& c : kCases) {
+    const ConvGeometry g = geometry_of(c);
+    const Passes from = inputs_of(g, 24);
+    const std::vector<float> b(static_cast<std::size_t>(g.out_channels), 0.25F);
+    const auto op = cpu::make_direct_conv({Algorithm::amx, cpu::instruction_set()}, g);
+    REQUIRE((op != nullptr) == cpu::has_amx());
+    if (op == nullptr) continue;
+    const Passes want = passes_of(*reference->conv(g, 3), g, from, b), got = passes_of(*op, g, from, b);
+    const auto plain_op = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, g);
+    const Passes plain = passes_of(*plain_op, g, from, b);
+    INFO(c.in[0] << "x" << c.in[1] << "x" << c.in[2] << ", " << g.in_channels << " to " << g.out_channels);
+    // A part of 8 bits less, or a product that is missing, is off by 2^-16.
+    constexpr double slack = 2, least = 1e-7;
+    CHECK(relative_distance(got.y, want.y) < slack * relative_distance(plain.y, want.y) + least);
+    CHECK(relative_distance(got.dx, want.dx) < slack * relative_distance(plain.dx, want.dx) + least);
+    CHECK(relative_distance(got.dw, want.dw) < slack * relative_distance(plain.dw, want.dw) + least);
+    CHECK(relative_distance(got.db, want.db) < slack * relative_distance(plain.db, want.db) + least);
+  }
+}
+
+TEST_CASE("operations: convolutions of rounded factors are exact on numbers of 8 bits") {
+  for (const Case& c : kCases) {
+    const ConvGeometry g = geometry_of(c);
+    const Passes from = inputs_of(g, 5);
+    const std::vector<float> b(static_cast<std::size_t>(g.out_channels), 0.25F);
+    const auto op = cpu::make_direct_conv({Algorithm::amx_bf16, cpu::instruction_set()}, g);
+    REQUIRE((op != nullptr) == cpu::has_amx());
+    if (op == nullptr) continue;
+    const auto plain_op = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, g);
+    const Passes want = passes_of(*plain_op, g, from, b), got = passes_of(*op, g, from, b);
+    INFO(c.in[0] << "x" << c.in[1] << "x" << c.in[2] << ", " << g.in_channels << " to " << g.out_channels);
+    CHECK(got.y == want.y);
+    CHECK(got.dx == want.dx);
+    CHECK(got.dw == want.dw);
+    CHECK(got.db == want.db);
+  }
+}
+
+}  // namespace mrmf::test
