@@ -85,6 +85,33 @@ inline Halves line(Bits first, Bits second) {
                                  31, 33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63);
 }
 
+// Stores the pairs of two vectors, in parts that lie `pitch` numbers apart.
+template <long Parts>
+inline void store_pairs(Vector first, Vector second, Half* to, long pitch) {
+  Bits low[Parts], high[Parts];
+  split(first, low);
+  split(second, high);
+  for (long s = 0; s < Parts; ++s) {
+    const Bits both = pairs(low[s], high[s]);
+    __builtin_memcpy(to + s * pitch, &both, sizeof both);
+  }
+}
+
+// The same of the numbers of the first, and then those of the second where `whole`.
+template <long Parts>
+inline void store_line(Vector first, Vector second, bool whole, Half* to, long pitch) {
+  Bits low[Parts], high[Parts];
+  split(first, low);
+  split(second, high);
+  for (long s = 0; s < Parts; ++s) {
+    const Halves both = line(low[s], high[s]);
+    if (whole)
+      __builtin_memcpy(to + s * pitch, &both, sizeof both);
+    else
+      __builtin_memcpy(to + s * pitch, &both, sizeof both / 2);
+  }
+}
+
 template <unsigned... Lane>
 struct Lanes {};
 using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;

@@ -133,6 +133,7 @@ std::optional<DirectKernels> direct_kernels(const std::string& name) {
   using Algorithm = DirectKernels::Algorithm;
   const bool wide = name.ends_with("512");
   if (name == "amx") return DirectKernels{Algorithm::amx, InstructionSet::avx512};
+  if (name == "amx_winograd") return DirectKernels{Algorithm::amx_winograd, InstructionSet::avx512};
   if (name == "amx_bf16") return DirectKernels{Algorithm::amx_bf16, InstructionSet::avx512};
   const std::string algorithm = wide ? name.substr(0, name.size() - 3) : name;
   const InstructionSet set = wide ? InstructionSet::avx512 : std::min(InstructionSet::avx2, instruction_set());
@@ -155,7 +156,8 @@ bool deep_enough_for_planes(const ConvGeometry& c) {
 //   planes        Winograd's along the last two axes (winograd_planes.inl)
 //   winograd      Winograd's along the last axis (winograd.inl); with pooling: conv_pool_relu_winograd.inl
 //   direct        plain products of ours, without im2col (direct_conv.inl)
-//   amx           products on AMX of floats in three parts; amx_bf16: of rounded factors (direct_kernels_amx.cpp)
+//   amx           products on AMX of floats in three parts (direct_kernels_amx.cpp); amx_winograd: of Winograd's
+//                 transforms along the axis before the last; amx_bf16: of rounded factors
 //   few           for few output positions (conv_few_positions.cpp)
 //   apart         batch norm, and then the convolution
 //   onednn        oneDNN's primitives; onednn_bf16: with rounded factors
@@ -172,9 +174,7 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   const InstructionSet set = instruction_set();
   switch (p.kind) {
     case ConvProblem::Kind::conv: break;
-    case ConvProblem::Kind::norm_conv:
-      if (set == InstructionSet::avx512) return {"winograd512", "winograd", "planes512", "direct512", "apart"};
-      return {"winograd", "planes", "direct", "apart"};
+    case ConvProblem::Kind::norm_conv: return norm_conv_kernels_of();
     case ConvProblem::Kind::conv_pool: return conv_pool_kernels_of(p);
     case ConvProblem::Kind::dense: return dense_kernels_of(p);
   }
@@ -183,7 +183,7 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   if (set == InstructionSet::avx512) {
     std::vector<std::string> names{"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
     // Behind those that processors without AMX take, too: fixed kernels give the same bits on both.
-    if (has_amx()) names.insert(names.end() - 2, "amx");
+    if (has_amx()) names.insert(names.end() - 2, {"amx", "amx_winograd"});
     if (has_amx() && in_bf16()) names.insert(names.begin() + 1, "amx_bf16");
     // Rounding large activations for few products costs more than it gains: trials tell.
     if (onednn_in_bf16()) names.insert(names.end() - 1, "onednn_bf16");
@@ -192,6 +192,15 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
   const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
   return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
+}
+
+std::vector<std::string> CpuBackend::norm_conv_kernels_of() const {
+  if (instruction_set() != InstructionSet::avx512) return {"winograd", "planes", "direct", "apart"};
+  std::vector<std::string> names{"winograd512", "winograd", "planes512", "direct512"};
+  if (has_amx()) names.insert(names.end(), {"amx", "amx_winograd"});
+  if (has_amx() && in_bf16()) names.insert(names.begin(), "amx_bf16");
+  names.push_back("apart");
+  return names;
 }
 
 // Below AVX-512, Winograd's transforms cost as much as they save where an input has few channels.

@@ -48,6 +48,7 @@ class CpuBackend final : public Backend {
   bool onednn_in_bf16() const;  ///< whether those of oneDNN may be, too
   std::unique_ptr<WeightedOp> conv_by(const std::string& kernels, const ConvProblem& problem);
   std::vector<std::string> dense_kernels_of(const ConvProblem& problem) const;
+  std::vector<std::string> norm_conv_kernels_of() const;
   std::vector<std::string> conv_pool_kernels_of(const ConvProblem& problem) const;
   std::unique_ptr<WeightedOp> dense_by(const std::string& kernels, const ConvProblem& problem);
 

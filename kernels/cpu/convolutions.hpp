@@ -15,10 +15,10 @@ namespace mrmf::cpu {
 // made of.
 
 /// The direct kernels (vector_kernels.hpp): products of plain runs of input, or of Winograd's transforms of them along
-/// the last axis, or along the last two, or products on AMX, of floats in three parts or of rounded ones. `set` is the
-/// instruction set that they are compiled for.
+/// the last axis, or along the last two; or on AMX: of floats in three parts, plain or of Winograd's transforms along
+/// the second axis, or of rounded ones. `set` is the instruction set that they are compiled for.
 struct DirectKernels {
-  enum class Algorithm { plain, winograd, winograd_planes, amx, amx_bf16 } algorithm;
+  enum class Algorithm { plain, winograd, winograd_planes, amx, amx_winograd, amx_bf16 } algorithm;
   InstructionSet set;
   Index room =
       0;  ///< bytes for a thread's copies of input planes, which are cut into bands of rows; 0: by the L2 cache
@@ -26,7 +26,7 @@ struct DirectKernels {
 /// Convolutions on the direct kernels, and the same behind a batch norm whose output is never stored. Null where they
 /// do not serve: where the instruction set in use has not theirs, with strides or dilation, for few positions in a
 /// plane, for output channels that are no multiple of the lanes; Winograd's also for other than three taps along
-/// their axes, AMX's without has_amx() and for in channels that are no multiple of its lanes.
+/// their axes, AMX's without has_amx() and for rows of input that are no multiple of its lanes.
 std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry);
 std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
                                                   const ConvGeometry& geometry);

@@ -38,16 +38,14 @@ struct Sweep {
         input_plane(c.in[1] * c.in[2] * c.in_channels),
         output_plane(c.out()[1] * c.out()[2] * c.out_channels) {
     const Extent out = c.out();
-    g.in_channels = c.in_channels;
-    g.out_channels = c.out_channels;
+    g.in_channels = c.in_channels, g.out_channels = c.out_channels;
     g.bias = c.bias;
     std::ranges::copy(c.kernel, g.kernel);
     g.rows = out[1], g.width = out[2];
     g.in_rows = c.in[1], g.in_width = c.in[2];
     g.rows_before = c.pad_before[1], g.columns_before = c.pad_before[2];
     g.padded_width = out[2] + c.kernel[2] - 1;
-    g.row = c.kernel[2] * c.in_channels;
-    g.depth = c.kernel[0] * c.kernel[1] * g.row;
+    g.row = c.kernel[2] * c.in_channels, g.depth = c.kernel[0] * c.kernel[1] * g.row;
     g.padded_out = (c.out_channels + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
     g.together = g.there = 1;
     if (together && c.pad_before[0] == 0 && c.pad_after[0] == 0) g.together = kernels.together(g);
@@ -68,12 +66,14 @@ Sweep band_of(const Sweep& whole, ConvGeometry c, Index first, Index rows) {
 }
 
 /// Planes in bands of rows, so that the copies of the input planes under a band stay in the L2 cache. Each output is
-/// computed as without bands: they begin at even rows, where tiles of Winograd's kernels do.
+/// computed as without bands: they begin at every fourth row, where tiles of Winograd's kernels do.
 class Bands {
  public:
-  /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs.
-  Bands(const direct::Kernels& kernels, const ConvGeometry& c, Index room) : whole_(kernels, c, true) {
-    const Index rows = whole_.g.rows, of_band = rows_of_band(c, room > 0 ? room : usual_room());
+  /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs. plane: of the copies.
+  Bands(const direct::Kernels& kernels, const ConvGeometry& c, Index room, long direct::Sizes::*plane)
+      : whole_(kernels, c, true) {
+    const Index bytes = whole_.sizes.*plane * c.kernel[0] * 4, rows = whole_.g.rows;
+    const Index of_band = rows_of_band(c, room > 0 ? room : usual_room(), bytes);
     for (Index first = 0; first < rows; first += of_band)
       bands_.push_back(of_band == rows ? whole_ : band_of(whole_, c, first, std::min(of_band, rows - first)));
   }
@@ -91,12 +91,12 @@ class Bands {
   }
   /// Planes that are taken together are not cut. Otherwise as many rows as there is room for, but some, also in the
   /// last band, and no fewer than there are of padding: so that the bands between see none.
-  Index rows_of_band(const ConvGeometry& c, Index room) const {
-    const Index least = (std::max({Index{8}, c.pad_before[1], c.pad_after[1]}) + 1) / 2 * 2;
-    const Index rows = whole_.g.rows, bytes = whole_.sizes.plane * c.kernel[0] * static_cast<Index>(sizeof(float));
+  Index rows_of_band(const ConvGeometry& c, Index room, Index bytes) const {
+    const Index least = (std::max({Index{8}, c.pad_before[1], c.pad_after[1]}) + 3) / 4 * 4;
+    const Index rows = whole_.g.rows;
     if (whole_.g.together > 1) return rows;
     for (Index bands = std::min(rows / least, (bytes + room - 1) / room); bands > 1; --bands) {
-      const Index of_band = ((rows + bands - 1) / bands + 1) / 2 * 2;
+      const Index of_band = ((rows + bands - 1) / bands + 3) / 4 * 4;
       if (of_band >= least && (rows % of_band == 0 || rows % of_band >= least)) return of_band;
     }
     return rows;
@@ -116,10 +116,10 @@ struct PlaneInput {
 /// all but one of them. Or its copy of planes that are taken together. What is padding in them is zero from the start.
 class PlaneRing {
  public:
-  /// copying: the kernels' copy, or copy_for_weights.
-  PlaneRing(const Sweep& sweep, decltype(Kernels::copy) copying)
-      : copy_(copying),
-        copies_(make_arena(sweep.g.kernel[0] * sweep.sizes.plane)),
+  PlaneRing(const Sweep& sweep, bool for_weights)
+      : copy_(for_weights ? sweep.kernels.copy_for_weights : sweep.kernels.copy),
+        plane_(for_weights ? sweep.sizes.plane_for_weights : sweep.sizes.plane),
+        copies_(make_arena(sweep.g.kernel[0] * plane_)),
         held_(static_cast<std::size_t>(sweep.g.kernel[0]), -1),
         planes_(held_.size()) {}
 
@@ -148,7 +148,7 @@ class PlaneRing {
   };
   const float* copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane) {
     const Index slot = plane.number % band.g.kernel[0], known = plane.unit * band.in_planes + plane.number;
-    float* to = copies_.span().data() + slot * band.sizes.plane;
+    float* to = copies_.span().data() + slot * plane_;
     if (std::exchange(held_[static_cast<std::size_t>(slot)], known) != known)
       copy_(band.g, input.x + (plane.sample * band.in_planes + plane.number) * band.input_plane + band.input_row,
             input.map, to);
@@ -156,6 +156,7 @@ class PlaneRing {
   }
 
   decltype(Kernels::copy) copy_;
+  Index plane_;  // floats
   Arena copies_;
   std::vector<Index> held_;  // the plane in each slot
   std::vector<const float*> planes_;
@@ -197,19 +198,26 @@ class DirectConv final : public WeightedOp {
   void backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps);
 
  private:
-  int threads() const { return threads_; }
-  Index gradient_parts() const { return std::ssize(gradients_); }
+  /// Whether the weight gradient reads copies as forward's.
+  bool shares_rings() const {
+    const Kernels& kernels = forward_.whole().kernels;
+    return kernels.copy == kernels.copy_for_weights && weights_.count() == forward_.count();
+  }
   void allocate();
-  void pack(const Sweep& of, const direct::Weights& w);
+  void pack(const Sweep& of, const direct::Weights& w);  // and sets the bias to zeros
   void convolve(const Bands& bands, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y);
+  /// Planes of dy, counted over all samples, whose gradient is summed alone.
+  struct Part {
+    Index number, first, last;
+  };
+  void add_weights(BandRings& rings, const PlaneInput& input, ConstTensor dy, const Part& part, TapSums* taps);
   void convolve_together(const Sweep& sweep, std::vector<BandRings>& rings, const PlaneInput& input, Tensor y);
 
   int threads_;
-  Bands forward_, data_;
+  Bands forward_, data_, weights_;
   Arena bias_, packed_;
-  std::vector<BandRings> forward_rings_, data_rings_;  // one per thread
-  std::vector<PlaneRing> weight_rings_;                // one per thread, of whole planes; none: forward_rings_ serve
-  std::vector<Arena> gradients_;                       // one per part of the planes: weights and bias
+  std::vector<BandRings> forward_rings_, data_rings_, weight_rings_;  // one per thread
+  std::vector<Arena> gradients_;                                      // one per part of the planes: weights and bias
 };
 
 /// Whether the second and third axis have less padding than taps.
@@ -221,36 +229,30 @@ bool little_padding(const ConvGeometry& c) {
 }
 
 /// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
-bool winograd_serves(DirectKernels::Algorithm algorithm, const ConvGeometry& c) {
+bool winograd_serves(const ConvGeometry& c) {
   constexpr Index least_rows = 6, least_width = 4;
-  if (!little_padding(c)) return false;
-  if (algorithm == DirectKernels::Algorithm::winograd_planes && c.kernel[1] != 3) return false;
-  return c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
+  return little_padding(c) && c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
          std::min(c.out()[2], c.in[2]) >= least_width;
 }
 
 bool amx_serves(const ConvGeometry& c) {
-  return has_amx() && little_padding(c) && c.in_channels % direct::amx_kernels().fp32.lanes == 0;
-}
-
-const direct::KernelSet& kernel_set(InstructionSet set) {
-  return of_set(set, direct::generic_kernels, direct::avx2_kernels, direct::avx512_kernels)();
+  return has_amx() && little_padding(c) && c.in[2] * c.in_channels % direct::amx_kernels().fp32.lanes == 0;
 }
 
 /// Null where they do not serve.
 const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
   using Algorithm = DirectKernels::Algorithm;
   if (kernels.set > instruction_set()) return nullptr;
-  const bool amx = kernels.algorithm == Algorithm::amx || kernels.algorithm == Algorithm::amx_bf16;
-  if (amx && !amx_serves(c)) return nullptr;
-  if (!amx && kernels.algorithm != Algorithm::plain && !winograd_serves(kernels.algorithm, c)) return nullptr;
-  const direct::KernelSet& of = kernel_set(kernels.set);
+  const direct::KernelSet& of =
+      of_set(kernels.set, direct::generic_kernels, direct::avx2_kernels, direct::avx512_kernels)();
+  const bool three_rows = c.kernel[1] == 3, winograd = winograd_serves(c), amx = amx_serves(c);
   switch (kernels.algorithm) {
-    case Algorithm::amx: return &direct::amx_kernels().fp32;
-    case Algorithm::amx_bf16: return &direct::amx_kernels().bf16;
     case Algorithm::plain: return &of.plain;
-    case Algorithm::winograd: return &of.winograd;
-    case Algorithm::winograd_planes: return &of.winograd_planes;
+    case Algorithm::winograd: return winograd ? &of.winograd : nullptr;
+    case Algorithm::winograd_planes: return winograd && three_rows ? &of.winograd_planes : nullptr;
+    case Algorithm::amx: return amx ? &direct::amx_kernels().fp32 : nullptr;
+    case Algorithm::amx_winograd: return amx && three_rows ? &direct::amx_kernels().winograd : nullptr;
+    case Algorithm::amx_bf16: return amx ? &direct::amx_kernels().bf16 : nullptr;
   }
   return nullptr;
 }
@@ -258,8 +260,7 @@ const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
 /// A plane must have enough positions to be worth a pass over the weight gradient.
 bool supported(const ConvGeometry& c, const Kernels& kernels) {
   constexpr Index least_positions = 64;
-  const Extent out = c.out();
-  const Extent one{1, 1, 1};
+  const Extent out = c.out(), one{1, 1, 1};
   return c.stride == one && c.dilation == one && c.out_channels % kernels.lanes == 0 &&
          out[1] * out[2] >= least_positions;
 }
@@ -277,28 +278,27 @@ ConvGeometry data_gradient(const ConvGeometry& c) {
 
 DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry, Index room)
     : threads_(omp_get_max_threads()),
-      forward_(kernels, geometry, room),
-      data_(kernels, data_gradient(geometry), room),
+      forward_(kernels, geometry, room, &direct::Sizes::plane),
+      data_(kernels, data_gradient(geometry), room, &direct::Sizes::plane),
+      weights_(kernels, geometry, room, &direct::Sizes::plane_for_weights),
       gradients_(static_cast<std::size_t>(sum_parts(threads_, forward_.whole().sizes.gradient))) {}
 
 /// A ring for each kind of the bands.
-BandRings rings_of(const Bands& bands) {
+BandRings rings_of(const Bands& bands, bool for_weights) {
   BandRings rings;
   for (const Index band : {Index{0}, bands.count() - 1, Index{1}})
-    if (std::ssize(rings) < bands.count()) rings.emplace_back(bands[band], bands[band].kernels.copy);
+    if (std::ssize(rings) < bands.count()) rings.emplace_back(bands[band], for_weights);
   return rings;
 }
 
 void DirectConv::allocate() {
   if (bias_.size() > 0) return;
-  const Kernels& kernels = forward_.whole().kernels;
   packed_ = make_arena(std::max(forward_.whole().sizes.packed, data_.whole().sizes.packed));
   for (Arena& gradient : gradients_) gradient = make_arena(forward_.whole().sizes.gradient);
   for (int t = 0; t < threads_; ++t) {
-    forward_rings_.push_back(rings_of(forward_));
-    data_rings_.push_back(rings_of(data_));
-    if (forward_.count() > 1 || kernels.copy_for_weights != kernels.copy)
-      weight_rings_.emplace_back(forward_.whole(), kernels.copy_for_weights);
+    forward_rings_.push_back(rings_of(forward_, false));
+    data_rings_.push_back(rings_of(data_, false));
+    if (!shares_rings()) weight_rings_.push_back(rings_of(weights_, true));
   }
   bias_ = make_arena(std::max(forward_.whole().g.padded_out, data_.whole().g.padded_out));
 }
@@ -314,7 +314,8 @@ direct::Weights mirrored_weights_of(const direct::Geometry& g, const float* w) {
 
 void DirectConv::pack(const Sweep& of, const direct::Weights& w) {
   const Index lanes = of.kernels.lanes;
-  share_out(of.g.padded_out / lanes, threads(), [&](Index first, Index last, int) {
+  std::ranges::fill(bias_.span(), 0.0F);
+  share_out(of.g.padded_out / lanes, threads_, [&](Index first, Index last, int) {
     for (Index v = first; v < last; ++v) of.kernels.pack(of.g, w, v * lanes, packed_.span().data());
   });
 }
@@ -323,7 +324,6 @@ void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, T
   allocate();
   const Sweep& whole = forward_.whole();
   pack(whole, weights_of(whole.g, w.data()));
-  std::ranges::fill(bias_.span(), 0.0F);
   std::ranges::copy(b, bias_.span().begin());
   convolve(forward_, forward_rings_, input, y);
 }
@@ -332,21 +332,19 @@ void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   allocate();
   const Sweep& whole = data_.whole();
   pack(whole, mirrored_weights_of(whole.g, w.data()));
-  std::ranges::fill(bias_.span(), 0.0F);
   convolve(data_, data_rings_, {dy.data.data()}, dx);
 }
 
 void DirectConv::convolve_together(const Sweep& sweep, std::vector<BandRings>& rings, const PlaneInput& input,
                                    Tensor y) {
   const Index planes = y.shape.n * sweep.planes, most = sweep.g.together;
-  const Index groups = std::min(planes, ((planes + most - 1) / most + threads() - 1) / threads() * threads());
+  const Index groups = std::min(planes, ((planes + most - 1) / most + threads_ - 1) / threads_ * threads_);
   const bool stream = streams(y);
-  share_out(groups, threads(), [&](Index begin, Index end, int thread) {
+  share_out(groups, threads_, [&](Index begin, Index end, int thread) {
     for (Index i = begin; i < end; ++i) {
       const Index first = planes * i / groups;
       direct::Geometry g = sweep.g;
-      g.stream = stream;
-      g.there = planes * (i + 1) / groups - first;
+      g.stream = stream, g.there = planes * (i + 1) / groups - first;
       const float* const* under = rings[static_cast<std::size_t>(thread)].front().together(sweep, g, input, first);
       sweep.kernels.forward(g, under, {packed_.span().data(), bias_.span().data()},
                             y.data.data() + first * sweep.output_plane);
@@ -361,7 +359,7 @@ void DirectConv::convolve(const Bands& bands, std::vector<BandRings>& rings, con
   const bool stream = streams(y);
   for (BandRings& of_thread : rings)
     for (PlaneRing& ring : of_thread) ring.start();
-  share_out(y.shape.n * count * planes, threads(), [&](Index first, Index last, int thread) {
+  share_out(y.shape.n * count * planes, threads_, [&](Index first, Index last, int thread) {
     for (Index i = first; i < last; ++i) {
       const Index unit = i / planes, plane = i % planes;
       const Sweep& band = bands[unit % count];
@@ -374,33 +372,44 @@ void DirectConv::convolve(const Bands& bands, std::vector<BandRings>& rings, con
   });
 }
 
+void DirectConv::add_weights(BandRings& rings, const PlaneInput& input, ConstTensor dy, const Part& part,
+                             TapSums* taps) {
+  const Index count = weights_.count(), planes = weights_.whole().planes;
+  float* const gradient = gradients_[static_cast<std::size_t>(part.number)].span().data();
+  for (Index band = 0; band < count; ++band) {
+    const Sweep& sweep = weights_[band];
+    PlaneRing& ring = rings[weights_.kind(band)];
+    for_groups(part.first, part.last, sweep.g.together, [&](Index plane, Index there) {
+      const float* from = dy.data.data() + plane * sweep.output_plane;
+      direct::Geometry now = sweep.g;
+      now.there = there;
+      const float* const* under = sweep.g.together > 1
+                                      ? ring.together(sweep, now, input, plane)
+                                      : ring.under(sweep, input, plane / planes * count + band, count, plane % planes);
+      sweep.kernels.weights(now, under, from + sweep.output_row, gradient);
+      for (Index p = 0; taps != nullptr && band == 0 && p < there; ++p)
+        taps->add_plane(part.number, plane + p, from + p * sweep.output_plane);
+    });
+  }
+}
+
 void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps) {
   allocate();
-  const Sweep& sweep = forward_.whole();
+  const Sweep& sweep = weights_.whole();
   const direct::Geometry& g = sweep.g;
   const std::size_t floats = gradients_[0].span().size();
-  const Index planes = dy.shape.n * sweep.planes, parts = std::min(gradient_parts(), planes);
+  const Index planes = dy.shape.n * sweep.planes, parts = std::min(std::ssize(gradients_), planes);
   if (taps != nullptr) taps->start(parts);
-  SharedLoop loop(parts, threads());
-#pragma omp parallel num_threads(threads())
+  SharedLoop loop(parts, threads_);
+#pragma omp parallel num_threads(threads_)
   {
-    const auto thread = static_cast<std::size_t>(omp_get_thread_num());
-    PlaneRing& ring = weight_rings_.empty() ? forward_rings_[thread].front() : weight_rings_[thread];
-    ring.start();
+    BandRings& rings =
+        (shares_rings() ? forward_rings_ : weight_rings_)[static_cast<std::size_t>(omp_get_thread_num())];
+    for (PlaneRing& ring : rings) ring.start();
     while (const auto part = loop.next(omp_get_thread_num())) {
-      const Span gradient = gradients_[static_cast<std::size_t>(part->first)].span();
-      std::ranges::fill(gradient, 0.0F);
-      for_groups(planes * part->first / parts, planes * part->last / parts, g.together, [&](Index plane, Index count) {
-        const float* from = dy.data.data() + plane * sweep.output_plane;
-        direct::Geometry now = g;
-        now.there = count;
-        const float* const* under = g.together > 1
-                                        ? ring.together(sweep, now, input, plane)
-                                        : ring.under(sweep, input, plane / sweep.planes, 1, plane % sweep.planes);
-        sweep.kernels.weights(now, under, from, gradient.data());
-        for (Index p = 0; taps != nullptr && p < count; ++p)
-          taps->add_plane(part->first, plane + p, from + p * sweep.output_plane);
-      });
+      const Index number = part->first;
+      std::ranges::fill(gradients_[static_cast<std::size_t>(number)].span(), 0.0F);
+      add_weights(rings, input, dy, {number, planes * number / parts, planes * part->last / parts}, taps);
     }
 #pragma omp barrier
     constexpr std::size_t block = 1024;  // floats

@@ -5,7 +5,8 @@
 #include "kernels/cpu/direct_tiles.inl"
 
 Sizes sizes(const Geometry& g) {
-  return {g.in_rows * g.padded_width * g.in_channels, g.depth * g.padded_out, (g.depth + 1) * g.out_channels};
+  const long plane = g.in_rows * g.padded_width * g.in_channels;
+  return {plane, plane, g.depth * g.padded_out, (g.depth + 1) * g.out_channels};
 }
 
 void pack(const Geometry& g, const Weights& w, long first, float* packed) {

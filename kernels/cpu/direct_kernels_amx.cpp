@@ -13,7 +13,8 @@
 //
 // The weight gradient sums over positions, 32 at a time. Pairs of them lie 16 positions apart: then its right factors,
 // input, can be copied as (part, position, in channel, number of the pair) and begin at any position, as taps do; and
-// its left ones, dy (out channel, pair), need no exchange of numbers within lanes. The gradient lies as dw does.
+// its left ones, dy (out channel, pair), need no exchange of numbers within lanes. The gradient lies as dw does, with
+// runs of whole tiles.
 #include "kernels/cpu/vector_kernels.hpp"
 
 #define VECTOR_LANES 16
@@ -38,29 +39,38 @@ struct Positions {
 
 long padded_rows(const Geometry& g) { return g.rows + g.kernel[1] - 1; }
 
-// The numbers of a part of a plane's copy for forward. A tile may read past the last position, and past a run.
-long halves_for_forward(const Geometry& g) { return (padded_rows(g) * g.padded_width + side) * g.in_channels + deep; }
+// The numbers of a part of a plane's copy for forward, in whole lines of the caches. A tile may read past the last
+// position, and past a run.
+long halves_for_forward(const Geometry& g) {
+  return ((padded_rows(g) * g.padded_width + side) * g.in_channels + 2 * deep - 1) / deep * deep;
+}
 long steps_of_run(const Geometry& g) { return (g.row + deep - 1) / deep; }
 
-// What the weight gradient sums over at once, 32 neighbouring positions: as Positions.
+// What the weight gradient sums over at once, so many neighbouring positions: as Positions.
 struct Steps {
-  long in_row, count;
-  explicit Steps(const Geometry& g)
-      : in_row(g.width % deep == 0 ? g.width / deep : 0),
-        count(in_row > 0 ? in_row * g.rows : ((g.rows - 1) * g.padded_width + g.width + deep - 1) / deep) {}
+  long length, in_row, count;
+  Steps(const Geometry& g, long of_step)
+      : length(of_step),
+        in_row(g.width % length == 0 ? g.width / length : 0),
+        count(in_row > 0 ? in_row * g.rows : ((g.rows - 1) * g.padded_width + g.width + length - 1) / length) {}
   long first(const Geometry& g, long number) const {
-    return in_row > 0 ? number / in_row * g.padded_width + number % in_row * deep : number * deep;
+    return in_row > 0 ? number / in_row * g.padded_width + number % in_row * length : number * length;
   }
 };
 
-// The numbers of a part of a plane's copy for the weight gradient. The last step may read past the last position.
-long halves_for_weights(const Geometry& g) { return 2 * (padded_rows(g) * g.padded_width + deep) * g.in_channels; }
+// The numbers of a part of a plane's copy for the weight gradient. The last step may read past the last position, and
+// past a run; some lie before the first position.
+long halves_for_weights(const Geometry& g) {
+  return 2 * ((padded_rows(g) * g.padded_width + deep) * g.in_channels + 2 * side);
+}
+// The floats of a run in the weight gradient, where it is whole tiles.
+long padded_run(const Geometry& g) { return (g.row + side - 1) / side * side; }
 
 template <long Parts>
 Sizes sizes(const Geometry& g) {
-  const long forward = halves_for_forward(g), weights = halves_for_weights(g);
-  return {(Parts * (forward > weights ? forward : weights) + 1) / 2,
-          g.kernel[0] * g.kernel[1] * steps_of_run(g) * Parts * side * g.padded_out, (g.depth + 1) * g.padded_out};
+  return {Parts * halves_for_forward(g) / 2, Parts * halves_for_weights(g) / 2,
+          g.kernel[0] * g.kernel[1] * steps_of_run(g) * Parts * side * g.padded_out,
+          (g.kernel[0] * g.kernel[1] * padded_run(g) + 1) * g.padded_out};
 }
 
 // The vector that begins at float i of an input row.
@@ -76,56 +86,30 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   for (long r = 0; r < g.in_rows; ++r, x += width, to += g.padded_width * g.in_channels)
     for (long i = 0; i < width; i += deep) {
       const bool whole = i + lanes < width;
-      Bits first[Parts], second[Parts];
-      split(input(x, map, i), first);
-      split(whole ? input(x, map, i + lanes) : Vector{}, second);
-      for (long s = 0; s < Parts; ++s) {
-        const Halves both = line(first[s], second[s]);
-        if (whole)
-          __builtin_memcpy(to + s * part + i, &both, sizeof both);
-        else
-          __builtin_memcpy(to + s * part + i, &both, sizeof both / 2);
-      }
+      store_line<Parts>(input(x, map, i), whole ? input(x, map, i + lanes) : Vector{}, whole, to + i, part);
     }
 }
 
-// Makes the pairs of the padded plane for 16 channels, of one position after the other.
-template <long Parts>
-struct Pairs {
-  Half* to;  // the pair that begins at the next position, less 16 positions
-  long pitch, part;
-  Bits before[side][Parts] = {};  // the last 16 positions
-  long next = 0;
-
-  inline void add(Vector v) {
-    Bits(&first)[Parts] = before[next % side];
-    Bits second[Parts];
-    split(v, second);
-    for (long s = 0; s < Parts; ++s) {
-      const Bits both = pairs(first[s], second[s]);
-      if (next >= side) __builtin_memcpy(to + (next - side) * pitch + s * part, &both, sizeof both);
-      first[s] = second[s];
-    }
-    ++next;
-  }
-  void add_zeros(long count) {
-    for (long i = 0; i < count; ++i) add(Vector{});
-  }
-};
-
+// Each number of input is the first one of a pair, and the second one of the pair 16 positions before.
 template <long Parts>
 void copy_for_weights(const Geometry& g, const float* x, const Affine* map, float* plane) {
-  for (long c = 0; c < g.in_channels; c += lanes) {
-    Pairs<Parts> to{reinterpret_cast<Half*>(plane) + 2 * c, 2 * g.in_channels, halves_for_weights(g)};
-    to.add_zeros(g.rows_before * g.padded_width);
-    const float* row = x;
-    for (long r = 0; r < g.in_rows; ++r, row += g.in_width * g.in_channels) {
-      to.add_zeros(g.columns_before);
-      for (long p = 0; p < g.in_width; ++p) to.add(input(row, map, p * g.in_channels + c));
-      to.add_zeros(g.padded_width - g.in_width - g.columns_before);
+  const long width = g.in_width * g.in_channels, part = halves_for_weights(g), before = side * g.in_channels;
+  long at = (g.rows_before * g.padded_width + g.columns_before) * g.in_channels;
+  for (long r = 0; r < g.in_rows; ++r, x += width, at += g.padded_width * g.in_channels)
+    for (long i = 0; i < width; i += lanes) {
+      Bits parts[Parts];
+      split(input(x, map, i), parts);
+      Half* to = reinterpret_cast<Half*>(plane) + 2 * (side + at + i);
+      for (long s = 0; s < Parts; ++s, to += part) {
+        const Bits first = parts[s] >> 16;
+        __builtin_memcpy(to, &first, sizeof first);
+        if (at + i <= before - side) continue;
+        Bits pair;
+        __builtin_memcpy(&pair, to - 2 * before, sizeof pair);
+        pair = pairs(pair << 16, parts[s]);
+        __builtin_memcpy(to - 2 * before, &pair, sizeof pair);
+      }
     }
-    to.add_zeros(side);
-  }
 }
 
 template <long Parts>
@@ -137,15 +121,9 @@ void pack(const Geometry& g, const Weights& w, long first, float* packed) {
   };
   for (long tap = 0; tap < taps; ++tap)
     for (long k = 0; k < steps; ++k, to += Parts * tile_halves)
-      for (long pair = 0; pair < side; ++pair) {
-        Bits low[Parts], high[Parts];
-        split(at(tap, k * deep + 2 * pair), low);
-        split(at(tap, k * deep + 2 * pair + 1), high);
-        for (long s = 0; s < Parts; ++s) {
-          const Bits both = pairs(low[s], high[s]);
-          __builtin_memcpy(to + s * tile_halves + pair * deep, &both, sizeof both);
-        }
-      }
+      for (long pair = 0; pair < side; ++pair)
+        store_pairs<Parts>(at(tap, k * deep + 2 * pair), at(tap, k * deep + 2 * pair + 1), to + pair * deep,
+                           tile_halves);
 }
 
 // Calls body(first, Constant<how many>) for groups of `count` tiles of sums in a line, of which each has `Beside`
@@ -159,39 +137,49 @@ inline void for_groups(long count, const Body& body) {
   }
 }
 
+// A vector of outputs, of which so many channels are there.
+inline void store_output(const Geometry& g, Vector v, float* to, long channels) {
+  if (channels < lanes)
+    __builtin_memcpy(to, &v, static_cast<unsigned long>(channels) * sizeof(float));
+  else if (g.stream)
+    stream(to, v);
+  else
+    store(to, v);
+}
+
 // The outputs of 16 positions from `first` on, of which those that are there go to y.
 template <long Across>
-void store_outputs(const Geometry& g, const float* sums, long first, float* y) {
+void store_outputs(const Geometry& g, const float* sums, long first, long channel, float* y) {
   long row = first / g.padded_width, column = first % g.padded_width;
   for (long p = 0; p < side; ++p, ++column, sums += Across * lanes) {
     if (column == g.padded_width) column = 0, ++row;
     if (row >= g.rows || column >= g.width) continue;
-    float* const to = y + (row * g.width + column) * g.out_channels;
-    for (long n = 0; n < Across; ++n) {
-      const Vector v = load(sums + n * lanes);
-      if (g.stream)
-        stream(to + n * lanes, v);
-      else
-        store(to + n * lanes, v);
-    }
+    float* const to = y + (row * g.width + column) * g.out_channels + channel;
+    for (long n = 0; n < Across; ++n)
+      store_output(g, load(sums + n * lanes), to + n * lanes, g.out_channels - channel - n * lanes);
   }
 }
 
+// Where the numbers of a product lie: in the planes' copies, and of the first of Across vectors of out channels in the
+// packed weights, whose vectors are `pitch` numbers apart.
+struct Numbers {
+  const float* const* planes;
+  long of_plane;  // from a plane's beginning
+  const Half* weights;
+  long pitch;
+};
+
 template <long Parts, long Down, long Across>
-void forward_group(Sums<Parts, Down, Across> sums, const Geometry& g, const float* const* planes,
-                   const PackedWeights& w, const long (&first)[Down], long channel, float* y) {
+void add_taps(Sums<Parts, Down, Across> sums, const Geometry& g, const Numbers& of, const long (&first)[Down]) {
   const long steps = steps_of_run(g), run = steps * Parts * tile_halves;
-  const long of_channels = g.kernel[0] * g.kernel[1] * run;
-  const Half* const weights = reinterpret_cast<const Half*>(w.blocks) + channel / side * of_channels;
-  sums.load([&](long, long n) { return w.bias + channel + n * lanes; }, 0);
   for (long i = 0; i < g.kernel[0]; ++i) {
-    if (planes[i] == nullptr) continue;
+    if (of.planes[i] == nullptr) continue;
+    const Half* const plane = reinterpret_cast<const Half*>(of.planes[i]) + of.of_plane;
     for (long j = 0; j < g.kernel[1]; ++j) {
       Factors left{{}, halves_for_forward(g), g.in_channels * static_cast<long>(sizeof(Half))};
-      for (long m = 0; m < Down; ++m)
-        left.at[m] = reinterpret_cast<const Half*>(planes[i]) + (first[m] + j * g.padded_width) * g.in_channels;
       Factors right{{}, tile_halves, 64};
-      for (long n = 0; n < Across; ++n) right.at[n] = weights + n * of_channels + (i * g.kernel[1] + j) * run;
+      for (long m = 0; m < Down; ++m) left.at[m] = plane + (first[m] + j * g.padded_width) * g.in_channels;
+      for (long n = 0; n < Across; ++n) right.at[n] = of.weights + n * of.pitch + (i * g.kernel[1] + j) * run;
       for (long k = 0; k < steps; ++k) {
         sums.add(left, right);
         for (long m = 0; m < Down; ++m) left.at[m] += deep;
@@ -199,7 +187,15 @@ void forward_group(Sums<Parts, Down, Across> sums, const Geometry& g, const floa
       }
     }
   }
-  if (g.width % side == 0 && !g.stream) {  // all 16 are there, side by side
+}
+
+template <long Parts, long Down, long Across>
+void forward_group(Sums<Parts, Down, Across> sums, const Geometry& g, const float* const* planes,
+                   const PackedWeights& w, const long (&first)[Down], long channel, float* y) {
+  const long pitch = g.kernel[0] * g.kernel[1] * steps_of_run(g) * Parts * tile_halves;
+  sums.load([&](long, long n) { return w.bias + channel + n * lanes; }, 0);
+  add_taps(sums, g, {planes, 0, reinterpret_cast<const Half*>(w.blocks) + channel / side * pitch, pitch}, first);
+  if (g.width % side == 0 && g.out_channels % lanes == 0 && !g.stream) {  // all 16 are there, side by side
     const auto at = [&](long m, long n) {
       return y + (first[m] - first[m] / g.padded_width * (g.padded_width - g.width)) * g.out_channels + channel +
              n * lanes;
@@ -208,20 +204,27 @@ void forward_group(Sums<Parts, Down, Across> sums, const Geometry& g, const floa
   }
   alignas(64) float outputs[Down * side * Across * lanes];
   sums.store([&](long m, long n) { return outputs + (m * side * Across + n) * lanes; }, Across * lanes * 4);
-  for (long m = 0; m < Down; ++m) store_outputs<Across>(g, outputs + m * side * Across * lanes, first[m], y + channel);
+  for (long m = 0; m < Down; ++m) store_outputs<Across>(g, outputs + m * side * Across * lanes, first[m], channel, y);
 }
 
-template <long Parts>
-void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+// Calls body(sums, the first positions of the tiles below each other, first out channel) for all outputs.
+template <long Parts, class Body>
+void for_positions(const Geometry& g, const Body& body) {
   const Positions positions(g);
   TileRegisters tiles;
   for_blocks(g, [&](long channel, auto across) {
     for_groups<Parts, across.value>(positions.count, [&](long number, auto down) {
       long first[down.value];
       for (long m = 0; m < down.value; ++m) first[m] = positions.first(g, number + m);
-      forward_group<Parts, down.value, across.value>({tiles}, g, planes, w, first, channel, y);
+      body(Sums<Parts, down.value, across.value>{tiles}, first, channel);
     });
   });
+}
+
+template <long Parts>
+void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+  for_positions<Parts>(
+      g, [&](auto sums, const auto& first, long channel) { forward_group(sums, g, planes, w, first, channel, y); });
   if (g.stream) fence();
 }
 
@@ -245,95 +248,104 @@ void split_gradients(const Geometry& g, long first, const float* dy, Half* to) {
     gradients_of(g, first + h * side, dy, of[h]);
     transpose(of[h]);
   }
-  for (long c = 0; c < side; ++c) {
-    Bits low[Parts], high[Parts];
-    split(of[0][c], low);
-    split(of[1][c], high);
-    for (long s = 0; s < Parts; ++s) {
-      const Bits both = pairs(low[s], high[s]);
-      __builtin_memcpy(to + s * tile_halves + c * deep, &both, sizeof both);
-    }
-  }
+  for (long c = 0; c < side; ++c) store_pairs<Parts>(of[0][c], of[1][c], to + c * deep, tile_halves);
 }
 
-// The input that a tile of the weight gradient sums over for the first position: 16 in channels of a tap of the second
-// and third axis.
-const Half* tap_input(const Geometry& g, const float* plane, long number) {
-  const long of_tap = g.in_channels / side, tap = number / of_tap, channel = number % of_tap * side;
-  const long shift = tap / g.kernel[2] * g.padded_width + tap % g.kernel[2];
-  return reinterpret_cast<const Half*>(plane) + 2 * (shift * g.in_channels + channel);
-}
-
-// Some steps' positions, and dy there.
+// The positions at which some steps begin.
 struct StepRange {
-  long count, first[most_steps];
-  const Half* dy;  // (step, 16 out channels, left factor)
+  long count = 0, first[most_steps] = {};
 };
 
-// Adds to Across tiles from number `tap` on, of a plane, and Down below each other.
+// Calls body(steps, first out channel, Constant<vectors of them>) for all of the sum.
+template <class Body>
+void for_steps(const Geometry& g, long of_step, const Body& body) {
+  const Steps all(g, of_step);
+  for_blocks(g, [&](long channel, auto down) {
+    StepRange steps;
+    for (long first = 0; first < all.count; first += steps.count) {
+      steps.count = next_block(all.count - first, most_steps);
+      for (long k = 0; k < steps.count; ++k) steps.first[k] = all.first(g, first + k);
+      body(steps, channel, down);
+    }
+  });
+}
+
+// Where the numbers of the weight gradient's products lie: in the planes' copies, and dy (step, 16 out channels, left
+// factor).
+struct GradientNumbers {
+  const float* const* planes;
+  long of_plane;  // from a plane's beginning
+  const Half* dy;
+};
+
+// Adds to Across tiles of a plane from number `first` on, and Down below each other. A tile are 16 floats of a run.
 template <long Parts, long Down, long Across>
-void weights_group(Sums<Parts, Down, Across> sums, const Geometry& g, const StepRange& steps, const float* plane,
-                   long tap, float* gradient) {
-  const auto at = [&](long m, long n) { return gradient + m * lanes * g.depth + (tap + n) * side; };
+void weights_group(Sums<Parts, Down, Across> sums, const Geometry& g, const StepRange& steps, const Half* plane,
+                   const Half* dy, long first, float* gradient) {
+  const long in_run = padded_run(g) / side, depth = g.kernel[0] * g.kernel[1] * padded_run(g);
+  const auto at = [&](long m, long n) { return gradient + m * lanes * depth + (first + n) * side; };
   const Half* x[Across];
-  for (long n = 0; n < Across; ++n) x[n] = tap_input(g, plane, tap + n);
+  for (long n = 0; n < Across; ++n) {
+    const long tap = (first + n) / in_run, floats = (first + n) % in_run * side;
+    x[n] = plane + 2 * (side + tap * g.padded_width * g.in_channels + floats);
+  }
   Factors left{{}, tile_halves, 64}, right{{}, halves_for_weights(g), g.in_channels * 4};
-  sums.load(at, g.depth * 4);
+  sums.load(at, depth * 4);
   for (long k = 0; k < steps.count; ++k) {
-    for (long m = 0; m < Down; ++m) left.at[m] = steps.dy + (k * Down + m) * Parts * tile_halves;
+    for (long m = 0; m < Down; ++m) left.at[m] = dy + (k * Down + m) * Parts * tile_halves;
     for (long n = 0; n < Across; ++n) right.at[n] = x[n] + 2 * steps.first[k] * g.in_channels;
     sums.add(left, right);
   }
-  sums.store(at, g.depth * 4);
+  sums.store(at, depth * 4);
 }
 
 // What some steps add to the gradient of one or two vectors of out channels.
 template <long Parts, long Down>
-void weights_steps(const Geometry& g, const Steps& all, const float* const* planes, long first, long count,
-                   const float* dy, float* gradient) {
-  alignas(64) Half left[most_steps * Down * Parts * tile_halves];
-  StepRange steps{count, {}, left};
-  for (long k = 0; k < count; ++k) {
-    steps.first[k] = all.first(g, first + k);
-    for (long m = 0; m < Down; ++m)
-      split_gradients<Parts>(g, steps.first[k], dy + m * lanes, left + (k * Down + m) * Parts * tile_halves);
-  }
+void weights_products(const Geometry& g, const GradientNumbers& of, const StepRange& steps, float* gradient) {
   TileRegisters tiles;
-  const long of_plane = g.kernel[1] * g.row;
+  const long of_plane = g.kernel[1] * padded_run(g);
   for (long i = 0; i < g.kernel[0]; ++i) {
-    if (planes[i] == nullptr) continue;
-    for_groups<Parts, Down>(of_plane / side, [&](long tap, auto across) {
-      weights_group<Parts, Down, across.value>({tiles}, g, steps, planes[i], tap, gradient + i * of_plane);
+    if (of.planes[i] == nullptr) continue;
+    const Half* const plane = reinterpret_cast<const Half*>(of.planes[i]) + of.of_plane;
+    for_groups<Parts, Down>(of_plane / side, [&](long first, auto across) {
+      weights_group<Parts, Down, across.value>({tiles}, g, steps, plane, of.dy, first, gradient + i * of_plane);
     });
   }
 }
 
 template <long Parts>
 void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
-  const Steps all(g);
-  for_blocks(g, [&](long channel, auto down) {
-    for (long first = 0, count = 0; first < all.count; first += count) {
-      count = next_block(all.count - first, most_steps);
-      weights_steps<Parts, down.value>(g, all, planes, first, count, dy + channel, gradient + channel * g.depth);
-    }
+  const long depth = g.kernel[0] * g.kernel[1] * padded_run(g);
+  for_steps(g, deep, [&](const StepRange& steps, long channel, auto down) {
+    alignas(64) Half left[most_steps * down.value * Parts * tile_halves];
+    Half* to = left;
+    for (long k = 0; k < steps.count; ++k)
+      for (long m = 0; m < down.value; ++m, to += Parts * tile_halves)
+        split_gradients<Parts>(g, steps.first[k], dy + channel + m * lanes, to);
+    weights_products<Parts, down.value>(g, {planes, 0, left}, steps, gradient + channel * depth);
   });
-  if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + g.depth * g.padded_out);
+  if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + depth * g.padded_out);
 }
 
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
-  const long begin = first * g.depth, floats = lanes * g.depth;
-  __builtin_memcpy(dw + begin, gradient + begin, static_cast<unsigned long>(floats) * sizeof(float));
-  if (g.bias) store(db + first, load(gradient + g.depth * g.padded_out + first));
+  const long runs = g.kernel[0] * g.kernel[1];
+  for (long r = first * runs; r < (first + lanes) * runs; ++r)
+    __builtin_memcpy(dw + r * g.row, gradient + r * padded_run(g), static_cast<unsigned long>(g.row) * sizeof(float));
+  if (g.bias) store(db + first, load(gradient + runs * padded_run(g) * g.padded_out + first));
+}
+
+namespace rows {
+#include "kernels/cpu/amx_winograd.inl"
 }
 
 template <long Parts>
 const Kernels kernels{lanes,          one_plane,      sizes<Parts>, pack<Parts>, copy<Parts>, copy_for_weights<Parts>,
                       forward<Parts>, weights<Parts>, unpack};
 
-const AmxKernels both{kernels<3>, kernels<1>};
+const AmxKernels all{kernels<3>, rows::kernels<3>, kernels<1>};
 
 }  // namespace
 
-const AmxKernels& amx_kernels() { return both; }
+const AmxKernels& amx_kernels() { return all; }
 
 }  // namespace mrmf::cpu::direct

@@ -22,8 +22,8 @@ InstructionSet instruction_set();
 /// Whether the processor multiplies in bf16 (AVX512-BF16) and the environment allows that.
 bool has_bf16_products();
 
-/// Whether the processor multiplies tiles (AMX), the environment allows that, and the operating system lets this process
-/// use them: the first call asks it.
+/// Whether the processor multiplies tiles (AMX), the environment allows that, and the operating system lets this
+/// process use them: the first call asks it.
 bool has_amx();
 
 /// "generic", "avx2" or "avx512"

@@ -164,17 +164,20 @@ double best_of(const std::vector<Contestant>& contestants, std::size_t pass) {
 }
 
 /// In turns, so that what else the machine does meets all of them. The first turn takes memory and makes primitives,
-/// and is not counted. A pass that takes far longer than another contestant's is not run again. False where the machine
-/// is so busy that there was no time for two turns.
+/// and is not counted. A pass that takes longer than another contestant's is not run again: after one time only if far
+/// longer, because that one may have been unlucky. False where the machine is so busy that there was no time for two
+/// turns.
 bool run_trial(std::vector<Contestant>& contestants) {
-  constexpr int turns = 3, fewest = 2;
-  constexpr double far = 1.3, limit = 0.4;  // times as long; seconds
+  constexpr int fewest = 2;
+  constexpr std::array<double, 5> longer{kNever, kNever, 1.6, 1.2, 1.1};  // by turn
+  constexpr double limit = 0.4;                                           // seconds
   const Timer timer;
-  for (int turn = 0; turn <= turns; ++turn) {
+  for (int turn = 0; turn < std::ssize(longer); ++turn) {
     if (turn > 0 && timer.seconds() > limit) return turn > fewest;
     for (Contestant& c : contestants)
       for (std::size_t p = 0; p < c.passes.size(); ++p) {
-        if (!c.passes[p] || (turn > 1 && c.times.at(p).least > far * best_of(contestants, p))) continue;
+        const double best = best_of(contestants, p), most = longer.at(static_cast<std::size_t>(turn)) * best;
+        if (!c.passes[p] || (turn > 1 && c.times.at(p).least > most)) continue;
         const Timer pass;
         c.passes[p]();
         if (turn > 0) c.times.at(p).add(pass.seconds());

@@ -124,9 +124,10 @@ struct Geometry {
 
 /// Sizes in floats of the caller's memory for the kernels.
 struct Sizes {
-  long plane;     ///< the copy of an input plane; zeros before the first copy
-  long packed;    ///< weights
-  long gradient;  ///< gradient of weights and bias
+  long plane;              ///< the copy of an input plane; zeros before the first copy
+  long plane_for_weights;  ///< the same for the weight gradient
+  long packed;             ///< weights
+  long gradient;           ///< gradient of weights and bias
 };
 
 /// Replacement of the input: (x - mean) * factor + beta. Each array is as long as a row of the input plane and repeats
@@ -183,10 +184,11 @@ const KernelSet& generic_kernels();
 const KernelSet& avx2_kernels();
 const KernelSet& avx512_kernels();
 
-/// Kernels for AMX, of 16 lanes: for multiples of 16 in channels, and less padding than taps along the second and third
-/// axis. fp32: as exact as plain products in float32; bf16: both factors rounded.
+/// Kernels for AMX, of 16 lanes: for rows of multiples of 16 floats of input, and less padding than taps along the
+/// second and third axis. fp32: as exact as plain products in float32; winograd: the same for three taps along the
+/// second axis, forward with half of the products and about twice the rounding error; bf16: both factors rounded.
 struct AmxKernels {
-  const Kernels &fp32, &bf16;
+  const Kernels &fp32, &winograd, &bf16;
 };
 const AmxKernels& amx_kernels();
 /// False in the test that runs the kernels of 16 lanes by AVX2 (tests/unit/support/sixteen_lanes.cpp).

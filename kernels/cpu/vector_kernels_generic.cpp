@@ -104,7 +104,7 @@ namespace mrmf::cpu::direct {
 const KernelSet& avx2_kernels() { return generic_kernels(); }
 const KernelSet& avx512_kernels() { return generic_kernels(); }
 const AmxKernels& amx_kernels() {
-  static const AmxKernels none{generic_kernels().plain, generic_kernels().plain};
+  static const AmxKernels none{generic_kernels().plain, generic_kernels().plain, generic_kernels().plain};
   return none;
 }
 const bool sixteen_lanes_need_avx512 = true;

@@ -45,19 +45,8 @@ long padded_row(const Geometry& g, const Tiles& tiles) {
 
 Sizes sizes(const Geometry& g) {
   const Tiles tiles(g);  // behind a plane's transforms lies room for a row of it
-  return {transforms * tiles.transform + padded_row(g, tiles), transforms * tiles.depth * g.padded_out,
-          (transforms * tiles.depth + 1) * g.padded_out};
-}
-
-// The six transforms of three taps.
-inline void transform_taps(const Vector w[3], Vector to[transforms]) {
-  const Vector outer = w[0] + w[2], fine = w[0] / 24 + w[2] / 6;
-  to[0] = w[0] / 4;
-  to[1] = -(outer + w[1]) / 6;
-  to[2] = -(outer - w[1]) / 6;
-  to[3] = fine + w[1] / 12;
-  to[4] = fine - w[1] / 12;
-  to[5] = w[2];
+  const long plane = transforms * tiles.transform + padded_row(g, tiles), depth = transforms * tiles.depth;
+  return {plane, plane, depth * g.padded_out, (depth + 1) * g.padded_out};
 }
 
 void pack(const Geometry& g, const Weights& w, long first, float* packed) {
@@ -109,14 +98,6 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
     copy_row(x, width, map, inner);
     transform(row, g.in_channels, tiles.count, plane + (r + g.rows_before) * g.in_channels, tiles.transform, tile_step);
   }
-}
-
-// The gradient of three taps from that of their transforms.
-inline void column_taps(const Vector q[transforms], Vector taps[3]) {
-  const Vector coarse = (q[1] + q[2]) / 6, fine = (q[3] + q[4]) / 24;
-  taps[0] = q[0] / 4 - coarse + fine;
-  taps[1] = (q[2] - q[1]) / 6 + (q[3] - q[4]) / 12;
-  taps[2] = 4 * fine - coarse + q[5];
 }
 
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
@@ -214,17 +195,6 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
 
 // Transforms of dy for a few tiles' rows: (transform, tile, row, the block's channels).
 constexpr long most_positions = 128;  // positions of a transform: with their channels, half of the L1 cache
-
-// The transform of a tile's gradients.
-inline void transform_outputs(const Vector d[outputs], Vector to[transforms]) {
-  const Vector even = d[0] + d[2], odd = d[1] + d[3], wide_even = d[0] + 4 * d[2], wide_odd = 2 * d[1] + 8 * d[3];
-  to[0] = d[0];
-  to[1] = even + odd;
-  to[2] = even - odd;
-  to[3] = wide_even + wide_odd;
-  to[4] = wide_even - wide_odd;
-  to[5] = d[3];
-}
 
 template <long Block>
 void transform_gradients(const Geometry& g, const Strip& s, const float* dy, float* to) {

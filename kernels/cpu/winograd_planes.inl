@@ -20,6 +20,7 @@ using winograd::column_taps;
 using winograd::get;
 using winograd::put;
 using winograd::store_row;
+using winograd::transform_outputs;
 using winograd::transform_row;
 using winograd::transform_taps;
 
@@ -74,8 +75,8 @@ long transformed_columns(const Geometry& g, const PlaneTiles& tiles) {
 Sizes sizes(const Geometry& g) {
   const PlaneTiles tiles(g);
   const long row = (tiles.of_plane * wide + along - wide) * g.in_channels;
-  return {transforms * tiles.transform + transformed_columns(g, tiles) + row, transforms * tiles.depth * g.padded_out,
-          (transforms * tiles.depth + 1) * g.padded_out};
+  const long plane = transforms * tiles.transform + transformed_columns(g, tiles) + row;
+  return {plane, plane, transforms * tiles.depth * g.padded_out, (transforms * tiles.depth + 1) * g.padded_out};
 }
 
 void pack(const Geometry& g, const Weights& w, long first, float* packed) {
@@ -224,7 +225,7 @@ void transform_gradients(const Geometry& g, const TileRange& s, const float* dy,
         const float* from = dy + (at.position + h * g.width) * g.out_channels + n;
         Vector d[wide] = {};
         for (long k = 0; k < at.width; ++k) d[k] = load(from + k * g.out_channels);
-        winograd::transform_outputs(d, q[h]);
+        transform_outputs(d, q[h]);
       }
       float* all = to + p * channels + n;
       for (long t = 0; t < along; ++t, all += across * step) {

@@ -21,3 +21,33 @@ inline __attribute__((always_inline)) void outputs_of_tile(const Vector* p, cons
   y[2] = even + 4 * far_even;
   y[3] = odd + 8 * far_odd + last;
 }
+
+// The six transforms of three taps.
+inline void transform_taps(const Vector w[3], Vector to[6]) {
+  const Vector outer = w[0] + w[2], fine = w[0] / 24 + w[2] / 6;
+  to[0] = w[0] / 4;
+  to[1] = -(outer + w[1]) / 6;
+  to[2] = -(outer - w[1]) / 6;
+  to[3] = fine + w[1] / 12;
+  to[4] = fine - w[1] / 12;
+  to[5] = w[2];
+}
+
+// The transform of a tile's gradients.
+inline void transform_outputs(const Vector d[4], Vector to[6]) {
+  const Vector even = d[0] + d[2], odd = d[1] + d[3], wide_even = d[0] + 4 * d[2], wide_odd = 2 * d[1] + 8 * d[3];
+  to[0] = d[0];
+  to[1] = even + odd;
+  to[2] = even - odd;
+  to[3] = wide_even + wide_odd;
+  to[4] = wide_even - wide_odd;
+  to[5] = d[3];
+}
+
+// The gradient of three taps from that of their transforms.
+inline void column_taps(const Vector q[6], Vector taps[3]) {
+  const Vector coarse = (q[1] + q[2]) / 6, fine = (q[3] + q[4]) / 24;
+  taps[0] = q[0] / 4 - coarse + fine;
+  taps[1] = (q[2] - q[1]) / 6 + (q[3] - q[4]) / 12;
+  taps[2] = 4 * fine - coarse + q[5];
+}

@@ -57,10 +57,11 @@ TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, wh
   };
   constexpr Index least = 1, whole = Index{1} << 40;
   for (const ConvGeometry& c : cases)
-    for (const Algorithm algorithm :
-         {Algorithm::plain, Algorithm::winograd, Algorithm::winograd_planes, Algorithm::amx, Algorithm::amx_bf16}) {
-      const bool amx = algorithm == Algorithm::amx || algorithm == Algorithm::amx_bf16;
+    for (const Algorithm algorithm : {Algorithm::plain, Algorithm::winograd, Algorithm::winograd_planes, Algorithm::amx,
+                                      Algorithm::amx_winograd, Algorithm::amx_bf16}) {
+      const bool amx = algorithm >= Algorithm::amx;
       if (amx && !cpu::has_amx()) continue;  // unit_sixteen_lanes emulates it
+      if (algorithm == Algorithm::amx_winograd && c.kernel[1] != 3) continue;
       if (!amx && algorithm != Algorithm::plain && c.kernel[2] != 3) continue;
       if (algorithm == Algorithm::winograd_planes && c.kernel[1] != 3) continue;
       const DirectKernels kernels{algorithm, cpu::instruction_set()};
