@@ -11,19 +11,38 @@
 
 constexpr long outputs = 4, transforms = 6;
 
+long tiles_of_plane(const Geometry& g) { return (g.rows + outputs - 1) / outputs; }
+
 // The convolution of one transform.
 Geometry of_transform(const Geometry& g) {
   Geometry t = g;
-  t.rows = (g.rows + outputs - 1) / outputs;
+  t.rows = tiles_of_plane(g);
   t.kernel[1] = 1;
   return t;
 }
 
-// The same for the weight gradient. A pair of numbers are two tiles, one below the other.
+// The same for the weight gradient, where planes that are taken together are one. A pair of numbers are two tiles, one
+// below the other.
 Geometry of_pairs(const Geometry& g) {
   Geometry t = of_transform(g);
-  t.rows = (t.rows + 1) / 2;
+  t.rows = (t.rows * g.together + 1) / 2;
+  t.together = t.there = 1;
   return t;
+}
+
+// A tile, counted over all planes that are taken together: its plane, and its first row there.
+struct Tile {
+  long plane, row;
+  Tile(const Geometry& g, long number)
+      : plane(number / tiles_of_plane(g)), row(number % tiles_of_plane(g) * outputs) {}
+};
+
+// As many planes as have some positions: then the tiles of products are full, and each packed weight serves several.
+// Tiles of planes lie below each other without padding between them.
+long planes_together(const Geometry& g) {
+  constexpr long positions = 512;
+  const long together = positions / (g.rows * g.width);
+  return g.kernel[0] == 1 && together > 1 ? together : 1;
 }
 
 template <long Parts>
@@ -58,12 +77,13 @@ void pack(const Geometry& g, const Weights& w, long first, float* packed) {
 }
 
 // The transforms of a tile's six rows for the vector that begins at float i of a row.
-inline void input_transforms(const Geometry& g, const float* x, const Affine* map, long tile, long i,
+inline void input_transforms(const Geometry& g, const float* x, const Affine* map, const Tile& tile, long i,
                              Vector (&to)[transforms]) {
   Vector d[transforms] = {};
+  const float* const plane = x + tile.plane * g.in_rows * g.in_width * g.in_channels;
   for (long k = 0; k < transforms; ++k)
-    if (const long r = tile * outputs + k - g.rows_before; r >= 0 && r < g.in_rows)
-      d[k] = input(x + r * g.in_width * g.in_channels, map, i);
+    if (const long r = tile.row + k - g.rows_before; r >= 0 && r < g.in_rows && tile.plane < g.there)
+      d[k] = input(plane + r * g.in_width * g.in_channels, map, i);
   transform_six(d, to);
 }
 
@@ -72,12 +92,12 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   const Geometry of = of_transform(g);
   const long width = g.in_width * g.in_channels, part = halves_for_forward(of);
   Half* to = reinterpret_cast<Half*>(plane) + g.columns_before * g.in_channels;
-  for (long tile = 0; tile < of.rows; ++tile, to += g.padded_width * g.in_channels)
+  for (long tile = 0; tile < g.there * of.rows; ++tile, to += g.padded_width * g.in_channels)
     for (long i = 0; i < width; i += deep) {
       const bool whole = i + lanes < width;
       Vector first[transforms], second[transforms];
-      input_transforms(g, x, map, tile, i, first);
-      if (whole) input_transforms(g, x, map, tile, i + lanes, second);
+      input_transforms(g, x, map, {g, tile}, i, first);
+      if (whole) input_transforms(g, x, map, {g, tile}, i + lanes, second);
       for (long t = 0; t < transforms; ++t)
         store_line<Parts>(first[t], whole ? second[t] : Vector{}, whole, to + t * Parts * part + i, part);
     }
@@ -86,16 +106,16 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
 // products: (transform, 16 positions, Across vectors of out channels), `step` floats from transform to transform.
 template <long Across>
 void store_tiles(const Geometry& g, const float* products, long step, long first, long channel, float* y) {
-  long tile = first / g.padded_width, column = first % g.padded_width;
-  for (long p = 0; p < side; ++p, ++column, products += Across * lanes) {
-    if (column == g.padded_width) column = 0, ++tile;
-    const long row = tile * outputs, there = g.rows - row < outputs ? g.rows - row : outputs;
-    if (column >= g.width) continue;
+  const Geometry of = of_transform(g);
+  Place at(of, first);
+  for (long p = 0; p < side; ++p, at.next(of), products += Across * lanes) {
+    if (at.output(of) < 0) continue;
+    const long row = at.row * outputs, there = g.rows - row < outputs ? g.rows - row : outputs;
     for (long n = 0; n < Across; ++n) {
       Vector q[transforms], v[outputs];
       for (long t = 0; t < transforms; ++t) q[t] = load(products + t * step + n * lanes);
       outputs_of_tile(q, q[transforms - 1], v);
-      float* to = y + (row * g.width + column) * g.out_channels + channel + n * lanes;
+      float* to = y + ((at.plane * g.rows + row) * g.width + at.column) * g.out_channels + channel + n * lanes;
       for (long r = 0; r < there; ++r, to += g.width * g.out_channels)
         store_output(g, v[r], to, g.out_channels - channel - n * lanes);
     }
@@ -138,8 +158,8 @@ void copy_for_weights(const Geometry& g, const float* x, const Affine* map, floa
   for (long row = 0; row < of.rows; ++row, to += 2 * g.padded_width * g.in_channels)
     for (long i = 0; i < width; i += lanes) {
       Vector first[transforms], second[transforms];
-      input_transforms(g, x, map, 2 * row, i, first);
-      input_transforms(g, x, map, 2 * row + 1, i, second);
+      input_transforms(g, x, map, {g, 2 * row}, i, first);
+      input_transforms(g, x, map, {g, 2 * row + 1}, i, second);
       for (long t = 0; t < transforms; ++t)
         store_pairs<Parts>(first[t], second[t], to + t * Parts * part + 2 * i, part);
     }
@@ -152,9 +172,9 @@ inline void gradient_transforms(const Geometry& g, long first, long number, cons
   long row = first / g.padded_width, column = first % g.padded_width;
   for (long p = 0; p < side; ++p) {
     Vector d[outputs] = {}, all[transforms];
-    const long begin = (2 * row + number) * outputs;
-    for (long r = 0; r < outputs && column < g.width && begin + r < g.rows; ++r)
-      d[r] = load(dy + ((begin + r) * g.width + column) * g.out_channels);
+    const Tile tile(g, 2 * row + number);
+    for (long r = 0; r < outputs && column < g.width && tile.plane < g.there && tile.row + r < g.rows; ++r)
+      d[r] = load(dy + ((tile.plane * g.rows + tile.row + r) * g.width + column) * g.out_channels);
     transform_outputs(d, all);
     for (long t = 0; t < transforms; ++t) to[t][p] = all[t];
     if (++column == g.padded_width) column = 0, ++row;
@@ -190,7 +210,7 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
   for_steps(of, side, [&](const StepRange& steps, long channel, auto down) {
     weights_steps<Parts, down.value>(g, of, planes, steps, dy + channel, gradient + channel * depth);
   });
-  if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + transforms * depth * g.padded_out);
+  if (g.bias) add_bias(g, dy, g.there * g.rows * g.width, gradient + transforms * depth * g.padded_out);
 }
 
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {
@@ -210,5 +230,5 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
 }
 
 template <long Parts>
-const Kernels kernels{lanes,          one_plane,      sizes<Parts>, pack<Parts>, copy<Parts>, copy_for_weights<Parts>,
+const Kernels kernels{lanes,          planes_together,      sizes<Parts>, pack<Parts>, copy<Parts>, copy_for_weights<Parts>,
                       forward<Parts>, weights<Parts>, unpack};

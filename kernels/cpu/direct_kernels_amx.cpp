@@ -25,19 +25,43 @@ namespace {
 
 #include "kernels/cpu/amx_tiles.inl"
 
-// What forward makes of 16 neighbouring positions at once, and which they are: of one row where rows are whole tiles of
-// them, or else counted through the padded plane, whose padding to the right then has outputs that nobody wants.
+// Planes that are taken together lie below each other, each with its padding.
+long plane_rows(const Geometry& g) { return g.rows + g.kernel[1] - 1; }
+long padded_rows(const Geometry& g) { return g.together * plane_rows(g); }
+
+// What is made, or summed over, at once, so many neighbouring positions: of one row where rows are whole numbers of
+// them, or else counted through the padded planes, whose padding then has outputs that nobody wants.
 struct Positions {
-  long in_row, count;  // tiles in a row, or 0; all tiles
-  explicit Positions(const Geometry& g)
-      : in_row(g.width % side == 0 ? g.width / side : 0),
-        count(in_row > 0 ? in_row * g.rows : ((g.rows - 1) * g.padded_width + g.width + side - 1) / side) {}
+  long length, in_row, count;  // in_row: of a row, or 0
+  Positions(const Geometry& g, long at_once)
+      : length(at_once),
+        in_row(g.width % length == 0 ? g.width / length : 0),
+        count(in_row > 0 ? in_row * g.rows * g.there
+                         : ((g.there * plane_rows(g) - g.kernel[1]) * g.padded_width + g.width + length - 1) / length) {
+  }
   long first(const Geometry& g, long number) const {
-    return in_row > 0 ? number / in_row * g.padded_width + number % in_row * side : number * side;
+    if (in_row == 0) return number * length;
+    const long row = number / in_row;
+    return (row / g.rows * plane_rows(g) + row % g.rows) * g.padded_width + number % in_row * length;
   }
 };
 
-long padded_rows(const Geometry& g) { return g.rows + g.kernel[1] - 1; }
+// A position of the padded planes, and where its outputs are, counted over all planes; -1: nowhere.
+struct Place {
+  long plane, row, column;
+  Place(const Geometry& g, long position) {
+    const long all = position / g.padded_width;
+    plane = all / plane_rows(g), row = all % plane_rows(g), column = position % g.padded_width;
+  }
+  void next(const Geometry& g) {
+    if (++column < g.padded_width) return;
+    column = 0;
+    if (++row == plane_rows(g)) row = 0, ++plane;
+  }
+  long output(const Geometry& g) const {
+    return plane < g.there && row < g.rows && column < g.width ? (plane * g.rows + row) * g.width + column : -1;
+  }
+};
 
 // The numbers of a part of a plane's copy for forward, in whole lines of the caches. A tile may read past the last
 // position, and past a run.
@@ -45,18 +69,6 @@ long halves_for_forward(const Geometry& g) {
   return ((padded_rows(g) * g.padded_width + side) * g.in_channels + 2 * deep - 1) / deep * deep;
 }
 long steps_of_run(const Geometry& g) { return (g.row + deep - 1) / deep; }
-
-// What the weight gradient sums over at once, so many neighbouring positions: as Positions.
-struct Steps {
-  long length, in_row, count;
-  Steps(const Geometry& g, long of_step)
-      : length(of_step),
-        in_row(g.width % length == 0 ? g.width / length : 0),
-        count(in_row > 0 ? in_row * g.rows : ((g.rows - 1) * g.padded_width + g.width + length - 1) / length) {}
-  long first(const Geometry& g, long number) const {
-    return in_row > 0 ? number / in_row * g.padded_width + number % in_row * length : number * length;
-  }
-};
 
 // The numbers of a part of a plane's copy for the weight gradient. The last step may read past the last position, and
 // past a run; some lie before the first position.
@@ -79,31 +91,38 @@ inline Vector input(const float* x, const Affine* map, long i) {
   return map == nullptr ? v : (v - load(map->mean + i)) * load(map->factor + i) + load(map->beta + i);
 }
 
+// Where the first float of an input row lies in the padded planes; rows are counted over all that are taken together.
+long first_of_row(const Geometry& g, long row) {
+  const long padded = row / g.in_rows * plane_rows(g) + row % g.in_rows + g.rows_before;
+  return (padded * g.padded_width + g.columns_before) * g.in_channels;
+}
+
 template <long Parts>
 void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   const long width = g.in_width * g.in_channels, part = halves_for_forward(g);
-  Half* to = reinterpret_cast<Half*>(plane) + (g.rows_before * g.padded_width + g.columns_before) * g.in_channels;
-  for (long r = 0; r < g.in_rows; ++r, x += width, to += g.padded_width * g.in_channels)
+  for (long r = 0; r < g.there * g.in_rows; ++r, x += width) {
+    Half* const to = reinterpret_cast<Half*>(plane) + first_of_row(g, r);
     for (long i = 0; i < width; i += deep) {
       const bool whole = i + lanes < width;
       store_line<Parts>(input(x, map, i), whole ? input(x, map, i + lanes) : Vector{}, whole, to + i, part);
     }
+  }
 }
 
 // Each number of input is the first one of a pair, and the second one of the pair 16 positions before.
 template <long Parts>
 void copy_for_weights(const Geometry& g, const float* x, const Affine* map, float* plane) {
   const long width = g.in_width * g.in_channels, part = halves_for_weights(g), before = side * g.in_channels;
-  long at = (g.rows_before * g.padded_width + g.columns_before) * g.in_channels;
-  for (long r = 0; r < g.in_rows; ++r, x += width, at += g.padded_width * g.in_channels)
+  for (long r = 0; r < g.there * g.in_rows; ++r, x += width)
     for (long i = 0; i < width; i += lanes) {
+      const long at = first_of_row(g, r) + i;
       Bits parts[Parts];
       split(input(x, map, i), parts);
-      Half* to = reinterpret_cast<Half*>(plane) + 2 * (side + at + i);
+      Half* to = reinterpret_cast<Half*>(plane) + 2 * (side + at);
       for (long s = 0; s < Parts; ++s, to += part) {
         const Bits first = parts[s] >> 16;
         __builtin_memcpy(to, &first, sizeof first);
-        if (at + i <= before - side) continue;
+        if (at <= before - side) continue;
         Bits pair;
         __builtin_memcpy(&pair, to - 2 * before, sizeof pair);
         pair = pairs(pair << 16, parts[s]);
@@ -150,12 +169,11 @@ inline void store_output(const Geometry& g, Vector v, float* to, long channels) 
 // The outputs of 16 positions from `first` on, of which those that are there go to y.
 template <long Across>
 void store_outputs(const Geometry& g, const float* sums, long first, long channel, float* y) {
-  long row = first / g.padded_width, column = first % g.padded_width;
-  for (long p = 0; p < side; ++p, ++column, sums += Across * lanes) {
-    if (column == g.padded_width) column = 0, ++row;
-    if (row >= g.rows || column >= g.width) continue;
-    float* const to = y + (row * g.width + column) * g.out_channels + channel;
-    for (long n = 0; n < Across; ++n)
+  Place at(g, first);
+  for (long p = 0; p < side; ++p, at.next(g), sums += Across * lanes) {
+    const long output = at.output(g);
+    float* const to = y + output * g.out_channels + channel;
+    for (long n = 0; n < Across && output >= 0; ++n)
       store_output(g, load(sums + n * lanes), to + n * lanes, g.out_channels - channel - n * lanes);
   }
 }
@@ -197,8 +215,7 @@ void forward_group(Sums<Parts, Down, Across> sums, const Geometry& g, const floa
   add_taps(sums, g, {planes, 0, reinterpret_cast<const Half*>(w.blocks) + channel / side * pitch, pitch}, first);
   if (g.width % side == 0 && g.out_channels % lanes == 0 && !g.stream) {  // all 16 are there, side by side
     const auto at = [&](long m, long n) {
-      return y + (first[m] - first[m] / g.padded_width * (g.padded_width - g.width)) * g.out_channels + channel +
-             n * lanes;
+      return y + Place(g, first[m]).output(g) * g.out_channels + channel + n * lanes;
     };
     return sums.store(at, g.out_channels * 4);
   }
@@ -210,7 +227,7 @@ void forward_group(Sums<Parts, Down, Across> sums, const Geometry& g, const floa
 // Calls body(sums, the first positions of the tiles below each other, first out channel) for all outputs.
 template <long Parts, class Body>
 void for_positions(const Geometry& g, const Body& body) {
-  const Positions positions(g);
+  const Positions positions(g, side);
   TileRegisters tiles;
   for_blocks(g, [&](long channel, auto across) {
     for_groups<Parts, across.value>(positions.count, [&](long number, auto down) {
@@ -233,10 +250,11 @@ constexpr long most_steps = 4;
 
 // dy of 16 positions from `first` on, for 16 channels. Positions of the padding have zeros.
 inline void gradients_of(const Geometry& g, long first, const float* dy, Vector (&to)[side]) {
-  long row = first / g.padded_width, column = first % g.padded_width;
+  Place at(g, first);
   for (Vector& v : to) {
-    v = row < g.rows && column < g.width ? load(dy + (row * g.width + column) * g.out_channels) : Vector{};
-    if (++column == g.padded_width) column = 0, ++row;
+    const long output = at.output(g);
+    v = output >= 0 ? load(dy + output * g.out_channels) : Vector{};
+    at.next(g);
   }
 }
 
@@ -259,7 +277,7 @@ struct StepRange {
 // Calls body(steps, first out channel, Constant<vectors of them>) for all of the sum.
 template <class Body>
 void for_steps(const Geometry& g, long of_step, const Body& body) {
-  const Steps all(g, of_step);
+  const Positions all(g, of_step);
   for_blocks(g, [&](long channel, auto down) {
     StepRange steps;
     for (long first = 0; first < all.count; first += steps.count) {
@@ -324,7 +342,7 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
         split_gradients<Parts>(g, steps.first[k], dy + channel + m * lanes, to);
     weights_products<Parts, down.value>(g, {planes, 0, left}, steps, gradient + channel * depth);
   });
-  if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + depth * g.padded_out);
+  if (g.bias) add_bias(g, dy, g.there * g.rows * g.width, gradient + depth * g.padded_out);
 }
 
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {

@@ -74,38 +74,39 @@ TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, wh
 TEST_CASE("conv bands: small planes taken together have the bits of one at a time, and one gradient of the weights") {
   for (const ConvGeometry& c :
        {geometry({1, 8, 8}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}), geometry({1, 9, 11}, {1, 3, 3}, {0, 0, 2}, {0, 1, 0}),
-        geometry({3, 8, 9}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1})}) {
-    constexpr Index rows = 17;
-    const DirectKernels kernels{Algorithm::winograd_planes, cpu::instruction_set()};
-    const auto op = cpu::make_direct_conv(kernels, c);
-    const auto plain = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, c);
-    REQUIRE(op != nullptr);
-    const Shape in{rows, c.in, c.in_channels, 3}, out{rows, c.out(), c.out_channels, 3};
-    auto x = made_up(in.count(), 1), dy = made_up(out.count(), 2);
-    const auto b = made_up(c.out_channels, 4), w = made_up(c.out_channels * product(c.kernel) * c.in_channels, 3);
-    std::vector<float> y(dy.size()), one_y(dy.size()), dx(x.size()), one_dx(x.size());
-    for (const Index n : {rows, Index{4}, rows}) {  // what a call of other rows leaves in the copies meets the next
-      const auto xs = std::span(x).first(static_cast<std::size_t>(n * in.per_sample()));
-      const auto dys = std::span(dy).first(static_cast<std::size_t>(n * out.per_sample()));
-      op->forward({in.with_rows(n), xs}, w, b, {out.with_rows(n), std::span(y).first(dys.size())});
-      op->backward_data({out.with_rows(n), dys}, w, {in.with_rows(n), std::span(dx).first(xs.size())});
-      std::vector<float> dw(w.size()), db(b.size()), plain_dw(w.size()), plain_db(b.size());
-      op->backward_weights({in.with_rows(n), xs}, {out.with_rows(n), dys}, dw, db);
-      plain->backward_weights({in.with_rows(n), xs}, {out.with_rows(n), dys}, plain_dw, plain_db);
-      CHECK(relative_distance(dw, plain_dw) < 1e-5);
-      CHECK(relative_distance(db, plain_db) < 1e-5);
+        geometry({3, 8, 9}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1})})
+    for (const Algorithm algorithm : {Algorithm::winograd_planes, Algorithm::amx_winograd}) {
+      if (algorithm == Algorithm::amx_winograd && !cpu::has_amx()) continue;  // unit_sixteen_lanes emulates it
+      constexpr Index rows = 17;
+      const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, c);
+      const auto plain = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, c);
+      REQUIRE(op != nullptr);
+      const Shape in{rows, c.in, c.in_channels, 3}, out{rows, c.out(), c.out_channels, 3};
+      auto x = made_up(in.count(), 1), dy = made_up(out.count(), 2);
+      const auto b = made_up(c.out_channels, 4), w = made_up(c.out_channels * product(c.kernel) * c.in_channels, 3);
+      std::vector<float> y(dy.size()), one_y(dy.size()), dx(x.size()), one_dx(x.size());
+      for (const Index n : {rows, Index{4}, rows}) {  // what a call of other rows leaves in the copies meets the next
+        const auto xs = std::span(x).first(static_cast<std::size_t>(n * in.per_sample()));
+        const auto dys = std::span(dy).first(static_cast<std::size_t>(n * out.per_sample()));
+        op->forward({in.with_rows(n), xs}, w, b, {out.with_rows(n), std::span(y).first(dys.size())});
+        op->backward_data({out.with_rows(n), dys}, w, {in.with_rows(n), std::span(dx).first(xs.size())});
+        std::vector<float> dw(w.size()), db(b.size()), plain_dw(w.size()), plain_db(b.size());
+        op->backward_weights({in.with_rows(n), xs}, {out.with_rows(n), dys}, dw, db);
+        plain->backward_weights({in.with_rows(n), xs}, {out.with_rows(n), dys}, plain_dw, plain_db);
+        CHECK(relative_distance(dw, plain_dw) < 1e-5);
+        CHECK(relative_distance(db, plain_db) < 1e-5);
+      }
+      for (Index i = 0; i < rows; ++i) {
+        const auto of = [i](std::vector<float>& all, const Shape& shape) {
+          return Tensor{shape.with_rows(1), std::span(all).subspan(static_cast<std::size_t>(i * shape.per_sample()),
+                                                                   static_cast<std::size_t>(shape.per_sample()))};
+        };
+        op->forward(of(x, in), w, b, of(one_y, out));
+        op->backward_data(of(dy, out), w, of(one_dx, in));
+      }
+      CHECK(y == one_y);
+      CHECK(dx == one_dx);
     }
-    for (Index i = 0; i < rows; ++i) {
-      const auto of = [i](std::vector<float>& all, const Shape& shape) {
-        return Tensor{shape.with_rows(1), std::span(all).subspan(static_cast<std::size_t>(i * shape.per_sample()),
-                                                                 static_cast<std::size_t>(shape.per_sample()))};
-      };
-      op->forward(of(x, in), w, b, of(one_y, out));
-      op->backward_data(of(dy, out), w, of(one_dx, in));
-    }
-    CHECK(y == one_y);
-    CHECK(dx == one_dx);
-  }
 }
 
 }  // namespace mrmf::test
