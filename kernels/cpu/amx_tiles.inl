@@ -7,7 +7,7 @@ typedef unsigned Bits __attribute__((vector_size(64)));
 typedef unsigned short Halves __attribute__((vector_size(64)));
 typedef unsigned short Half;  // a number in bf16
 
-constexpr long side = 16;  // rows of a tile; also the floats in one
+constexpr long side = 16;  // rows of a tile; also the floats in a row
 constexpr long deep = 32;  // numbers in bf16 in a row
 constexpr long tile_halves = side * deep;
 
@@ -70,8 +70,9 @@ struct TileRegisters {
 // Floats as sums of numbers in bf16, each in the upper half of its lane.
 template <long Parts>
 inline void split(Vector v, Bits (&parts)[Parts]) {
+  const Bits no_number = (Bits)(v != v);  // whose bits may overflow
   for (long s = 0; s < Parts; ++s) {
-    parts[s] = ((Bits)v + 0x8000U) & 0xffff0000U;
+    parts[s] = (((Bits)v + 0x8000U) | (s == 0 ? no_number : Bits{})) & 0xffff0000U;
     if (s + 1 < Parts) v -= (Vector)parts[s];
   }
 }

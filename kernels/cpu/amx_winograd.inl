@@ -42,7 +42,8 @@ struct Tile {
 long planes_together(const Geometry& g) {
   constexpr long positions = 512;
   const long together = positions / (g.rows * g.width);
-  return g.kernel[0] == 1 && together > 1 ? together : 1;
+  // Products read past a run that is not whole steps, with weights of zero: never another sample's input.
+  return g.kernel[0] == 1 && together > 1 && g.row % deep == 0 ? together : 1;
 }
 
 template <long Parts>
@@ -184,7 +185,7 @@ inline void gradient_transforms(const Geometry& g, long first, long number, cons
 
 // What some steps add to the gradient of one or two vectors of out channels.
 template <long Parts, long Down>
-void weights_steps(const Geometry& g, const Geometry& of, const float* const* planes, const StepRange& steps,
+void weights_steps(TileRegisters& tiles, const Geometry& g, const Geometry& of, const float* const* planes, const StepRange& steps,
                    const float* dy, float* gradient) {
   constexpr long factor = Parts * tile_halves, of_transform = most_steps * Down * factor;
   alignas(64) Half left[transforms * of_transform];
@@ -199,7 +200,7 @@ void weights_steps(const Geometry& g, const Geometry& of, const float* const* pl
                              left + t * of_transform + (k * Down + m) * factor + c * deep, tile_halves);
     }
   for (long t = 0; t < transforms; ++t)
-    weights_products<Parts, Down>(of, {planes, t * Parts * halves_for_weights(of), left + t * of_transform}, steps,
+    weights_products<Parts, Down>(tiles, of, {planes, t * Parts * halves_for_weights(of), left + t * of_transform}, steps,
                                   gradient + t * of.kernel[0] * padded_run(g) * g.padded_out);
 }
 
@@ -207,8 +208,9 @@ template <long Parts>
 void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
   const Geometry of = of_pairs(g);
   const long depth = g.kernel[0] * padded_run(g);
+  TileRegisters tiles;
   for_steps(of, side, [&](const StepRange& steps, long channel, auto down) {
-    weights_steps<Parts, down.value>(g, of, planes, steps, dy + channel, gradient + channel * depth);
+    weights_steps<Parts, down.value>(tiles, g, of, planes, steps, dy + channel, gradient + channel * depth);
   });
   if (g.bias) add_bias(g, dy, g.there * g.rows * g.width, gradient + transforms * depth * g.padded_out);
 }

@@ -162,6 +162,7 @@ bool deep_enough_for_planes(const ConvGeometry& c) {
 //   apart         batch norm, and then the convolution
 //   onednn        oneDNN's primitives; onednn_bf16: with rounded factors
 //   taps          the same, but for the weight gradient, which goes tap by tap (gemm_conv.cpp)
+//   all_taps      all passes tap by tap, for many weights and few positions
 //   plain, packed                        dense layers by oneDNN: weights as they are, or packed in each call
 //   generic, avx2, avx512, avx512_bf16   convolution, pooling and ReLU by plain products (conv_pool_relu.inl)
 //
@@ -181,17 +182,18 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   const bool deep = deep_enough_for_planes(p.geometry);
   const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
   if (set == InstructionSet::avx512) {
-    std::vector<std::string> names{"few", first + "512", second + "512", first, second, "direct512", "onednn", "taps"};
+    std::vector<std::string> names{"few",       first + "512", second + "512", first,     second,
+                                   "direct512", "onednn",      "taps",         "all_taps"};
     // Behind those that processors without AMX take, too: fixed kernels give the same bits on both.
-    if (has_amx()) names.insert(names.end() - 2, {"amx", "amx_winograd"});
+    if (has_amx()) names.insert(names.end() - 3, {"amx", "amx_winograd"});
     if (has_amx() && in_bf16()) names.insert(names.begin() + 1, "amx_bf16");
     // Rounding large activations for few products costs more than it gains: trials tell.
-    if (onednn_in_bf16()) names.insert(names.end() - 1, "onednn_bf16");
+    if (onednn_in_bf16()) names.insert(names.end() - 2, "onednn_bf16");
     return names;
   }
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
   const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
-  return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps"};
+  return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps", "all_taps"};
 }
 
 std::vector<std::string> CpuBackend::norm_conv_kernels_of() const {
@@ -249,6 +251,7 @@ std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, cons
     return onednn::make_conv(*context_, p.geometry, p.rows, onednn::Factors::bf16);
   if (kernels == "taps")
     return onednn::with_tap_gradients(onednn::make_conv(*context_, p.geometry, p.rows), p.geometry, p.rows, threads_);
+  if (kernels == "all_taps") return onednn::make_tap_conv(p.geometry, p.rows, threads_);
   return nullptr;
 }
 

@@ -66,10 +66,10 @@ Sweep band_of(const Sweep& whole, ConvGeometry c, Index first, Index rows) {
 }
 
 /// Planes in bands of rows, so that the copies of the input planes under a band stay in the L2 cache. Each output is
-/// computed as without bands: they begin at every fourth row, where tiles of Winograd's kernels do.
+/// computed as without bands: they begin at multiples of four rows, where tiles of Winograd's kernels do.
 class Bands {
  public:
-  /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs. plane: of the copies.
+  /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs. plane: copies' size.
   Bands(const direct::Kernels& kernels, const ConvGeometry& c, Index room, long direct::Sizes::*plane)
       : whole_(kernels, c, true) {
     const Index bytes = whole_.sizes.*plane * c.kernel[0] * 4, rows = whole_.g.rows;
@@ -201,7 +201,7 @@ class DirectConv final : public WeightedOp {
   /// Whether the weight gradient reads copies as forward's.
   bool shares_rings() const {
     const Kernels& kernels = forward_.whole().kernels;
-    return kernels.copy == kernels.copy_for_weights && weights_.count() == forward_.count();
+    return kernels.copy == kernels.copy_for_weights && weights_.count() == forward_.count();  // of one size, then
   }
   void allocate();
   void pack(const Sweep& of, const direct::Weights& w);  // and sets the bias to zeros

@@ -118,7 +118,7 @@ void copy_for_weights(const Geometry& g, const float* x, const Affine* map, floa
       const long at = first_of_row(g, r) + i;
       Bits parts[Parts];
       split(input(x, map, i), parts);
-      Half* to = reinterpret_cast<Half*>(plane) + 2 * (side + at);
+      Half* to = reinterpret_cast<Half*>(plane) + 2 * (side + at);  // a pair may begin before the first position
       for (long s = 0; s < Parts; ++s, to += part) {
         const Bits first = parts[s] >> 16;
         __builtin_memcpy(to, &first, sizeof first);
@@ -296,7 +296,8 @@ struct GradientNumbers {
   const Half* dy;
 };
 
-// Adds to Across tiles of a plane from number `first` on, and Down below each other. A tile are 16 floats of a run.
+// Adds to Across tiles of a plane from number `first` on, and Down below each other. A tile is 16 floats of a run, of
+// 16 out channels.
 template <long Parts, long Down, long Across>
 void weights_group(Sums<Parts, Down, Across> sums, const Geometry& g, const StepRange& steps, const Half* plane,
                    const Half* dy, long first, float* gradient) {
@@ -319,8 +320,8 @@ void weights_group(Sums<Parts, Down, Across> sums, const Geometry& g, const Step
 
 // What some steps add to the gradient of one or two vectors of out channels.
 template <long Parts, long Down>
-void weights_products(const Geometry& g, const GradientNumbers& of, const StepRange& steps, float* gradient) {
-  TileRegisters tiles;
+void weights_products(TileRegisters& tiles, const Geometry& g, const GradientNumbers& of, const StepRange& steps,
+                      float* gradient) {
   const long of_plane = g.kernel[1] * padded_run(g);
   for (long i = 0; i < g.kernel[0]; ++i) {
     if (of.planes[i] == nullptr) continue;
@@ -334,13 +335,14 @@ void weights_products(const Geometry& g, const GradientNumbers& of, const StepRa
 template <long Parts>
 void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
   const long depth = g.kernel[0] * g.kernel[1] * padded_run(g);
+  TileRegisters tiles;
   for_steps(g, deep, [&](const StepRange& steps, long channel, auto down) {
     alignas(64) Half left[most_steps * down.value * Parts * tile_halves];
     Half* to = left;
     for (long k = 0; k < steps.count; ++k)
       for (long m = 0; m < down.value; ++m, to += Parts * tile_halves)
         split_gradients<Parts>(g, steps.first[k], dy + channel + m * lanes, to);
-    weights_products<Parts, down.value>(g, {planes, 0, left}, steps, gradient + channel * depth);
+    weights_products<Parts, down.value>(tiles, g, {planes, 0, left}, steps, gradient + channel * depth);
   });
   if (g.bias) add_bias(g, dy, g.there * g.rows * g.width, gradient + depth * g.padded_out);
 }

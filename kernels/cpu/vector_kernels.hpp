@@ -3,7 +3,7 @@
 //   fused       convolution + max pool + ReLU (conv_pool_relu.cpp); kernels for every set, and for AVX512-BF16, from
 //               conv_pool_relu.inl
 //   direct      convolution (direct_conv.cpp); kernels for every set from direct_conv.inl, winograd.inl
-//               and winograd_planes.inl
+//               and winograd_planes.inl, and for AMX from direct_kernels_amx.cpp
 //   norm_loops  batch norm (batch_norm_local_contrast_norm.cpp) and group norm (group_norm.cpp); loops for every set
 //               from batch_norm.inl
 //   local       locally connected layers (locally_connected.cpp); products for every set from locally_connected.inl
@@ -104,7 +104,7 @@ const Kernels* avx512bf16_kernels();  ///< forward multiplies in bf16; the rest 
 namespace mrmf::cpu::direct {
 
 /// A convolution of stride 1 as the kernels see it: a product of the weights with runs of channels-last input. The
-/// kernels read copies of the input planes in their own form, padded along the third axis.
+/// kernels read copies of the input planes in their own form, padded along the third axis, or along the second as well.
 struct Geometry {
   long in_channels, out_channels;
   long kernel[3];
@@ -116,9 +116,9 @@ struct Geometry {
   long depth;                        ///< depth of the whole product: kernel[0] * kernel[1] * row
   long padded_out;                   ///< out_channels rounded up to whole vectors
   bool bias;                         ///< whether anybody wants the bias's gradient
-  bool stream;  ///< write outputs past the caches, where the kernels can (Winograd's); requires out_channels % lanes ==
-                ///< 0
-  long together;  ///< planes that the kernels take as one, side by side: for more than one, kernel[0] is 1
+  bool stream;    ///< write outputs past the caches, where the kernels can (all but the plain ones); requires
+                  ///< out_channels % lanes == 0
+  long together;  ///< planes that the kernels take as one: for more than one, kernel[0] is 1
   long there;     ///< how many of these there are: the first ones
 };
 
@@ -186,7 +186,7 @@ const KernelSet& avx512_kernels();
 
 /// Kernels for AMX, of 16 lanes: for rows of multiples of 16 floats of input, and less padding than taps along the
 /// second and third axis. fp32: as exact as plain products in float32; winograd: the same for three taps along the
-/// second axis, forward with half of the products and about twice the rounding error; bf16: both factors rounded.
+/// second axis, with half of the products and about twice the rounding error; bf16: both factors rounded.
 struct AmxKernels {
   const Kernels &fp32, &winograd, &bf16;
 };

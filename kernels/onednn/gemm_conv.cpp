@@ -227,7 +227,7 @@ class TapGradients final : public WeightedOp {
   }
 
   void prepare(Index rows) override {
-    conv_->prepare(rows);
+    if (conv_ != nullptr) conv_->prepare(rows);
     allocate();
   }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { conv_->forward(x, w, b, y); }
@@ -330,6 +330,121 @@ class TapGradients final : public WeightedOp {
 std::unique_ptr<WeightedOp> with_tap_gradients(std::unique_ptr<WeightedOp> conv, const ConvGeometry& geometry,
                                                Index max_rows, int threads) {
   return std::make_unique<TapGradients>(geometry, max_rows, threads, std::move(conv));
+}
+
+// A convolution of many weights and few positions takes as long as its weights take to be read. oneDNN's primitives
+// bring them into a layout of their own first, which takes several times as long. Here each thread has some channels,
+// and reads their weights once, tap by tap.
+
+namespace {
+
+class TapProducts final : public WeightedOp {
+ public:
+  TapProducts(const ConvGeometry& g, Index max_rows, int threads)
+      : taps_(cpu::taps_of(g)),
+        threads_(threads),
+        in_(g.in_channels),
+        out_(g.out_channels),
+        in_positions_(product(g.in)),
+        out_positions_(product(g.out())),
+        gradients_(g, max_rows, threads, nullptr) {
+    for (int t = 0; t < threads; ++t)
+      gathered_.push_back(
+          cpu::make_arena(2 * max_rows * std::min(in_positions_, out_positions_) * std::max(in_, out_)));
+  }
+
+  void prepare(Index rows) override { gradients_.prepare(rows); }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    const Pass pass{x.data.data(), y.data.data(), in_, out_, 'T', x.shape.n};
+    for_channels(out_, [&](Index first, Index count, float* gathered) {
+      for (Index p = 0; p < y.shape.n * out_positions_; ++p)
+        for (Index o = 0; o < count; ++o)
+          pass.to[p * out_ + first + o] = b.empty() ? 0.0F : b[static_cast<std::size_t>(first + o)];
+      return for_taps(pass, w.data() + first * std::ssize(taps_) * in_, {first, count}, gathered);
+    });
+  }
+  void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    const Pass pass{dy.data.data(), dx.data.data(), out_, in_, 'N', dy.shape.n};
+    for_channels(in_, [&](Index first, Index count, float* gathered) {
+      for (Index p = 0; p < dx.shape.n * in_positions_; ++p) std::fill_n(pass.to + p * in_ + first, count, 0.0F);
+      return for_taps(pass, w.data() + first, {first, count}, gathered);
+    });
+  }
+  void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
+    gradients_.backward_weights(x, dy, dw, db);
+  }
+
+ private:
+  struct Channels {
+    Index first, count;
+  };
+  /// What is read, and what is added to: of so many channels. transpose: whether rows of the weights are `to`'s.
+  struct Pass {
+    const float* from;
+    float* to;
+    Index from_channels, to_channels;
+    char transpose;
+    Index rows;
+  };
+
+  /// body(first, count, scratch) on each thread; what it returns is oneDNN's.
+  template <class Body>
+  void for_channels(Index channels, const Body& body) {
+    constexpr Index line = 16;
+    const Index lines = (channels + line - 1) / line;
+    std::atomic<dnnl_status_t> status = dnnl_success;
+    const cpu::ThreadScope scope(threads_);
+#pragma omp parallel for schedule(static)
+    for (Index t = 0; t < threads_; ++t) {
+      const Index first = lines * t / threads_ * line, last = std::min(channels, lines * (t + 1) / threads_ * line);
+      if (first >= last) continue;
+      const dnnl_status_t done = body(first, last - first, gathered_[static_cast<std::size_t>(t)].span().data());
+      if (done != dnnl_success) status = done;
+    }
+    dnnl::error::wrap_c_api(status, "oneDNN failed in a matrix product");
+  }
+
+  /// w: the weights of the first tap and the first of `to`'s channels.
+  dnnl_status_t for_taps(const Pass& pass, const float* w, const Channels& of, float* gathered) const {
+    const bool forward = pass.transpose == 'T';
+    const Index from_positions = forward ? in_positions_ : out_positions_;
+    const Index to_positions = forward ? out_positions_ : in_positions_, pitch = std::ssize(taps_) * in_;
+    for (const Tap& tap : taps_) {
+      const Index joined = pass.rows * std::ssize(tap.pairs);
+      if (joined == 0) continue;
+      float *at = gathered, *const sums = gathered + joined * pass.from_channels;
+      for (Index n = 0; n < pass.rows; ++n)
+        for (const TapPair& m : tap.pairs)
+          at = std::copy_n(pass.from + (n * from_positions + (forward ? m.in : m.out)) * pass.from_channels,
+                           pass.from_channels, at);
+      const dnnl_status_t done = dnnl_sgemm('N', pass.transpose, joined, of.count, pass.from_channels, 1.0F, gathered,
+                                            pass.from_channels, w + tap.number * in_, pitch, 0.0F, sums, of.count);
+      if (done != dnnl_success) return done;
+      const float* sum = sums;
+      for (Index n = 0; n < pass.rows; ++n)
+        for (const TapPair& m : tap.pairs) {
+          float* const to = pass.to + (n * to_positions + (forward ? m.out : m.in)) * pass.to_channels + of.first;
+          for (Index c = 0; c < of.count; ++c) to[c] += *sum++;
+        }
+    }
+    return dnnl_success;
+  }
+
+  std::vector<Tap> taps_;
+  int threads_;
+  Index in_, out_, in_positions_, out_positions_;
+  TapGradients gradients_;
+  std::vector<Arena> gathered_;  // for each thread: what a tap reads, and its products
+};
+
+}  // namespace
+
+std::unique_ptr<WeightedOp> make_tap_conv(const ConvGeometry& geometry, Index max_rows, int threads) {
+  constexpr Index most_positions = 1024, least_weights = Index{1} << 16;  // else packing takes no time beside products
+  const Index positions = max_rows * std::max(product(geometry.in), product(geometry.out()));
+  if (positions > 8 * most_positions || max_rows * product(geometry.out()) > most_positions) return nullptr;
+  if (geometry.weights() < least_weights) return nullptr;
+  return std::make_unique<TapProducts>(geometry, max_rows, threads);
 }
 
 }  // namespace mrmf::onednn

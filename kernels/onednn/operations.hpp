@@ -44,6 +44,9 @@ std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index o
 std::unique_ptr<WeightedOp> with_tap_gradients(std::unique_ptr<WeightedOp> conv, const ConvGeometry& geometry,
                                                Index max_rows, int threads);
 
+/// A convolution of many weights and few positions, all passes tap by tap. Null for others. requires: as above.
+std::unique_ptr<WeightedOp> make_tap_conv(const ConvGeometry& geometry, Index max_rows, int threads);
+
 /// The convolution `geometry` with its roles exchanged, as Backend::conv_transpose. Null unless its windows neither
 /// overlap nor leave gaps.
 std::unique_ptr<WeightedOp> make_patch_conv_transpose(const ConvGeometry& geometry);

@@ -146,7 +146,7 @@ std::set<std::string> open_of_all(const KernelChoices& choices, Comm& ranks) {
   return all;
 }
 
-constexpr double kMostSeconds = 3;  // seconds of trials before a run, on a busy machine
+constexpr double kMostSeconds = 4;  // seconds of trials before a run, on a busy machine
 
 /// Chooses for these problems; returns what there is to say.
 std::string choose(Backend& backend, KernelChoices& choices, const std::set<std::string>& open) {

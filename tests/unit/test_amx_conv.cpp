@@ -3,7 +3,9 @@
 // emulates it.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/cpu/convolutions.hpp"
 #include "kernels/random.hpp"
@@ -108,6 +110,23 @@ TEST_CASE("operations: convolutions of floats in three parts are as exact as of 
 
 TEST_CASE("operations: Winograd's convolutions of floats in three parts round a few times as much") {
   check_exactness(Algorithm::amx_winograd, 8);
+}
+
+TEST_CASE("operations: what is no number stays none on AMX, whatever its bits") {
+  const ConvGeometry g = geometry_of(kCases[0]);
+  const std::vector<float> b(static_cast<std::size_t>(g.out_channels), 0.25F);
+  for (const Algorithm algorithm : {Algorithm::amx, Algorithm::amx_winograd, Algorithm::amx_bf16})
+    for (const std::uint32_t bits : {0x7fc00000U, 0x7fffffffU, 0xffffffffU}) {
+      const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, g);
+      REQUIRE((op != nullptr) == cpu::has_amx());
+      if (op == nullptr) continue;
+      Passes from = inputs_of(g, 24);
+      from.dx[0] = std::bit_cast<float>(bits);  // x at the first position
+      const Passes got = passes_of(*op, g, from, b);
+      CHECK(std::isnan(got.y[0]));
+      CHECK(std::isnan(got.dw[4 * 16]));  // by the tap in the middle
+      CHECK_FALSE(std::isnan(got.y.back()));
+    }
 }
 
 TEST_CASE("operations: convolutions of rounded factors are exact on numbers of 8 bits") {

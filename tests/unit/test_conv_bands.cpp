@@ -27,7 +27,7 @@ std::vector<float> made_up(Index count, std::uint64_t key) {
 }
 
 struct Results {
-  std::vector<float> y, dx;
+  std::vector<float> y, dx, dw, db;
 };
 // `room`: of DirectKernels. Twice, so that what a first call leaves in the rings meets a second one.
 Results results_of(DirectKernels kernels, Index room, const ConvGeometry& c) {
@@ -39,10 +39,12 @@ Results results_of(DirectKernels kernels, Index room, const ConvGeometry& c) {
   const Shape in{rows, c.in, c.in_channels, 3}, out{rows, c.out(), c.out_channels, 3};
   const auto x = made_up(in.count(), 1), dy = made_up(out.count(), 2), b = made_up(c.out_channels, 4),
              w = made_up(c.out_channels * product(c.kernel) * c.in_channels, 3);
-  Results r{std::vector<float>(dy.size()), std::vector<float>(x.size())};
+  Results r{std::vector<float>(dy.size()), std::vector<float>(x.size()), std::vector<float>(w.size()),
+            std::vector<float>(b.size())};
   for (int i = 0; i < 2; ++i) {
     op->forward({in, x}, w, b, {out, r.y});
     op->backward_data({out, dy}, w, {in, r.dx});
+    op->backward_weights({in, x}, {out, dy}, r.dw, r.db);
   }
   return r;
 }
@@ -68,6 +70,8 @@ TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, wh
       const Results bands = results_of(kernels, least, c), planes = results_of(kernels, whole, c);
       CHECK(bands.y == planes.y);
       CHECK(bands.dx == planes.dx);
+      CHECK(relative_distance(bands.dw, planes.dw) < 5e-6);  // summed in another order
+      CHECK(relative_distance(bands.db, planes.db) < 5e-6);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "kernels/cpu/kernel_choice.hpp"
 #include "src/bench/bench.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/norm_step.hpp"
@@ -115,6 +116,22 @@ TEST_CASE("input batch norm fused with its convolution: the gradients of the two
         plain.run(0, rows, nullptr);
         check_same(fused, plain);
       }
+    }
+}
+
+TEST_CASE("input batch norm fused with its convolution: by each of the kernels that trials may choose") {
+  const auto reference = make_reference_backend();
+  for (const char* kernels : {"winograd", "planes", "direct", "amx", "amx_winograd", "apart"})
+    for (const NormConvCase& c : norm_conv_cases()) {
+      INFO(kernels, ": ", c.title);
+      const auto backend = cpu::make_choosing_backend(2);
+      cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
+      { const Network2 asks(*backend, c, true); }
+      for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
+      Network2 fused(*backend, c, true), plain(*reference, c, false);
+      fused.run(0, c.in.n, nullptr);
+      plain.run(0, c.in.n, nullptr);
+      check_same(fused, plain);
     }
 }
 
