@@ -182,11 +182,14 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   const bool deep = deep_enough_for_planes(p.geometry);
   const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
   if (set == InstructionSet::avx512) {
-    std::vector<std::string> names{"few",       first + "512", second + "512", first,     second,
-                                   "direct512", "onednn",      "taps",         "all_taps"};
-    // Behind those that processors without AMX take, too: fixed kernels give the same bits on both.
-    if (has_amx()) names.insert(names.end() - 3, {"amx", "amx_winograd"});
+    std::vector<std::string> names{"few", first + "512", second + "512"};
+    // Processors with AMX have AVX-512 of full width, beside which AVX2 gains nothing. AMX's stand behind those that
+    // processors without it take, too: fixed kernels in float32 give the same bits on both.
+    if (!has_amx()) names.insert(names.end(), {first, second});
+    names.push_back("direct512");
+    if (has_amx()) names.insert(names.end(), {"amx", "amx_winograd"});
     if (has_amx() && in_bf16()) names.insert(names.begin() + 1, "amx_bf16");
+    names.insert(names.end(), {"onednn", "taps", "all_taps"});
     // Rounding large activations for few products costs more than it gains: trials tell.
     if (onednn_in_bf16()) names.insert(names.end() - 2, "onednn_bf16");
     return names;

@@ -169,8 +169,8 @@ double best_of(const std::vector<Contestant>& contestants, std::size_t pass) {
 /// turns.
 bool run_trial(std::vector<Contestant>& contestants) {
   constexpr int fewest = 2;
-  constexpr std::array<double, 5> longer{kNever, kNever, 1.6, 1.2, 1.1};  // by turn
-  constexpr double limit = 0.6;                                           // seconds
+  constexpr std::array<double, 4> longer{kNever, kNever, 1.6, 1.2};  // by turn
+  constexpr double limit = 0.6;                                      // seconds
   const Timer timer;
   for (int turn = 0; turn < std::ssize(longer); ++turn) {
     if (turn > 0 && timer.seconds() > limit) return turn > fewest;
