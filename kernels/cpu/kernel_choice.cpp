@@ -1,5 +1,7 @@
 #include "kernels/cpu/kernel_choice.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -167,7 +169,7 @@ double best_of(const std::vector<Contestant>& contestants, std::size_t pass) {
 /// and is not counted. A pass that takes longer than another contestant's is not run again: after one time only if far
 /// longer, because that one may have been unlucky. False where the machine is so busy that there was no time for two
 /// turns.
-bool run_trial(std::vector<Contestant>& contestants) {
+bool run_trial(std::vector<Contestant>& contestants, const std::function<void()>& before_each) {
   constexpr int fewest = 2;
   constexpr std::array<double, 4> longer{kNever, kNever, 1.6, 1.2};  // by turn
   constexpr double limit = 0.6;                                      // seconds
@@ -178,6 +180,7 @@ bool run_trial(std::vector<Contestant>& contestants) {
       for (std::size_t p = 0; p < c.passes.size(); ++p) {
         const double best = best_of(contestants, p), most = longer.at(static_cast<std::size_t>(turn)) * best;
         if (!c.passes[p] || (turn > 1 && c.times.at(p).least > most)) continue;
+        before_each();
         const Timer pass;
         c.passes[p]();
         if (turn > 0) c.times.at(p).add(pass.seconds());
@@ -197,8 +200,8 @@ const Contestant& winner(const std::vector<Contestant>& contestants, std::size_t
   return *best;
 }
 
-std::optional<KernelChoice> choice_of(std::vector<Contestant> contestants) {
-  if (!run_trial(contestants)) return std::nullopt;
+std::optional<KernelChoice> choice_of(std::vector<Contestant> contestants, const std::function<void()>& before_each) {
+  if (!run_trial(contestants, before_each)) return std::nullopt;
   const Contestant& fixed = contestants.front();
   KernelChoice choice{fixed.kernels};
   std::vector<std::string> names;
@@ -248,6 +251,35 @@ struct Memory {
         db(make_arena(g.bias ? g.out_channels : 0)) {}
   Tensor in(Arena& arena) const { return {{rows, g.in, g.in_channels, 3}, arena.span()}; }
   Tensor out(Arena& arena) const { return {{rows, to, g.out_channels, 3}, arena.span()}; }
+};
+
+/// Brings other numbers into the caches of each thread's core. In a step of a large network, a layer's input comes from
+/// memory; a trial's few positions would be in the caches still, which flatters kernels that read them often.
+class OtherNumbers {
+ public:
+  /// For a problem whose tensors fit into the caches, none: they are there in a step, too.
+  OtherNumbers(const ConvProblem& p, const Extent& out)
+      : numbers_(make_arena(tensors(p, out) > each * p.threads ? each * p.threads : 0)), sums_(1024) {}
+  void operator()() {
+    const Span all = numbers_.span();
+    if (all.empty()) return;
+#pragma omp parallel
+    {
+      const Index threads = omp_get_num_threads(), t = omp_get_thread_num(), count = std::ssize(all);
+      float sum = 0;
+      for (Index i = count * t / threads; i < count * (t + 1) / threads; i += line)
+        sum += all[static_cast<std::size_t>(i)];
+      sums_[static_cast<std::size_t>(t) % sums_.size()] = sum;
+    }
+  }
+
+ private:
+  static constexpr Index each = Index{1} << 20, line = 16;  // floats: 4 MB, more than any core's own caches
+  static Index tensors(const ConvProblem& p, const Extent& out) {
+    return p.rows * (product(p.geometry.in) * p.geometry.in_channels + product(out) * p.geometry.out_channels);
+  }
+  Arena numbers_;
+  std::vector<float> sums_;
 };
 
 double flop_of_row(const ConvProblem& p) {
@@ -370,7 +402,8 @@ std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& wh
   }
   if (contestants.empty()) return std::nullopt;
   if (contestants.size() == 1) return KernelChoice{contestants.front().kernels};
-  return choice_of(std::move(contestants));
+  OtherNumbers others(whole, whole.geometry.out());
+  return choice_of(std::move(contestants), std::ref(others));
 }
 
 }  // namespace mrmf::cpu
