@@ -333,8 +333,9 @@ std::unique_ptr<WeightedOp> with_tap_gradients(std::unique_ptr<WeightedOp> conv,
 }
 
 // A convolution of many weights and few positions takes as long as its weights take to be read. oneDNN's primitives
-// bring them into a layout of their own first, which takes several times as long. Here each thread has some channels,
-// and reads their weights once, tap by tap.
+// bring them into a layout of their own first, which takes several times as long. Here they are read as they lie. Where
+// positions are very few, each thread has some channels, and reads their weights once, tap by tap. Else it has some
+// rows of the batch, in one product of all weights with all that they meet.
 
 namespace {
 
@@ -348,15 +349,20 @@ class TapProducts final : public WeightedOp {
         in_positions_(product(g.in)),
         out_positions_(product(g.out())),
         gradients_(g, max_rows, threads, nullptr) {
+    constexpr Index few = 128;  // positions of a thread
+    by_rows_ = max_rows >= threads && max_rows * out_positions_ >= few * threads;
+    const Index rows = (max_rows + threads - 1) / threads;  // of a thread
+    const Index by_channels = 2 * max_rows * std::min(in_positions_, out_positions_) * std::max(in_, out_);
     for (int t = 0; t < threads; ++t)
-      gathered_.push_back(
-          cpu::make_arena(2 * max_rows * std::min(in_positions_, out_positions_) * std::max(in_, out_)));
+      gathered_.push_back(cpu::make_arena(by_rows_ ? rows * out_positions_ * std::ssize(taps_) * in_ : by_channels));
   }
 
   void prepare(Index rows) override { gradients_.prepare(rows); }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    if (by_rows_) return forward_by_rows(x, w, b, y);
     const Pass pass{x.data.data(), y.data.data(), in_, out_, 'T', x.shape.n};
-    for_channels(out_, [&](Index first, Index count, float* gathered) {
+    for_shares(out_, kLine, [&](Index first, Index last, float* gathered) {
+      const Index count = last - first;
       for (Index p = 0; p < y.shape.n * out_positions_; ++p)
         for (Index o = 0; o < count; ++o)
           pass.to[p * out_ + first + o] = b.empty() ? 0.0F : b[static_cast<std::size_t>(first + o)];
@@ -364,8 +370,10 @@ class TapProducts final : public WeightedOp {
     });
   }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
+    if (by_rows_) return data_by_rows(dy, w, dx);
     const Pass pass{dy.data.data(), dx.data.data(), out_, in_, 'N', dy.shape.n};
-    for_channels(in_, [&](Index first, Index count, float* gathered) {
+    for_shares(in_, kLine, [&](Index first, Index last, float* gathered) {
+      const Index count = last - first;
       for (Index p = 0; p < dx.shape.n * in_positions_; ++p) std::fill_n(pass.to + p * in_ + first, count, 0.0F);
       return for_taps(pass, w.data() + first, {first, count}, gathered);
     });
@@ -375,6 +383,7 @@ class TapProducts final : public WeightedOp {
   }
 
  private:
+  static constexpr Index kLine = 16;  // floats
   struct Channels {
     Index first, count;
   };
@@ -387,21 +396,56 @@ class TapProducts final : public WeightedOp {
     Index rows;
   };
 
-  /// body(first, count, scratch) on each thread; what it returns is oneDNN's.
+  /// body(first, last, scratch) on each thread, which has whole units; what it returns is oneDNN's.
   template <class Body>
-  void for_channels(Index channels, const Body& body) {
-    constexpr Index line = 16;
-    const Index lines = (channels + line - 1) / line;
+  void for_shares(Index all, Index unit, const Body& body) {
+    const Index units = (all + unit - 1) / unit;
     std::atomic<dnnl_status_t> status = dnnl_success;
     const cpu::ThreadScope scope(threads_);
 #pragma omp parallel for schedule(static)
     for (Index t = 0; t < threads_; ++t) {
-      const Index first = lines * t / threads_ * line, last = std::min(channels, lines * (t + 1) / threads_ * line);
+      const Index first = units * t / threads_ * unit, last = std::min(all, units * (t + 1) / threads_ * unit);
       if (first >= last) continue;
-      const dnnl_status_t done = body(first, last - first, gathered_[static_cast<std::size_t>(t)].span().data());
+      const dnnl_status_t done = body(first, last, gathered_[static_cast<std::size_t>(t)].span().data());
       if (done != dnnl_success) status = done;
     }
     dnnl::error::wrap_c_api(status, "oneDNN failed in a matrix product");
+  }
+  /// Calls body(float of x or dx, float of the scratch) where the input channels begin that each tap joins.
+  template <class Body>
+  void for_joined(Index first, Index last, const Body& body) const {
+    const Index depth = std::ssize(taps_) * in_;
+    for (Index n = first; n < last; ++n)
+      for (const Tap& tap : taps_)
+        for (const TapPair& m : tap.pairs)
+          body((n * in_positions_ + m.in) * in_, ((n - first) * out_positions_ + m.out) * depth + tap.number * in_);
+  }
+  void forward_by_rows(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) {
+    const Index depth = std::ssize(taps_) * in_;
+    for_shares(x.shape.n, 1, [&](Index first, Index last, float* fields) {
+      const Index positions = (last - first) * out_positions_;
+      std::fill_n(fields, positions * depth, 0.0F);  // padding's
+      for_joined(first, last, [&](Index from, Index to) { std::copy_n(x.data.data() + from, in_, fields + to); });
+      float* const sums = y.data.data() + first * out_positions_ * out_;
+      const dnnl_status_t done =
+          dnnl_sgemm('N', 'T', positions, out_, depth, 1.0F, fields, depth, w.data(), depth, 0.0F, sums, out_);
+      for (Index i = 0; !b.empty() && i < positions * out_; ++i) sums[i] += b[static_cast<std::size_t>(i % out_)];
+      return done;
+    });
+  }
+  void data_by_rows(ConstTensor dy, ConstSpan w, Tensor dx) {
+    const Index depth = std::ssize(taps_) * in_;
+    for_shares(dy.shape.n, 1, [&](Index first, Index last, float* fields) {
+      float* const to = dx.data.data();
+      std::fill_n(to + first * in_positions_ * in_, (last - first) * in_positions_ * in_, 0.0F);
+      const float* const from = dy.data.data() + first * out_positions_ * out_;
+      const dnnl_status_t done = dnnl_sgemm('N', 'N', (last - first) * out_positions_, depth, out_, 1.0F, from, out_,
+                                            w.data(), depth, 0.0F, fields, depth);
+      for_joined(first, last, [&](Index at, Index field) {
+        for (Index c = 0; c < in_; ++c) to[at + c] += fields[field + c];
+      });
+      return done;
+    });
   }
 
   /// w: the weights of the first tap and the first of `to`'s channels.
@@ -434,7 +478,8 @@ class TapProducts final : public WeightedOp {
   int threads_;
   Index in_, out_, in_positions_, out_positions_;
   TapGradients gradients_;
-  std::vector<Arena> gathered_;  // for each thread: what a tap reads, and its products
+  bool by_rows_ = false;
+  std::vector<Arena> gathered_;  // for each thread: what a tap reads, and its products; or all that the weights meet
 };
 
 }  // namespace

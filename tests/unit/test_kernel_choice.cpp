@@ -102,9 +102,10 @@ TEST_CASE("kernel choice: all kernels compute the convolution that the reference
   ConvProblem strided = conv_problem({6, 5, 4}, 64, 48, {3, 3, 3});
   strided.geometry.stride = {2, 2, 2};
   for (const ConvProblem& problem :
-       {strided, conv_problem({9, 10, 11}, 3, 16, {3, 3, 3}), conv_problem({1, 16, 12}, 8, 8, {1, 3, 3}),
-        conv_problem({1, 9, 9}, 4, 8, {1, 2, 2}), conv_problem({2, 2, 2}, 8, 16, {3, 3, 3}),
-        conv_problem({2, 29, 13}, 16, 48, {2, 3, 3}), conv_problem({3, 2, 3}, 64, 128, {3, 3, 3})}) {
+       {strided, conv_problem({6, 5, 4}, 64, 48, {3, 3, 3}), conv_problem({9, 10, 11}, 3, 16, {3, 3, 3}),
+        conv_problem({1, 16, 12}, 8, 8, {1, 3, 3}), conv_problem({1, 9, 9}, 4, 8, {1, 2, 2}),
+        conv_problem({2, 2, 2}, 8, 16, {3, 3, 3}), conv_problem({2, 29, 13}, 16, 48, {2, 3, 3}),
+        conv_problem({3, 2, 3}, 64, 128, {3, 3, 3})}) {
     const ConvPasses want = passes_of(*reference, problem);
     for (const char* kernels : {"winograd", "direct", "few", "onednn", "taps", "all_taps", "winograd512", "direct512",
                                 "winograd onednn direct", "onednn direct512 taps", "no such kernels"}) {
