@@ -13,8 +13,9 @@ namespace {
 using cpu::DirectKernels;
 using Algorithm = DirectKernels::Algorithm;
 
-ConvGeometry geometry(const Extent& in, const Extent& kernel, const Extent& before, const Extent& after) {
-  ConvGeometry c{16, 16};
+ConvGeometry geometry(const Extent& in, const Extent& kernel, const Extent& before, const Extent& after,
+                      Index channels = 16) {
+  ConvGeometry c{channels, channels};
   c.in = in, c.kernel = kernel, c.pad_before = before, c.pad_after = after;
   return c;
 }
@@ -78,7 +79,8 @@ TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, wh
 TEST_CASE("conv bands: small planes taken together have the bits of one at a time, and one gradient of the weights") {
   for (const ConvGeometry& c :
        {geometry({1, 8, 8}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}), geometry({1, 9, 11}, {1, 3, 3}, {0, 0, 2}, {0, 1, 0}),
-        geometry({3, 8, 9}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1})})
+        geometry({3, 8, 9}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}),
+        geometry({1, 9, 8}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}, 32)})  // runs of whole steps of AMX's
     for (const Algorithm algorithm : {Algorithm::winograd_planes, Algorithm::amx_winograd}) {
       if (algorithm == Algorithm::amx_winograd && !cpu::has_amx()) continue;  // unit_sixteen_lanes emulates it
       constexpr Index rows = 17;
