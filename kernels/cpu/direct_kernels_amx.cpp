@@ -91,31 +91,28 @@ inline Vector input(const float* x, const Affine* map, long i) {
   return map == nullptr ? v : (v - load(map->mean + i)) * load(map->factor + i) + load(map->beta + i);
 }
 
-// Where the first float of an input row lies in the padded planes; rows are counted over all that are taken together.
-long first_of_row(const Geometry& g, long row) {
-  const long padded = row / g.in_rows * plane_rows(g) + row % g.in_rows + g.rows_before;
-  return (padded * g.padded_width + g.columns_before) * g.in_channels;
-}
+// Where the first float of input lies in the padded plane.
+long first_float(const Geometry& g) { return (g.rows_before * g.padded_width + g.columns_before) * g.in_channels; }
 
 template <long Parts>
 void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   const long width = g.in_width * g.in_channels, part = halves_for_forward(g);
-  for (long r = 0; r < g.there * g.in_rows; ++r, x += width) {
-    Half* const to = reinterpret_cast<Half*>(plane) + first_of_row(g, r);
+  Half* to = reinterpret_cast<Half*>(plane) + first_float(g);
+  for (long r = 0; r < g.in_rows; ++r, x += width, to += g.padded_width * g.in_channels)
     for (long i = 0; i < width; i += deep) {
       const bool whole = i + lanes < width;
       store_line<Parts>(input(x, map, i), whole ? input(x, map, i + lanes) : Vector{}, whole, to + i, part);
     }
-  }
 }
 
 // Each number of input is the first one of a pair, and the second one of the pair 16 positions before.
 template <long Parts>
 void copy_for_weights(const Geometry& g, const float* x, const Affine* map, float* plane) {
   const long width = g.in_width * g.in_channels, part = halves_for_weights(g), before = side * g.in_channels;
-  for (long r = 0; r < g.there * g.in_rows; ++r, x += width)
+  long row = first_float(g);
+  for (long r = 0; r < g.in_rows; ++r, x += width, row += g.padded_width * g.in_channels)
     for (long i = 0; i < width; i += lanes) {
-      const long at = first_of_row(g, r) + i;
+      const long at = row + i;
       Bits parts[Parts];
       split(input(x, map, i), parts);
       Half* to = reinterpret_cast<Half*>(plane) + 2 * (side + at);  // a pair may begin before the first position
