@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cpu/threads.hpp"
 #include "kernels/file_descriptor.hpp"
 
 namespace mrmf::cpu {
@@ -36,11 +37,10 @@ bool take_pages(const FileDescriptor& file, std::size_t bytes) {
 
 // Large arenas are read from end to end in every step. In pages of 4 KB the processor would look up a page's address as
 // often as it reads 64 of its lines.
-constexpr std::size_t huge_page = std::size_t{2} << 20, huge_from = 4 * huge_page;
+constexpr std::size_t huge_page = std::size_t{2} << 20, huge_from = huge_page / 2;
 
-}  // namespace
-
-Arena make_arena(Index count) {
+/// Floats that nobody has written yet.
+Arena take_memory(Index count) {
   const auto floats = static_cast<std::size_t>(count);
   const std::size_t alignment = floats * sizeof(float) < huge_from ? 64 : huge_page;
   const std::size_t bytes = (floats * sizeof(float) + alignment - 1) / alignment * alignment;
@@ -48,10 +48,36 @@ Arena make_arena(Index count) {
   if (data == nullptr) throw std::bad_alloc();
   // Where the system leaves it to programs. What it says is no matter: the memory serves in small pages, too.
   if (alignment == huge_page) ::madvise(data, bytes, MADV_HUGEPAGE);
-    // The thread that first writes a page decides which memory it lies in: share the pages out as the loops do.
-#pragma omp parallel for schedule(static)
-  for (std::size_t i = 0; i < floats; ++i) data[i] = 0.0F;
   return {data, floats, +[](float* p) { std::free(p); }};
+}
+
+}  // namespace
+
+Arena make_arena(Index count) {
+  Arena arena = take_memory(count);
+  float* const data = arena.span().data();
+  // The thread that first writes a page decides which memory it lies in: share the pages out as the loops do.
+#pragma omp parallel for schedule(static)
+  for (Index i = 0; i < count; ++i) data[i] = 0.0F;
+  return arena;
+}
+
+void Workspace::reserve(Index common, Index of_thread) {
+  if (common > std::ssize(common_.span())) common_ = make_arena(common);
+  if (of_thread <= std::ssize(of_threads_.front().memory.span())) return;
+  for (OfThread& of : of_threads_) of = {take_memory(of_thread), {}};
+  const ThreadScope threads(static_cast<int>(of_threads_.size()));
+#pragma omp parallel for schedule(static, 1)
+  for (std::size_t t = 0; t < of_threads_.size(); ++t) std::ranges::fill(of_threads_[t].memory.span(), 0.0F);
+}
+
+float* Workspace::of_thread(int thread, Index floats, const std::vector<Index>& form) {
+  OfThread& of = of_threads_[static_cast<std::size_t>(thread)];
+  if (of.form != form) {
+    std::fill_n(of.memory.span().data(), floats, 0.0F);
+    of.form = form;
+  }
+  return of.memory.span().data();
 }
 
 namespace {

@@ -38,6 +38,7 @@ CpuBackend::CpuBackend(int threads, Precision precision, std::optional<KernelCho
       precision_(precision),
       wanted_(threads > 0 ? threads : omp_get_max_threads()),
       threads_(start_threads(wanted_)),
+      workspace_(std::make_shared<Workspace>(threads_)),
       context_(onednn::make_context(threads_)),
       choices_(std::move(choices)) {
   omp_set_dynamic(0);
@@ -247,14 +248,14 @@ std::unique_ptr<WeightedOp> CpuBackend::weighted_by(const std::string& kernels, 
 }
 
 std::unique_ptr<WeightedOp> CpuBackend::conv_by(const std::string& kernels, const ConvProblem& p) {
-  if (const auto direct = direct_kernels(kernels)) return make_direct_conv(*direct, p.geometry);
+  if (const auto direct = direct_kernels(kernels)) return make_direct_conv(*direct, p.geometry, workspace_);
   if (kernels == "few") return make_few_positions(p.geometry, p.rows);
   if (kernels == "onednn") return onednn::make_conv(*context_, p.geometry, p.rows);
   if (kernels == "onednn_bf16" && onednn_in_bf16())
     return onednn::make_conv(*context_, p.geometry, p.rows, onednn::Factors::bf16);
   if (kernels == "taps")
-    return onednn::with_tap_gradients(onednn::make_conv(*context_, p.geometry, p.rows), p.geometry, p.rows, threads_);
-  if (kernels == "all_taps") return onednn::make_tap_conv(p.geometry, p.rows, threads_);
+    return onednn::with_tap_gradients(onednn::make_conv(*context_, p.geometry, p.rows), p.geometry, p.rows, workspace_);
+  if (kernels == "all_taps") return onednn::make_tap_conv(p.geometry, p.rows, workspace_);
   return nullptr;
 }
 
@@ -270,7 +271,8 @@ std::unique_ptr<WeightedOp> CpuBackend::dense_by(const std::string& kernels, con
 
 std::unique_ptr<NormConvOp> CpuBackend::norm_conv_by(const std::string& kernels, const ConvProblem& p,
                                                      const NormSettings& settings) {
-  if (const auto direct = direct_kernels(kernels)) return make_direct_norm_conv(*direct, settings, p.geometry);
+  if (const auto direct = direct_kernels(kernels))
+    return make_direct_norm_conv(*direct, settings, p.geometry, workspace_);
   if (kernels == "apart") return make_norm_conv({norm(settings, p.rows), conv(p.geometry, p.rows)}, p.geometry);
   return nullptr;
 }
@@ -325,7 +327,7 @@ std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_relu(const ConvGeometry& conv,
 }
 
 std::unique_ptr<WeightedOp> CpuBackend::conv_transpose(const ConvGeometry& geometry, Index max_rows) {
-  if (auto patches = onednn::make_patch_conv_transpose(geometry)) return patches;
+  if (auto patches = onednn::make_patch_conv_transpose(geometry, workspace_)) return patches;
   return make_conv_transpose(conv(geometry, max_rows), geometry, max_rows);
 }
 

@@ -55,6 +55,7 @@ class CpuBackend final : public Backend {
   std::string instruction_set_;  // described before oneDNN is used
   Precision precision_;
   int wanted_, threads_;  // threads asked for, and those that compute
+  SharedWorkspace workspace_;
   std::shared_ptr<const onednn::Context> context_;
   std::optional<KernelChoices> choices_;
 };

@@ -76,8 +76,6 @@ ConvGeometry with_whole_vectors(ConvGeometry conv, long lanes) {
   return conv;
 }
 
-constexpr long whole_lines(long floats) { return (floats + 15) / 16 * 16; }  // rounded up to whole cache lines
-
 /// One thread's scratch for backward, and for forward.
 class ThreadScratch {
  public:

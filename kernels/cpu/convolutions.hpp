@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/operations.hpp"
 
@@ -27,9 +28,10 @@ struct DirectKernels {
 /// do not serve: where the instruction set in use has not theirs, with strides or dilation, for few positions in a
 /// plane, for output channels that are no multiple of the lanes; Winograd's also for other than three taps along
 /// their axes, AMX's without has_amx() and for rows of input that are no multiple of its lanes.
-std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry);
+std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry,
+                                             SharedWorkspace memory);
 std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
-                                                  const ConvGeometry& geometry);
+                                                  const ConvGeometry& geometry, SharedWorkspace memory);
 
 /// Convolutions for which reading the weights takes the time. Null where all rows together have more than a few output
 /// positions.

@@ -24,19 +24,15 @@ namespace mrmf::onednn {
 
 namespace {
 
-/// y's patches under positions of x in a row: (positions, taps, channels of y), in one thread's memory.
+/// y's patches under positions of x in a row: (positions, taps, channels of y).
 class Patches {
  public:
-  Patches(const ConvGeometry& g, Index positions)
-      : kernel_(g.kernel), of_(g.out()), channels_(g.in_channels), rows_(cpu::make_arena(positions * width())) {}
-
-  Index width() const { return product(kernel_) * channels_; }
-  float* data() { return rows_.span().data(); }
+  explicit Patches(const ConvGeometry& g) : kernel_(g.kernel), of_(g.out()), channels_(g.in_channels) {}
 
   /// Writes patches [first, last), counted over all samples, into y.
-  void put(Index first, Index last, const float* bias, Tensor y) {
+  void put(Index first, Index last, float* rows, const float* bias, Tensor y) const {
     const Index stride = y.stride(), channels = channels_;
-    for_lines(first, last, [&](const float* from, Index position) {
+    for_lines(first, last, rows, [&](const float* from, Index position) {
       float* to = y.data.data() + position * stride;
       for (Index tap = 0; tap < kernel_[2]; ++tap, from += channels, to += stride)
         cpu::for_channels(
@@ -45,9 +41,9 @@ class Patches {
     });
   }
   /// Reads them from dy, and adds their sums per channel to `sums` unless that is null.
-  void get(Index first, Index last, ConstTensor dy, double* sums) {
+  void get(Index first, Index last, ConstTensor dy, float* rows, double* sums) const {
     const Index stride = dy.stride(), channels = channels_;
-    for_lines(first, last, [&](float* to, Index position) {
+    for_lines(first, last, rows, [&](float* to, Index position) {
       const float* from = dy.data.data() + position * stride;
       for (Index tap = 0; tap < kernel_[2]; ++tap, from += stride, to += channels) {
         cpu::for_channels(
@@ -69,9 +65,9 @@ class Patches {
   }
   /// body(the patch's taps along the last axis, the first of their positions in y) for each such line of each patch.
   template <class Body>
-  void for_lines(Index first, Index last, const Body& body) {
+  void for_lines(Index first, Index last, float* rows, const Body& body) const {
     cpu::vectorised([&] {
-      float* row = data();
+      float* row = rows;
       for (Index p = first; p < last; ++p) {
         const Index k = p % of_[2], j = p / of_[2] % of_[1], i = p / (of_[2] * of_[1]);  // i: over all samples
         for (Index a = 0; a < kernel_[0]; ++a)
@@ -84,7 +80,6 @@ class Patches {
 
   Extent kernel_, of_;  // of_: positions of x
   Index channels_;
-  Arena rows_;
 };
 
 /// C = A B + beta C, row-major; A or B transposed where said so.
@@ -101,49 +96,52 @@ struct Product {
 
 class PatchConvTranspose final : public WeightedOp {
  public:
-  explicit PatchConvTranspose(const ConvGeometry& g)
+  PatchConvTranspose(const ConvGeometry& g, cpu::SharedWorkspace memory)
       : in_(g.out()),
         depth_(g.out_channels),
         width_(product(g.kernel) * g.in_channels),
-        piece_(std::max<Index>(16, piece_floats / width_)) {
-    for (int t = 0; t < omp_get_max_threads(); ++t) threads_.emplace_back(g, piece_, depth_ * width_);
+        piece_(std::max<Index>(16, piece_floats / width_)),
+        patches_(g),
+        memory_(std::move(memory)),
+        threads_(static_cast<std::size_t>(memory_->threads())) {
+    for (Thread& thread : threads_) thread.db.resize(static_cast<std::size_t>(g.in_channels));
   }
 
   bool accepts_slices() const override { return true; }
+  void prepare(Index) override { memory_->reserve(0, cpu::whole_lines(piece_ * width_) + depth_ * width_); }
 
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     for_pieces(x.shape.n, [&](Index first, Index last, Thread& own) {
       const Product product{'N', 'N', last - first, width_, depth_, 0.0F};
-      const bool done = product(x.data.data() + first * depth_, w.data(), own.patches.data());
-      own.patches.put(first, last, b.data(), y);
+      const bool done = product(x.data.data() + first * depth_, w.data(), own.rows);
+      patches_.put(first, last, own.rows, b.data(), y);
       return done;
     });
   }
 
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override {
     for_pieces(dy.shape.n, [&](Index first, Index last, Thread& own) {
-      own.patches.get(first, last, dy, nullptr);
+      patches_.get(first, last, dy, own.rows, nullptr);
       const Product product{'N', 'T', last - first, depth_, width_, 0.0F};
-      return product(own.patches.data(), w.data(), dx.data.data() + first * depth_);
+      return product(own.rows, w.data(), dx.data.data() + first * depth_);
     });
   }
 
   /// The threads' sums, added in the threads' order.
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
-    for (Thread& thread : threads_) thread.begun = false;
     for_pieces(dy.shape.n, [&](Index first, Index last, Thread& own) {
       if (!own.begun) std::ranges::fill(own.db, 0.0);
-      own.patches.get(first, last, dy, own.db.data());
+      patches_.get(first, last, dy, own.rows, own.db.data());
       const Product product{'T', 'N', depth_, width_, last - first, own.begun ? 1.0F : 0.0F};
       own.begun = true;
-      return product(x.data.data() + first * depth_, own.patches.data(), own.dw.span().data());
+      return product(x.data.data() + first * depth_, own.rows, own.dw);
     });
     const auto weights = static_cast<Index>(dw.size());
 #pragma omp parallel for schedule(static)
     for (Index i = 0; i < weights; ++i) {
       float sum = 0;
       for (const Thread& thread : threads_)
-        if (thread.begun) sum += thread.dw.span()[static_cast<std::size_t>(i)];
+        if (thread.begun) sum += thread.dw[i];
       dw[static_cast<std::size_t>(i)] = sum;
     }
     for (std::size_t c = 0; c < db.size(); ++c) {
@@ -158,30 +156,34 @@ class PatchConvTranspose final : public WeightedOp {
   static constexpr Index piece_floats = 32768;  // a piece of the patches stays in the L2 cache
 
   struct Thread {
-    Patches patches;
-    Arena dw;
+    float *rows = nullptr, *dw = nullptr;  // in the workspace, from its first piece on
     std::vector<double> db;
     bool begun = false;  // it has a part of the gradients
-    Thread(const ConvGeometry& g, Index positions, Index weights)
-        : patches(g, positions), dw(cpu::make_arena(weights)), db(static_cast<std::size_t>(g.in_channels)) {}
   };
 
   /// body(first, last, thread): positions of x, counted over all samples; false: it could not be done.
   template <class Body>
   void for_pieces(Index rows, const Body& body) {
     const Index positions = rows * product(in_), pieces = (positions + piece_ - 1) / piece_;
+    prepare(rows);
+    for (Thread& thread : threads_) thread.rows = nullptr, thread.begun = false;
     bool done = true;
 #pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads_.size())) reduction(&& : done)
-    for (Index i = 0; i < pieces; ++i)
-      done = body(i * piece_, std::min(positions, (i + 1) * piece_),
-                  threads_[static_cast<std::size_t>(omp_get_thread_num())]) &&
-             done;
+    for (Index i = 0; i < pieces; ++i) {
+      const int number = omp_get_thread_num();
+      Thread& own = threads_[static_cast<std::size_t>(number)];
+      if (own.rows == nullptr)
+        own.rows = memory_->of_thread(number), own.dw = own.rows + cpu::whole_lines(piece_ * width_);
+      done = body(i * piece_, std::min(positions, (i + 1) * piece_), own) && done;
+    }
     MRMF_CHECK(done, "oneDNN's product of matrices");
   }
 
   Extent in_;            // positions of x
   Index depth_, width_;  // x's channels; a patch's floats
   Index piece_;          // positions of x that are taken at a time
+  Patches patches_;
+  cpu::SharedWorkspace memory_;
   std::vector<Thread> threads_;
 };
 
@@ -195,9 +197,9 @@ bool tiles(const ConvGeometry& g) {
 
 }  // namespace
 
-std::unique_ptr<WeightedOp> make_patch_conv_transpose(const ConvGeometry& geometry) {
+std::unique_ptr<WeightedOp> make_patch_conv_transpose(const ConvGeometry& geometry, cpu::SharedWorkspace memory) {
   if (!tiles(geometry)) return nullptr;
-  return std::make_unique<PatchConvTranspose>(geometry);
+  return std::make_unique<PatchConvTranspose>(geometry, std::move(memory));
 }
 
 // Below AVX-512 oneDNN's weight gradients go row by row: each adds its share to all weights, which then pass through
@@ -211,10 +213,10 @@ using cpu::TapPair;
 
 class TapGradients final : public WeightedOp {
  public:
-  TapGradients(const ConvGeometry& g, Index max_rows, int threads, std::unique_ptr<WeightedOp> conv)
+  TapGradients(const ConvGeometry& g, Index max_rows, std::unique_ptr<WeightedOp> conv, cpu::SharedWorkspace memory)
       : conv_(std::move(conv)),
+        memory_(std::move(memory)),
         taps_(cpu::taps_of(g)),
-        threads_(threads),
         in_(g.in_channels),
         out_(g.out_channels),
         in_positions_(product(g.in)),
@@ -228,26 +230,26 @@ class TapGradients final : public WeightedOp {
 
   void prepare(Index rows) override {
     if (conv_ != nullptr) conv_->prepare(rows);
-    allocate();
+    memory_->reserve(0, gathered_floats_);
   }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { conv_->forward(x, w, b, y); }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override { conv_->backward_data(dy, w, dx); }
 
   // Each piece of work is a tap and some of the output's channels. No two write the same weight.
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
-    allocate();
+    memory_->reserve(0, gathered_floats_);
     const Index taps = std::ssize(taps_), pieces = (out_ + kPiece - 1) / kPiece;
-    const cpu::ThreadScope scope(threads_);
+    const cpu::ThreadScope scope(memory_->threads());
     std::atomic<dnnl_status_t> status = dnnl_success;
 #pragma omp parallel
     {
-      const Span gathered = gathered_[static_cast<std::size_t>(omp_get_thread_num())].span();
+      float* const gathered = memory_->of_thread(omp_get_thread_num());  // x and dy at the positions that a tap joins
 #pragma omp for schedule(dynamic)
       for (Index work = 0; work < taps * pieces; ++work) {
         const Index first = work % pieces * kPiece;
         const Slice channels{first, std::min(kPiece, out_ - first)};
         const dnnl_status_t done =
-            gradient_of(taps_[static_cast<std::size_t>(work / pieces)], channels, {x, dy}, dw, gathered.data());
+            gradient_of(taps_[static_cast<std::size_t>(work / pieces)], channels, {x, dy}, dw, gathered);
         if (done != dnnl_success) status = done;
       }
       if (!db.empty()) {
@@ -273,10 +275,6 @@ class TapGradients final : public WeightedOp {
     float* gradient = nullptr;
     Index pitch = 0;
   };
-
-  void allocate() {
-    while (std::ssize(gathered_) < threads_) gathered_.push_back(cpu::make_arena(gathered_floats_));
-  }
 
   dnnl_status_t gradient_of(const Tap& tap, const Slice& channels, const Tensors& t, Span dw, float* gathered) const {
     const Index pitch = std::ssize(taps_) * in_;
@@ -318,18 +316,17 @@ class TapGradients final : public WeightedOp {
   }
 
   std::unique_ptr<WeightedOp> conv_;
+  cpu::SharedWorkspace memory_;
   std::vector<Tap> taps_;  // in their order
-  int threads_;
   Index in_, out_, in_positions_, out_positions_;
   Index rows_at_once_ = 1, gathered_floats_ = 0;
-  std::vector<Arena> gathered_;  // for each thread: x and dy at the positions that a tap joins
 };
 
 }  // namespace
 
 std::unique_ptr<WeightedOp> with_tap_gradients(std::unique_ptr<WeightedOp> conv, const ConvGeometry& geometry,
-                                               Index max_rows, int threads) {
-  return std::make_unique<TapGradients>(geometry, max_rows, threads, std::move(conv));
+                                               Index max_rows, cpu::SharedWorkspace memory) {
+  return std::make_unique<TapGradients>(geometry, max_rows, std::move(conv), std::move(memory));
 }
 
 // A convolution of many weights and few positions takes as long as its weights take to be read. oneDNN's primitives
@@ -341,23 +338,26 @@ namespace {
 
 class TapProducts final : public WeightedOp {
  public:
-  TapProducts(const ConvGeometry& g, Index max_rows, int threads)
-      : taps_(cpu::taps_of(g)),
-        threads_(threads),
+  TapProducts(const ConvGeometry& g, Index max_rows, const cpu::SharedWorkspace& memory)
+      : memory_(memory),
+        taps_(cpu::taps_of(g)),
         in_(g.in_channels),
         out_(g.out_channels),
         in_positions_(product(g.in)),
         out_positions_(product(g.out())),
-        gradients_(g, max_rows, threads, nullptr) {
+        gradients_(g, max_rows, nullptr, memory) {
     constexpr Index few = 128;  // positions of a thread
+    const Index threads = memory_->threads();
     by_rows_ = max_rows >= threads && max_rows * out_positions_ >= few * threads;
     const Index rows = (max_rows + threads - 1) / threads;  // of a thread
     const Index by_channels = 2 * max_rows * std::min(in_positions_, out_positions_) * std::max(in_, out_);
-    for (int t = 0; t < threads; ++t)
-      gathered_.push_back(cpu::make_arena(by_rows_ ? rows * out_positions_ * std::ssize(taps_) * in_ : by_channels));
+    gathered_floats_ = by_rows_ ? rows * out_positions_ * std::ssize(taps_) * in_ : by_channels;
   }
 
-  void prepare(Index rows) override { gradients_.prepare(rows); }
+  void prepare(Index rows) override {
+    gradients_.prepare(rows);
+    memory_->reserve(0, gathered_floats_);
+  }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     if (by_rows_) return forward_by_rows(x, w, b, y);
     const Pass pass{x.data.data(), y.data.data(), in_, out_, 'T', x.shape.n};
@@ -399,14 +399,15 @@ class TapProducts final : public WeightedOp {
   /// body(first, last, scratch) on each thread, which has whole units; what it returns is oneDNN's.
   template <class Body>
   void for_shares(Index all, Index unit, const Body& body) {
-    const Index units = (all + unit - 1) / unit;
+    const Index units = (all + unit - 1) / unit, threads = memory_->threads();
+    memory_->reserve(0, gathered_floats_);
     std::atomic<dnnl_status_t> status = dnnl_success;
-    const cpu::ThreadScope scope(threads_);
+    const cpu::ThreadScope scope(memory_->threads());
 #pragma omp parallel for schedule(static)
-    for (Index t = 0; t < threads_; ++t) {
-      const Index first = units * t / threads_ * unit, last = std::min(all, units * (t + 1) / threads_ * unit);
+    for (Index t = 0; t < threads; ++t) {
+      const Index first = units * t / threads * unit, last = std::min(all, units * (t + 1) / threads * unit);
       if (first >= last) continue;
-      const dnnl_status_t done = body(first, last, gathered_[static_cast<std::size_t>(t)].span().data());
+      const dnnl_status_t done = body(first, last, memory_->of_thread(omp_get_thread_num()));
       if (done != dnnl_success) status = done;
     }
     dnnl::error::wrap_c_api(status, "oneDNN failed in a matrix product");
@@ -474,22 +475,23 @@ class TapProducts final : public WeightedOp {
     return dnnl_success;
   }
 
+  cpu::SharedWorkspace memory_;
   std::vector<Tap> taps_;
-  int threads_;
   Index in_, out_, in_positions_, out_positions_;
   TapGradients gradients_;
   bool by_rows_ = false;
-  std::vector<Arena> gathered_;  // for each thread: what a tap reads, and its products; or all that the weights meet
+  Index gathered_floats_ = 0;  // of a thread: what a tap reads, and its products; or all that the weights meet
 };
 
 }  // namespace
 
-std::unique_ptr<WeightedOp> make_tap_conv(const ConvGeometry& geometry, Index max_rows, int threads) {
+std::unique_ptr<WeightedOp> make_tap_conv(const ConvGeometry& geometry, Index max_rows,
+                                          const cpu::SharedWorkspace& memory) {
   constexpr Index most_positions = 1024, least_weights = Index{1} << 16;  // else packing takes no time beside products
   const Index positions = max_rows * std::max(product(geometry.in), product(geometry.out()));
   if (positions > 8 * most_positions || max_rows * product(geometry.out()) > most_positions) return nullptr;
   if (geometry.weights() < least_weights) return nullptr;
-  return std::make_unique<TapProducts>(geometry, max_rows, threads);
+  return std::make_unique<TapProducts>(geometry, max_rows, memory);
 }
 
 }  // namespace mrmf::onednn

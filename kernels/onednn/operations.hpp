@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/backend.hpp"
+#include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 
 namespace mrmf::onednn {
@@ -42,14 +43,15 @@ std::unique_ptr<WeightedOp> make_dense(const Context& context, Index in, Index o
 /// The convolution with another weight gradient, for few positions in a sample: a matrix product for every tap of the
 /// kernel, over all rows at once. requires: calls with at most so many rows.
 std::unique_ptr<WeightedOp> with_tap_gradients(std::unique_ptr<WeightedOp> conv, const ConvGeometry& geometry,
-                                               Index max_rows, int threads);
+                                               Index max_rows, cpu::SharedWorkspace memory);
 
 /// A convolution of many weights and few positions, all passes tap by tap. Null for others. requires: as above.
-std::unique_ptr<WeightedOp> make_tap_conv(const ConvGeometry& geometry, Index max_rows, int threads);
+std::unique_ptr<WeightedOp> make_tap_conv(const ConvGeometry& geometry, Index max_rows,
+                                          const cpu::SharedWorkspace& memory);
 
 /// The convolution `geometry` with its roles exchanged, as Backend::conv_transpose. Null unless its windows neither
 /// overlap nor leave gaps.
-std::unique_ptr<WeightedOp> make_patch_conv_transpose(const ConvGeometry& geometry);
+std::unique_ptr<WeightedOp> make_patch_conv_transpose(const ConvGeometry& geometry, cpu::SharedWorkspace memory);
 
 /// Seconds of one call: the least over the repeats and over channels-last (dense layers: plain, too) and oneDNN's own
 /// choice of layouts. Reorders between layouts are not counted.

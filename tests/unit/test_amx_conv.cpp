@@ -86,13 +86,13 @@ void check_exactness(Algorithm algorithm, double times) {
     const ConvGeometry g = geometry_of(c);
     const Passes from = inputs_of(g, 24);
     const std::vector<float> b(static_cast<std::size_t>(g.out_channels), 0.25F);
-    const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, g);
+    const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, g, own_workspace());
     INFO(c.in[0] << "x" << c.in[1] << "x" << c.in[2] << ", " << g.in_channels << " to " << g.out_channels);
     const bool serves = algorithm != Algorithm::amx_winograd || c.kernel[1] == 3;
     REQUIRE((op != nullptr) == (cpu::has_amx() && serves));
     if (op == nullptr) continue;
     const Passes want = passes_of(*reference->conv(g, 3), g, from, b), got = passes_of(*op, g, from, b);
-    const auto plain_op = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, g);
+    const auto plain_op = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, g, own_workspace());
     const Passes plain = passes_of(*plain_op, g, from, b);
     constexpr double least = 1e-7;
     CHECK(relative_distance(got.y, want.y) < times * relative_distance(plain.y, want.y) + least);
@@ -104,20 +104,20 @@ void check_exactness(Algorithm algorithm, double times) {
 
 }  // namespace
 
-TEST_CASE("operations: convolutions of floats in three parts are as exact as of floats") {
+TEST_CASE("amx: convolutions of floats in three parts are as exact as of floats") {
   check_exactness(Algorithm::amx, 4);
 }
 
-TEST_CASE("operations: Winograd's convolutions of floats in three parts round a few times as much") {
+TEST_CASE("amx: Winograd's convolutions of floats in three parts round a few times as much") {
   check_exactness(Algorithm::amx_winograd, 8);
 }
 
-TEST_CASE("operations: what is no number stays none on AMX, whatever its bits") {
+TEST_CASE("amx: what is no number stays none on AMX, whatever its bits") {
   const ConvGeometry g = geometry_of(kCases[0]);
   const std::vector<float> b(static_cast<std::size_t>(g.out_channels), 0.25F);
   for (const Algorithm algorithm : {Algorithm::amx, Algorithm::amx_winograd, Algorithm::amx_bf16})
     for (const std::uint32_t bits : {0x7fc00000U, 0x7fffffffU, 0xffffffffU}) {
-      const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, g);
+      const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, g, own_workspace());
       REQUIRE((op != nullptr) == cpu::has_amx());
       if (op == nullptr) continue;
       Passes from = inputs_of(g, 24);
@@ -129,15 +129,15 @@ TEST_CASE("operations: what is no number stays none on AMX, whatever its bits") 
     }
 }
 
-TEST_CASE("operations: convolutions of rounded factors are exact on numbers of 8 bits") {
+TEST_CASE("amx: convolutions of rounded factors are exact on numbers of 8 bits") {
   for (const Case& c : kCases) {
     const ConvGeometry g = geometry_of(c);
     const Passes from = inputs_of(g, 5);
     const std::vector<float> b(static_cast<std::size_t>(g.out_channels), 0.25F);
-    const auto op = cpu::make_direct_conv({Algorithm::amx_bf16, cpu::instruction_set()}, g);
+    const auto op = cpu::make_direct_conv({Algorithm::amx_bf16, cpu::instruction_set()}, g, own_workspace());
     REQUIRE((op != nullptr) == cpu::has_amx());
     if (op == nullptr) continue;
-    const auto plain_op = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, g);
+    const auto plain_op = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, g, own_workspace());
     const Passes want = passes_of(*plain_op, g, from, b), got = passes_of(*op, g, from, b);
     INFO(c.in[0] << "x" << c.in[1] << "x" << c.in[2] << ", " << g.in_channels << " to " << g.out_channels);
     CHECK(got.y == want.y);

@@ -34,7 +34,7 @@ struct Results {
 Results results_of(DirectKernels kernels, Index room, const ConvGeometry& c) {
   constexpr Index rows = 3;
   kernels.room = room;
-  const auto op = cpu::make_direct_conv(kernels, c);
+  const auto op = cpu::make_direct_conv(kernels, c, own_workspace());
   REQUIRE(op != nullptr);
   op->prepare(rows);
   const Shape in{rows, c.in, c.in_channels, 3}, out{rows, c.out(), c.out_channels, 3};
@@ -84,8 +84,8 @@ TEST_CASE("conv bands: small planes taken together have the bits of one at a tim
     for (const Algorithm algorithm : {Algorithm::winograd_planes, Algorithm::amx_winograd}) {
       if (algorithm == Algorithm::amx_winograd && !cpu::has_amx()) continue;  // unit_sixteen_lanes emulates it
       constexpr Index rows = 17;
-      const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, c);
-      const auto plain = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, c);
+      const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, c, own_workspace());
+      const auto plain = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, c, own_workspace());
       REQUIRE(op != nullptr);
       const Shape in{rows, c.in, c.in_channels, 3}, out{rows, c.out(), c.out_channels, 3};
       auto x = made_up(in.count(), 1), dy = made_up(out.count(), 2);

@@ -1,5 +1,7 @@
 #include "tests/unit/support/backends.hpp"
 
+#include <omp.h>
+
 #include <cmath>
 #include <cstdlib>
 
@@ -33,6 +35,8 @@ std::vector<std::unique_ptr<Backend>> backends() {
   if (tests_cuda()) list.push_back(cuda_backend(Precision::fp32));
   return list;
 }
+
+cpu::SharedWorkspace own_workspace() { return std::make_shared<cpu::Workspace>(omp_get_max_threads()); }
 
 double relative_distance(ConstSpan a, ConstSpan b) {
   MRMF_CHECK(a.size() == b.size(), "compared spans have equal length");

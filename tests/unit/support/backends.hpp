@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "kernels/cpu/arena.hpp"
 #include "kernels/cuda/module.hpp"
 #include "kernels/random.hpp"
 
@@ -24,6 +25,9 @@ std::unique_ptr<Backend> cuda_backend(Precision precision);
 
 /// Every backend under test, the reference first.
 std::vector<std::unique_ptr<Backend>> backends();
+
+/// A workspace that no other operation shares, for the threads that there are.
+cpu::SharedWorkspace own_workspace();
 
 /// ||a - b|| / ||b|| in double; the plain norm of a when b is zero. NaN when either holds one.
 double relative_distance(ConstSpan a, ConstSpan b);

@@ -1,0 +1,113 @@
+// Passes of a convolution over the direct kernels (vector_kernels.hpp): how their planes are cut into bands of rows,
+// and the copies of input planes that the kernels read.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/vector_kernels.hpp"
+#include "kernels/operations.hpp"
+
+namespace mrmf::cpu {
+
+using direct::Kernels;
+
+/// One pass on these kernels: a convolution, or a data gradient in the form of a convolution.
+struct Sweep {
+  const Kernels& kernels;
+  direct::Geometry g{};
+  direct::Sizes sizes{};
+  Index in_planes, planes_before, planes;  ///< planes of input, of padding and of output
+  Index input_plane, output_plane;         ///< floats
+  Index input_row = 0, output_row = 0;     ///< where a band's rows begin in a plane: floats
+
+  /// together: whether planes may be taken together.
+  Sweep(const Kernels& of, const ConvGeometry& c, bool together);
+};
+
+/// Planes in bands of rows, so that the copies of the input planes under a band stay in the L2 cache. Each output is
+/// computed as without bands: they begin at multiples of four rows, where tiles of Winograd's kernels do.
+class Bands {
+ public:
+  /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs. plane: copies' size.
+  Bands(const Kernels& kernels, const ConvGeometry& c, Index room, long direct::Sizes::*plane);
+  const Sweep& whole() const { return whole_; }
+  Index count() const { return std::ssize(bands_); }
+  const Sweep& operator[](Index band) const { return bands_[static_cast<std::size_t>(band)]; }
+  /// Bands of one kind have their padding at the same places: the first, the last, and those between.
+  std::size_t kind(Index band) const { return band == 0 ? 0 : band + 1 == count() ? 1 : 2; }
+
+ private:
+  Index rows_of_band(const ConvGeometry& c, Index room, Index bytes) const;
+
+  Sweep whole_;
+  std::vector<Sweep> bands_;
+};
+
+/// The input x, passed through `map` unless that is null.
+struct PlaneInput {
+  const float* x;
+  const direct::Affine* map = nullptr;
+};
+
+/// One thread's copies of the input planes under an output plane, of bands of one kind. The next output plane shares
+/// all but one of them. Or its copy of planes that are taken together.
+class PlaneRing {
+ public:
+  PlaneRing(const Sweep& sweep, bool for_weights);
+  Index floats() const { return whole_lines(std::ssize(held_) * plane_); }
+  /// Where the copies are to lie. What is padding in them is zero.
+  void start(float* copies);
+  /// Copies the planes [first, first + g.there), counted over all samples: kernels of one plane in depth need no
+  /// others.
+  const float* const* together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input, Index first);
+  /// The input planes under output plane `plane` of a sample's band; `unit` counts the bands over all samples of x, of
+  /// which each has so many.
+  const float* const* under(const Sweep& band, const PlaneInput& input, Index unit, Index bands, Index plane);
+  /// Appends what tells where the padding lies in the copies.
+  void append_form(const direct::Geometry& g, std::vector<Index>& form) const;
+
+ private:
+  struct InputPlane {
+    Index unit, sample, number;
+  };
+  const float* copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane);
+
+  decltype(Kernels::copy) copy_;
+  Index plane_;  // floats
+  float* copies_ = nullptr;
+  std::vector<Index> held_;  // the plane in each slot
+  std::vector<const float*> planes_;
+};
+
+/// The rings of a pass: of each thread one for each kind of bands. They lie in the workspace.
+class PassRings {
+ public:
+  PassRings(const Bands& bands, bool for_weights, int threads);
+  Index floats() const { return floats_; }  ///< of a thread
+  void start();
+  /// Those of this thread, between start() and the end of the pass.
+  std::vector<PlaneRing>& of(int thread, Workspace& memory);
+
+ private:
+  struct alignas(64) OfThread {
+    bool placed = false;
+    std::vector<PlaneRing> rings;
+  };
+  std::vector<Index> form_;
+  Index floats_ = 0;
+  std::vector<OfThread> threads_;
+};
+
+/// A pass: its planes in bands, and its rings.
+struct Pass {
+  Bands bands;
+  PassRings rings;
+  Pass(const Kernels& kernels, const ConvGeometry& c, Index room, bool for_weights, int threads)
+      : bands(kernels, c, room, for_weights ? &direct::Sizes::plane_for_weights : &direct::Sizes::plane),
+        rings(bands, for_weights, threads) {}
+  const Sweep& whole() const { return bands.whole(); }
+};
+
+}  // namespace mrmf::cpu
