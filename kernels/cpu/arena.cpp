@@ -15,7 +15,6 @@
 #include <string>
 #include <utility>
 
-#include "kernels/cpu/threads.hpp"
 #include "kernels/file_descriptor.hpp"
 
 namespace mrmf::cpu {
@@ -66,8 +65,8 @@ void Workspace::reserve(Index common, Index of_thread) {
   if (common > std::ssize(common_.span())) common_ = make_arena(common);
   if (of_thread <= std::ssize(of_threads_.front().memory.span())) return;
   for (OfThread& of : of_threads_) of = {take_memory(of_thread), {}};
-  const ThreadScope threads(static_cast<int>(of_threads_.size()));
-#pragma omp parallel for schedule(static, 1)
+  const int threads_now = threads();
+#pragma omp parallel for schedule(static, 1) num_threads(threads_now)
   for (std::size_t t = 0; t < of_threads_.size(); ++t) std::ranges::fill(of_threads_[t].memory.span(), 0.0F);
 }
 
