@@ -16,7 +16,7 @@ long tiles_of_plane(const Geometry& g) { return (g.rows + outputs - 1) / outputs
 // The convolution of one transform.
 Geometry of_transform(const Geometry& g) {
   Geometry t = g;
-  t.rows = tiles_of_plane(g);
+  t.rows = t.padded_rows = tiles_of_plane(g);
   t.kernel[1] = 1;
   return t;
 }
@@ -25,7 +25,7 @@ Geometry of_transform(const Geometry& g) {
 // below the other.
 Geometry of_pairs(const Geometry& g) {
   Geometry t = of_transform(g);
-  t.rows = (t.rows * g.together + 1) / 2;
+  t.rows = t.padded_rows = (t.rows * g.together + 1) / 2;
   t.together = t.there = 1;
   return t;
 }

@@ -25,8 +25,8 @@ struct DirectKernels {
       0;  ///< bytes for a thread's copies of input planes, which are cut into bands of rows; 0: by the L2 cache
 };
 /// Convolutions on the direct kernels, and the same behind a batch norm whose output is never stored. Null where they
-/// do not serve: where the instruction set in use has not theirs, with strides or dilation, for few positions in a
-/// plane, for output channels that are no multiple of the lanes; Winograd's also for other than three taps along
+/// do not serve: where the instruction set in use has not theirs, with dilation, for few positions in a plane, for
+/// output channels that are no multiple of the lanes; Winograd's also with strides, and for other than three taps along
 /// their axes, AMX's without has_amx() and for rows of input that are no multiple of its lanes.
 std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry,
                                              SharedWorkspace memory);

@@ -55,11 +55,13 @@ class DirectConv final : public WeightedOp {
 
  private:
   Index bias_floats() const { return std::max(forward_.whole().g.padded_out, data_.whole().g.padded_out); }
-  direct::PackedWeights packed() const { return {memory_->common(), memory_->common() + bias_at_}; }
+  direct::PackedWeights packed(const Pass& pass, std::size_t lattice) const {
+    return {memory_->common() + pass.packed_at[lattice], memory_->common() + bias_at_};
+  }
   Span gradient(Index part) const {
     return {memory_->common() + part * gradient_floats_, static_cast<std::size_t>(gradient_floats_)};
   }
-  void pack(const Sweep& of, const direct::Weights& w, ConstSpan b);  // none: zeros
+  void pack(const Pass& pass, direct::Weights w, ConstSpan b);  // w without its taps; no b: zeros
   void convolve(Pass& pass, const PlaneInput& input, Tensor y);
   void convolve_together(Pass& pass, const PlaneInput& input, Tensor y);
   /// Planes of dy, counted over all samples, whose gradient is summed alone.
@@ -87,7 +89,8 @@ bool little_padding(const ConvGeometry& c) {
 /// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
 bool winograd_serves(const ConvGeometry& c) {
   constexpr Index least_rows = 6, least_width = 4;
-  return little_padding(c) && c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
+  const Extent one{1, 1, 1};
+  return c.stride == one && little_padding(c) && c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
          std::min(c.out()[2], c.in[2]) >= least_width;
 }
 
@@ -101,13 +104,14 @@ const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
   if (kernels.set > instruction_set()) return nullptr;
   const direct::KernelSet& of =
       of_set(kernels.set, direct::generic_kernels, direct::avx2_kernels, direct::avx512_kernels)();
-  const bool three_rows = c.kernel[1] == 3, winograd = winograd_serves(c), amx = amx_serves(c);
+  const bool rows = c.kernel[1] == 3 && c.stride == Extent{1, 1, 1};  // for Winograd's along the second axis
+  const bool winograd = winograd_serves(c), amx = amx_serves(c);
   switch (kernels.algorithm) {
     case Algorithm::plain: return &of.plain;
     case Algorithm::winograd: return winograd ? &of.winograd : nullptr;
-    case Algorithm::winograd_planes: return winograd && three_rows ? &of.winograd_planes : nullptr;
+    case Algorithm::winograd_planes: return winograd && rows ? &of.winograd_planes : nullptr;
     case Algorithm::amx: return amx ? &direct::amx_kernels().fp32 : nullptr;
-    case Algorithm::amx_winograd: return amx && three_rows ? &direct::amx_kernels().winograd : nullptr;
+    case Algorithm::amx_winograd: return amx && rows ? &direct::amx_kernels().winograd : nullptr;
     case Algorithm::amx_bf16: return amx ? &direct::amx_kernels().bf16 : nullptr;
   }
   return nullptr;
@@ -117,59 +121,50 @@ const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
 bool supported(const ConvGeometry& c, const Kernels& kernels) {
   constexpr Index least_positions = 64;
   const Extent out = c.out(), one{1, 1, 1};
-  return c.stride == one && c.dilation == one && c.out_channels % kernels.lanes == 0 &&
-         out[1] * out[2] >= least_positions;
-}
-
-ConvGeometry data_gradient(const ConvGeometry& c) {
-  ConvGeometry d = c;
-  d.in = c.out();
-  std::swap(d.in_channels, d.out_channels);
-  for (std::size_t a = 0; a < 3; ++a) {
-    d.pad_before[a] = c.kernel[a] - 1 - c.pad_before[a];
-    d.pad_after[a] = c.kernel[a] - 1 - c.pad_after[a];
-  }
-  return d;
+  return c.dilation == one && c.out_channels % kernels.lanes == 0 && out[1] * out[2] >= least_positions;
 }
 
 DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry, Index room, SharedWorkspace memory)
     : threads_(memory->threads()),
       memory_(std::move(memory)),
-      forward_(kernels, geometry, room, false, threads_),
-      data_(kernels, data_gradient(geometry), room, false, threads_),
-      weights_(kernels, geometry, room, true, threads_),
-      bias_at_(whole_lines(std::max(forward_.whole().sizes.packed, data_.whole().sizes.packed))),
+      forward_(kernels, cpu::forward_of(geometry), room, false, threads_),
+      data_(kernels, data_gradient_of(geometry), room, false, threads_),
+      weights_(kernels, cpu::forward_of(geometry), room, true, threads_),
+      bias_at_(std::max(forward_.packed, data_.packed)),
       gradient_floats_(whole_lines(forward_.whole().sizes.gradient)),
       parts_(sum_parts(threads_, gradient_floats_)) {}
 
-/// The weights in the pass's own layout (out channels, taps, in channels).
-direct::Weights weights_of(const direct::Geometry& g, const float* w) { return {w, g.depth, g.in_channels, 1}; }
-
-/// Those of the convolution whose data gradient the pass is.
-direct::Weights mirrored_weights_of(const direct::Geometry& g, const float* w) {
-  const long taps = g.depth / g.in_channels;
-  return {w + (taps - 1) * g.out_channels, 1, -g.out_channels, taps * g.out_channels};
-}
-
-void DirectConv::pack(const Sweep& of, const direct::Weights& w, ConstSpan b) {
-  const Index lanes = of.kernels.lanes;
-  float* const bias = memory_->common() + bias_at_;
-  std::fill_n(bias, of.g.padded_out, 0.0F);
+void DirectConv::pack(const Pass& pass, direct::Weights w, ConstSpan b) {
+  const Sweep& whole = pass.whole();
+  float *const packed = memory_->common(), *const bias = packed + bias_at_;
+  std::fill_n(bias, whole.g.padded_out, 0.0F);
   std::ranges::copy(b, bias);
-  share_out(of.g.padded_out / lanes, threads_, [&](Index first, Index last, int) {
-    for (Index v = first; v < last; ++v) of.kernels.pack(of.g, w, v * lanes, memory_->common());
+  const Index lanes = whole.kernels.lanes, vectors = whole.g.padded_out / lanes;
+  share_out(vectors * std::ssize(whole.parts), threads_, [&](Index first, Index last, int) {
+    for (Index i = first; i < last; ++i) {
+      const auto number = static_cast<std::size_t>(i / vectors);
+      direct::Weights of = w;
+      of.taps = pass.shape.lattices[number].taps.data();
+      whole.kernels.pack(whole.parts[number].g, of, i % vectors * lanes, packed + pass.packed_at[number]);
+    }
   });
 }
 
 void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
   prepare(y.shape.n);
-  pack(forward_.whole(), weights_of(forward_.whole().g, w.data()), b);
+  pack(forward_, {w.data(), forward_.whole().g.depth, nullptr, 1}, b);
   convolve(forward_, input, y);
 }
 
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   prepare(dx.shape.n);
-  pack(data_.whole(), mirrored_weights_of(data_.whole().g, w.data()), {});
+  pack(data_, {w.data(), 1, nullptr, forward_.whole().g.depth}, {});
+  if (std::ssize(data_.shape.lattices) < product(data_.shape.apart)) {  // some positions meet no tap
+    const Index floats = data_.whole().output_sample;
+    share_out(dx.shape.n, threads_, [&](Index first, Index last, int) {
+      std::fill_n(dx.data.data() + first * floats, (last - first) * floats, 0.0F);
+    });
+  }
   convolve(data_, {dy.data.data()}, dx);
 }
 
@@ -182,9 +177,9 @@ void DirectConv::convolve_together(Pass& pass, const PlaneInput& input, Tensor y
     PlaneRing& ring = pass.rings.of(thread, *memory_).front();
     for (Index i = begin; i < end; ++i) {
       const Index first = planes * i / groups;
-      direct::Geometry g = sweep.g;
+      direct::Geometry g = sweep.parts.front().g;
       g.stream = stream, g.there = planes * (i + 1) / groups - first;
-      sweep.kernels.forward(g, ring.together(sweep, g, input, first), packed(),
+      sweep.kernels.forward(g, ring.together(sweep, g, input, first), packed(pass, 0),
                             y.data.data() + first * sweep.output_plane);
     }
   });
@@ -202,10 +197,15 @@ void DirectConv::convolve(Pass& pass, const PlaneInput& input, Tensor y) {
     for (Index i = first; i < last; ++i) {
       const Index unit = i / planes, plane = i % planes;
       const Sweep& band = bands[unit % count];
-      direct::Geometry g = band.g;
-      g.stream = stream;
-      band.kernels.forward(g, rings[bands.kind(unit % count)].under(band, input, unit, count, plane), packed(),
-                           y.data.data() + (unit / count * planes + plane) * band.output_plane + band.output_row);
+      const float* const* under = rings[bands.kind(unit % count)].under(band, input, unit, count, plane);
+      float* const to = y.data.data() + unit / count * band.output_sample + plane * band.output_plane + band.output_row;
+      for (std::size_t p = 0; p < band.parts.size(); ++p) {
+        const Sweep::Part& part = band.parts[p];
+        if (plane >= part.planes || part.g.rows == 0) continue;
+        direct::Geometry g = part.g;
+        g.stream = stream;
+        band.kernels.forward(g, under + part.first_plane, packed(pass, p), to + part.at);
+      }
     }
   });
 }

@@ -5,7 +5,7 @@
 #include "kernels/cpu/direct_tiles.inl"
 
 Sizes sizes(const Geometry& g) {
-  const long plane = g.in_rows * g.padded_width * g.in_channels;
+  const long plane = g.in_rows * g.padded_width * g.step;
   return {plane, plane, g.depth * g.padded_out, (g.depth + 1) * g.out_channels};
 }
 
@@ -21,8 +21,9 @@ struct Rows {
   long begin, end;
 };
 inline Rows inside(const Geometry& g, long k) {
-  const long begin = g.rows_before - k, end = g.in_rows + g.rows_before - k;
-  return {begin > 0 ? begin : 0, end < g.rows ? end : g.rows};
+  const auto rows_until = [&g](long row) { return row > 0 ? (row + g.row_stride - 1) / g.row_stride : 0; };
+  const long end = rows_until(g.in_rows + g.rows_before - k);
+  return {rows_until(g.rows_before - k), end < g.rows ? end : g.rows};
 }
 
 // A last vector of channels that is not whole goes through a buffer.
@@ -31,10 +32,10 @@ inline void forward_part(const Geometry& g, const TilePosition& at, const float*
                          long channels) {
   float whole[Count * Block * lanes];
   Geometry dense = g;
-  dense.out_channels = Block * lanes;
+  dense.y_column = Block * lanes;
   forward_tile<Block, Count>(dense, at, packed, bias, whole);
   for (long p = 0; p < Count; ++p)
-    for (long c = 0; c < channels; ++c) y[p * g.out_channels + c] = whole[p * Block * lanes + c];
+    for (long c = 0; c < channels; ++c) y[p * g.y_column + c] = whole[p * Block * lanes + c];
 }
 
 void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
@@ -45,7 +46,7 @@ void forward(const Geometry& g, const float* const* planes, const PackedWeights&
     for (long row = 0; row < g.rows; ++row)
       for (long column = 0, positions = 0; column < g.width; column += positions) {
         positions = next_block(g.width - column, tile);
-        float* to = y + (row * g.width + column) * g.out_channels + first;
+        float* to = y + row * g.y_row + column * g.y_column + first;
         with_constant<tile>(positions, [&](auto n) {
           constexpr long positions_now = decltype(n)::value;
           if (channels >= size * lanes)
@@ -82,7 +83,7 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
         const Rows there = inside(g, j);
         const long begin = first > there.begin ? first : there.begin, end = last < there.end ? last : there.end;
         if (begin >= end) continue;
-        const float* x = planes[i] + (begin + j - g.rows_before) * g.padded_width * g.in_channels;
+        const float* x = planes[i] + (begin * g.row_stride + j - g.rows_before) * g.padded_width * g.step;
         weights_rows(g, {x, dy + begin * g.width * g.out_channels, end - begin},
                      gradient + (i * g.kernel[1] + j) * g.row * g.out_channels);
       }
@@ -95,7 +96,8 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
 void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   const long width = g.in_width * g.in_channels;
   float* to = plane + g.columns_before * g.in_channels;
-  for (long r = 0; r < g.in_rows; ++r, x += width, to += g.padded_width * g.in_channels) copy_row(x, width, map, to);
+  for (long r = 0; r < g.in_rows; ++r, x += width, to += g.padded_width * g.step)
+    if (is_read(g, r)) copy_row(x, width, map, to);
 }
 
 void unpack(const Geometry& g, const float* gradient, long first, float* dw, float* db) {

@@ -26,8 +26,11 @@ namespace {
 #include "kernels/cpu/amx_tiles.inl"
 
 // Planes that are taken together lie below each other, each with its padding.
-long plane_rows(const Geometry& g) { return g.rows + g.kernel[1] - 1; }
-long padded_rows(const Geometry& g) { return g.together * plane_rows(g); }
+long all_rows(const Geometry& g) { return g.together * g.row_stride * g.padded_rows; }
+// Where a row of the padded plane lies in its copy: those under one tap lie below each other, as their outputs do.
+inline long row_of_copy(const Geometry& g, long row) {
+  return g.row_stride == 1 ? row : row % g.row_stride * g.padded_rows + row / g.row_stride;
+}
 
 // What is made, or summed over, at once, so many neighbouring positions: of one row where rows are whole numbers of
 // them, or else counted through the padded planes, whose padding then has outputs that nobody wants.
@@ -36,45 +39,44 @@ struct Positions {
   Positions(const Geometry& g, long at_once)
       : length(at_once),
         in_row(g.width % length == 0 ? g.width / length : 0),
-        count(in_row > 0 ? in_row * g.rows * g.there
-                         : ((g.there * plane_rows(g) - g.kernel[1]) * g.padded_width + g.width + length - 1) / length) {
-  }
+        count(in_row > 0
+                  ? in_row * g.rows * g.there
+                  : (((g.there - 1) * g.padded_rows + g.rows - 1) * g.padded_width + g.width + length - 1) / length) {}
   long first(const Geometry& g, long number) const {
     if (in_row == 0) return number * length;
     const long row = number / in_row;
-    return (row / g.rows * plane_rows(g) + row % g.rows) * g.padded_width + number % in_row * length;
+    return (row / g.rows * g.padded_rows + row % g.rows) * g.padded_width + number % in_row * length;
   }
 };
 
-// A position of the padded planes, and where its outputs are, counted over all planes; -1: nowhere.
+// A position of the padded planes, and where its outputs begin; -1: nowhere.
 struct Place {
   long plane, row, column;
   Place(const Geometry& g, long position) {
     const long all = position / g.padded_width;
-    plane = all / plane_rows(g), row = all % plane_rows(g), column = position % g.padded_width;
+    plane = all / g.padded_rows, row = all % g.padded_rows, column = position % g.padded_width;
   }
   void next(const Geometry& g) {
     if (++column < g.padded_width) return;
     column = 0;
-    if (++row == plane_rows(g)) row = 0, ++plane;
+    if (++row == g.padded_rows) row = 0, ++plane;
   }
   long output(const Geometry& g) const {
-    return plane < g.there && row < g.rows && column < g.width ? (plane * g.rows + row) * g.width + column : -1;
+    const bool there = plane < g.there && row < g.rows && column < g.width;
+    return there ? (plane * g.rows + row) * g.y_row + column * g.y_column : -1;
   }
 };
 
 // The numbers of a part of a plane's copy for forward, in whole lines of the caches. A tile may read past the last
 // position, and past a run.
 long halves_for_forward(const Geometry& g) {
-  return ((padded_rows(g) * g.padded_width + side) * g.in_channels + 2 * deep - 1) / deep * deep;
+  return ((all_rows(g) * g.padded_width + side) * g.step + 2 * deep - 1) / deep * deep;
 }
 long steps_of_run(const Geometry& g) { return (g.row + deep - 1) / deep; }
 
 // The numbers of a part of a plane's copy for the weight gradient. The last step may read past the last position, and
 // past a run; some lie before the first position.
-long halves_for_weights(const Geometry& g) {
-  return 2 * ((padded_rows(g) * g.padded_width + deep) * g.in_channels + 2 * side);
-}
+long halves_for_weights(const Geometry& g) { return 2 * ((all_rows(g) * g.padded_width + deep) * g.step + 2 * side); }
 // The floats of a run in the weight gradient, where it is whole tiles.
 long padded_run(const Geometry& g) { return (g.row + side - 1) / side * side; }
 
@@ -91,28 +93,31 @@ inline Vector input(const float* x, const Affine* map, long i) {
   return map == nullptr ? v : (v - load(map->mean + i)) * load(map->factor + i) + load(map->beta + i);
 }
 
-// Where the first float of input lies in the padded plane.
-long first_float(const Geometry& g) { return (g.rows_before * g.padded_width + g.columns_before) * g.in_channels; }
+// Where an input row begins in the padded plane.
+inline long first_float(const Geometry& g, long row) {
+  return row_of_copy(g, row + g.rows_before) * g.padded_width * g.step + g.columns_before * g.in_channels;
+}
 
 template <long Parts>
 void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   const long width = g.in_width * g.in_channels, part = halves_for_forward(g);
-  Half* to = reinterpret_cast<Half*>(plane) + first_float(g);
-  for (long r = 0; r < g.in_rows; ++r, x += width, to += g.padded_width * g.in_channels)
+  for (long r = 0; r < g.in_rows; ++r, x += width) {
+    if (!is_read(g, r)) continue;
+    Half* const to = reinterpret_cast<Half*>(plane) + first_float(g, r);
     for (long i = 0; i < width; i += deep) {
       const bool whole = i + lanes < width;
       store_line<Parts>(input(x, map, i), whole ? input(x, map, i + lanes) : Vector{}, whole, to + i, part);
     }
+  }
 }
 
 // Each number of input is the first one of a pair, and the second one of the pair 16 positions before.
 template <long Parts>
 void copy_for_weights(const Geometry& g, const float* x, const Affine* map, float* plane) {
-  const long width = g.in_width * g.in_channels, part = halves_for_weights(g), before = side * g.in_channels;
-  long row = first_float(g);
-  for (long r = 0; r < g.in_rows; ++r, x += width, row += g.padded_width * g.in_channels)
-    for (long i = 0; i < width; i += lanes) {
-      const long at = row + i;
+  const long width = g.in_width * g.in_channels, part = halves_for_weights(g), before = side * g.step;
+  for (long r = 0; r < g.in_rows; ++r, x += width) {
+    if (!is_read(g, r)) continue;
+    for (long i = 0, at = first_float(g, r); i < width; i += lanes, at += lanes) {
       Bits parts[Parts];
       split(input(x, map, i), parts);
       Half* to = reinterpret_cast<Half*>(plane) + 2 * (side + at);  // a pair may begin before the first position
@@ -126,6 +131,7 @@ void copy_for_weights(const Geometry& g, const float* x, const Affine* map, floa
         __builtin_memcpy(to - 2 * before, &pair, sizeof pair);
       }
     }
+  }
 }
 
 template <long Parts>
@@ -169,7 +175,7 @@ void store_outputs(const Geometry& g, const float* sums, long first, long channe
   Place at(g, first);
   for (long p = 0; p < side; ++p, at.next(g), sums += Across * lanes) {
     const long output = at.output(g);
-    float* const to = y + output * g.out_channels + channel;
+    float* const to = y + output + channel;
     for (long n = 0; n < Across && output >= 0; ++n)
       store_output(g, load(sums + n * lanes), to + n * lanes, g.out_channels - channel - n * lanes);
   }
@@ -191,9 +197,10 @@ void add_taps(Sums<Parts, Down, Across> sums, const Geometry& g, const Numbers& 
     if (of.planes[i] == nullptr) continue;
     const Half* const plane = reinterpret_cast<const Half*>(of.planes[i]) + of.of_plane;
     for (long j = 0; j < g.kernel[1]; ++j) {
-      Factors left{{}, halves_for_forward(g), g.in_channels * static_cast<long>(sizeof(Half))};
+      Factors left{{}, halves_for_forward(g), g.step * static_cast<long>(sizeof(Half))};
       Factors right{{}, tile_halves, 64};
-      for (long m = 0; m < Down; ++m) left.at[m] = plane + (first[m] + j * g.padded_width) * g.in_channels;
+      const Half* const tap = plane + row_of_copy(g, j + g.row_shift) * g.padded_width * g.step + g.column_shift;
+      for (long m = 0; m < Down; ++m) left.at[m] = tap + first[m] * g.step;
       for (long n = 0; n < Across; ++n) right.at[n] = of.weights + n * of.pitch + (i * g.kernel[1] + j) * run;
       for (long k = 0; k < steps; ++k) {
         sums.add(left, right);
@@ -211,10 +218,8 @@ void forward_group(Sums<Parts, Down, Across> sums, const Geometry& g, const floa
   sums.load([&](long, long n) { return w.bias + channel + n * lanes; }, 0);
   add_taps(sums, g, {planes, 0, reinterpret_cast<const Half*>(w.blocks) + channel / side * pitch, pitch}, first);
   if (g.width % side == 0 && g.out_channels % lanes == 0 && !g.stream) {  // all 16 are there, side by side
-    const auto at = [&](long m, long n) {
-      return y + Place(g, first[m]).output(g) * g.out_channels + channel + n * lanes;
-    };
-    return sums.store(at, g.out_channels * 4);
+    const auto at = [&](long m, long n) { return y + Place(g, first[m]).output(g) + channel + n * lanes; };
+    return sums.store(at, g.y_column * 4);
   }
   alignas(64) float outputs[Down * side * Across * lanes];
   sums.store([&](long m, long n) { return outputs + (m * side * Across + n) * lanes; }, Across * lanes * 4);
@@ -250,7 +255,7 @@ inline void gradients_of(const Geometry& g, long first, const float* dy, Vector 
   Place at(g, first);
   for (Vector& v : to) {
     const long output = at.output(g);
-    v = output >= 0 ? load(dy + output * g.out_channels) : Vector{};
+    v = output >= 0 ? load(dy + output) : Vector{};
     at.next(g);
   }
 }
@@ -303,13 +308,13 @@ void weights_group(Sums<Parts, Down, Across> sums, const Geometry& g, const Step
   const Half* x[Across];
   for (long n = 0; n < Across; ++n) {
     const long tap = (first + n) / in_run, floats = (first + n) % in_run * side;
-    x[n] = plane + 2 * (side + tap * g.padded_width * g.in_channels + floats);
+    x[n] = plane + 2 * (side + row_of_copy(g, tap) * g.padded_width * g.step + floats);
   }
-  Factors left{{}, tile_halves, 64}, right{{}, halves_for_weights(g), g.in_channels * 4};
+  Factors left{{}, tile_halves, 64}, right{{}, halves_for_weights(g), g.step * 4};
   sums.load(at, depth * 4);
   for (long k = 0; k < steps.count; ++k) {
     for (long m = 0; m < Down; ++m) left.at[m] = dy + (k * Down + m) * Parts * tile_halves;
-    for (long n = 0; n < Across; ++n) right.at[n] = x[n] + 2 * steps.first[k] * g.in_channels;
+    for (long n = 0; n < Across; ++n) right.at[n] = x[n] + 2 * steps.first[k] * g.step;
     sums.add(left, right);
   }
   sums.store(at, depth * 4);

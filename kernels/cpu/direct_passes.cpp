@@ -3,42 +3,139 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 namespace mrmf::cpu {
 
-Sweep::Sweep(const Kernels& of, const ConvGeometry& c, bool together)
-    : kernels(of),
-      in_planes(c.in[0]),
-      planes_before(c.pad_before[0]),
-      planes(c.out()[0]),
-      input_plane(c.in[1] * c.in[2] * c.in_channels),
-      output_plane(c.out()[1] * c.out()[2] * c.out_channels) {
-  const Extent out = c.out();
-  g.in_channels = c.in_channels, g.out_channels = c.out_channels;
-  g.bias = c.bias;
-  std::ranges::copy(c.kernel, g.kernel);
-  g.rows = out[1], g.width = out[2];
-  g.in_rows = c.in[1], g.in_width = c.in[2];
-  g.rows_before = c.pad_before[1], g.columns_before = c.pad_before[2];
-  g.padded_width = out[2] + c.kernel[2] - 1;
-  g.row = c.kernel[2] * c.in_channels, g.depth = c.kernel[0] * c.kernel[1] * g.row;
-  g.padded_out = (c.out_channels + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
-  g.together = g.there = 1;
-  if (together && c.pad_before[0] == 0 && c.pad_after[0] == 0) g.together = kernels.together(g);
-  sizes = kernels.sizes(g);
+PassShape forward_of(const ConvGeometry& c) {
+  PassShape shape{c.in_channels, c.out_channels, c.bias,   c.in,    c.pad_before,
+                  c.pad_after,   c.stride,       c.kernel, c.out(), {1, 1, 1}};
+  Lattice all{{}, c.out(), c.kernel};
+  for (Index tap = 0; tap < product(c.kernel); ++tap) all.taps.push_back(tap * c.in_channels);
+  shape.lattices.push_back(std::move(all));
+  return shape;
 }
 
 namespace {
 
-/// Rows [first, first + rows) of every output plane as a convolution of their own.
-Sweep band_of(const Sweep& whole, ConvGeometry c, Index first, Index rows) {
-  const Index from = first - c.pad_before[1], to = from + rows + c.kernel[1] - 1;  // input rows, maybe of the padding
-  const Index begin = std::max<Index>(0, from), end = std::min(c.in[1], to);
-  const Index input_row = begin * c.in[2] * c.in_channels, output_row = first * c.out()[2] * c.out_channels;
-  c.in[1] = end - begin, c.pad_before[1] = begin - from, c.pad_after[1] = to - end;
-  Sweep band(whole.kernels, c, false);
-  band.input_plane = whole.input_plane, band.output_plane = whole.output_plane;
-  band.input_row = input_row, band.output_row = output_row;
+/// One axis of a data gradient's lattice. Position first + a * stride of dx meets the taps whose numbers leave the
+/// remainder `tap` by the stride; their last one meets position a - before of dy.
+struct LatticeAxis {
+  Index out, taps, tap, before, after;
+  LatticeAxis(const ConvGeometry& c, std::size_t a, Index first)
+      : out((c.in[a] - first + c.stride[a] - 1) / c.stride[a]),
+        taps(0),
+        tap((first + c.pad_before[a]) % c.stride[a]),
+        before(0),
+        after(0) {
+    taps = tap < c.kernel[a] ? (c.kernel[a] - tap + c.stride[a] - 1) / c.stride[a] : 0;
+    before = taps - 1 - (first + c.pad_before[a] - tap) / c.stride[a];
+    after = out - c.out()[a] + taps - 1 - before;
+  }
+};
+
+/// The lattice that begins at `first`; the shifts count from `before` positions in front of dy.
+Lattice lattice_at(const ConvGeometry& c, const Extent& first, const Extent& before) {
+  const std::array<LatticeAxis, 3> axes{LatticeAxis{c, 0, first[0]}, LatticeAxis{c, 1, first[1]},
+                                        LatticeAxis{c, 2, first[2]}};
+  Lattice l{first};
+  for (std::size_t a = 0; a < 3; ++a)
+    l.out[a] = axes[a].out, l.kernel[a] = axes[a].taps, l.shift[a] = before[a] - axes[a].before;
+  const auto number = [&](std::size_t a, Index i) { return axes[a].tap + (axes[a].taps - 1 - i) * c.stride[a]; };
+  for (Index i = 0; i < l.kernel[0]; ++i)
+    for (Index j = 0; j < l.kernel[1]; ++j)
+      for (Index k = 0; k < l.kernel[2]; ++k)
+        l.taps.push_back(((number(0, i) * c.kernel[1] + number(1, j)) * c.kernel[2] + number(2, k)) * c.in_channels);
+  return l;
+}
+
+}  // namespace
+
+PassShape data_gradient_of(const ConvGeometry& c) {
+  PassShape shape{c.out_channels, c.in_channels, c.bias, c.out(), {}, {}, {1, 1, 1}, {}, c.in, c.stride};
+  Extent lattices{};
+  for (std::size_t a = 0; a < 3; ++a) {
+    lattices[a] = std::min(c.stride[a], c.in[a]);
+    for (Index first = 0; first < lattices[a]; ++first)
+      if (const LatticeAxis axis(c, a, first); axis.taps > 0) {
+        shape.before[a] = std::max(shape.before[a], axis.before);
+        shape.after[a] = std::max(shape.after[a], axis.after);
+      }
+    for (Index first = 0; first < lattices[a]; ++first)
+      if (const LatticeAxis axis(c, a, first); axis.taps > 0)
+        shape.window[a] = std::max(shape.window[a], shape.before[a] - axis.before + axis.taps);
+  }
+  for (Index i = 0; i < lattices[0]; ++i)
+    for (Index j = 0; j < lattices[1]; ++j)
+      for (Index k = 0; k < lattices[2]; ++k)
+        if (Lattice l = lattice_at(c, {i, j, k}, shape.before); !l.taps.empty()) shape.lattices.push_back(std::move(l));
+  return shape;
+}
+
+namespace {
+
+/// The kernels' geometry of a pass with the taps and outputs of one of its lattices.
+direct::Geometry geometry_of(const direct::Geometry& copies, const PassShape& shape, const Lattice& lattice) {
+  direct::Geometry g = copies;
+  std::ranges::copy(lattice.kernel, g.kernel);
+  g.rows = lattice.out[1], g.width = lattice.out[2];
+  g.row_shift = lattice.shift[1], g.column_shift = lattice.shift[2] * shape.in_channels;
+  g.row = lattice.kernel[2] * shape.in_channels, g.depth = lattice.kernel[0] * lattice.kernel[1] * g.row;
+  return g;
+}
+
+/// Positions of a padded axis in units of the stride: those that the windows reach, and all of the input.
+Index padded_units(const PassShape& shape, std::size_t a, Index positions) {
+  const Index stride = shape.stride[a], reach = (positions - 1) * stride + shape.window[a];
+  return (std::max(reach, shape.before[a] + shape.in[a]) + stride - 1) / stride;
+}
+
+}  // namespace
+
+Sweep::Sweep(const Kernels& of, const PassShape& s, bool together)
+    : kernels(of),
+      in_planes(s.in[0]),
+      planes_before(s.before[0]),
+      planes(0),
+      plane_stride(s.stride[0]),
+      input_plane(s.in[1] * s.in[2] * s.in_channels),
+      input_sample(s.in[0] * input_plane),
+      output_plane(s.apart[0] * s.to[1] * s.to[2] * s.out_channels),
+      output_sample(s.to[0] * s.to[1] * s.to[2] * s.out_channels) {
+  g.in_channels = s.in_channels, g.out_channels = s.out_channels;
+  g.bias = s.bias;
+  std::ranges::copy(s.window, g.kernel);
+  for (const Lattice& l : s.lattices) {
+    planes = std::max(planes, l.out[0]);
+    g.rows = std::max<long>(g.rows, l.out[1]), g.width = std::max<long>(g.width, l.out[2]);
+  }
+  g.in_rows = s.in[1], g.in_width = s.in[2];
+  g.rows_before = s.before[1], g.columns_before = s.before[2];
+  g.row_stride = s.stride[1], g.step = s.stride[2] * s.in_channels;
+  g.padded_rows = padded_units(s, 1, g.rows), g.padded_width = padded_units(s, 2, g.width);
+  g.row = s.window[2] * s.in_channels, g.depth = s.window[0] * s.window[1] * g.row;
+  g.padded_out = (s.out_channels + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
+  g.y_row = s.apart[1] * s.to[2] * s.out_channels, g.y_column = s.apart[2] * s.out_channels;
+  g.together = g.there = 1;
+  if (together && s.before[0] == 0 && s.after[0] == 0) g.together = kernels.together(g);
+  sizes = kernels.sizes(g);
+  for (const Lattice& l : s.lattices)
+    parts.push_back({geometry_of(g, s, l), l.shift[0], l.out[0],
+                     ((l.first[0] * s.to[1] + l.first[1]) * s.to[2] + l.first[2]) * s.out_channels});
+}
+
+namespace {
+
+/// Rows [first, first + rows) of every plane of the lattices as a pass of their own.
+Sweep band_of(const Sweep& whole, PassShape s, Index first, Index rows) {
+  const Index from = first * s.stride[1] - s.before[1], to = from + (rows - 1) * s.stride[1] + s.window[1];
+  const Index begin = std::clamp<Index>(from, 0, s.in[1]), end = std::clamp<Index>(to, begin, s.in[1]);
+  const Index input_row = begin * s.in[2] * s.in_channels;
+  s.in[1] = end - begin, s.before[1] = begin - from, s.after[1] = to - end;
+  for (Lattice& l : s.lattices) l.out[1] = std::clamp<Index>(l.out[1] - first, 0, rows);
+  Sweep band(whole.kernels, s, false);
+  band.input_plane = whole.input_plane, band.input_sample = whole.input_sample;
+  band.input_row = input_row, band.output_row = first * whole.g.y_row;
   return band;
 }
 
@@ -50,18 +147,18 @@ Index usual_room() {
 
 }  // namespace
 
-Bands::Bands(const Kernels& kernels, const ConvGeometry& c, Index room, long direct::Sizes::*plane)
-    : whole_(kernels, c, true) {
-  const Index bytes = whole_.sizes.*plane * c.kernel[0] * 4, rows = whole_.g.rows;
-  const Index of_band = rows_of_band(c, room > 0 ? room : usual_room(), bytes);
+Bands::Bands(const Kernels& kernels, const PassShape& shape, Index room, long direct::Sizes::*plane)
+    : whole_(kernels, shape, true) {
+  const Index bytes = whole_.sizes.*plane * shape.window[0] * 4, rows = whole_.g.rows;
+  const Index of_band = rows_of_band(shape, room > 0 ? room : usual_room(), bytes);
   for (Index first = 0; first < rows; first += of_band)
-    bands_.push_back(of_band == rows ? whole_ : band_of(whole_, c, first, std::min(of_band, rows - first)));
+    bands_.push_back(of_band == rows ? whole_ : band_of(whole_, shape, first, std::min(of_band, rows - first)));
 }
 
 /// Planes that are taken together are not cut. Otherwise as many rows as there is room for, but some, also in the
 /// last band, and no fewer than there are of padding: so that the bands between see none.
-Index Bands::rows_of_band(const ConvGeometry& c, Index room, Index bytes) const {
-  const Index least = (std::max({Index{8}, c.pad_before[1], c.pad_after[1]}) + 3) / 4 * 4;
+Index Bands::rows_of_band(const PassShape& shape, Index room, Index bytes) const {
+  const Index least = (std::max({Index{8}, shape.before[1], shape.after[1]}) + 3) / 4 * 4;
   const Index rows = whole_.g.rows;
   if (whole_.g.together > 1) return rows;
   for (Index bands = std::min(rows / least, (bytes + room - 1) / room); bands > 1; --bands) {
@@ -91,7 +188,7 @@ const float* const* PlaneRing::together(const Sweep& sweep, const direct::Geomet
 
 const float* const* PlaneRing::under(const Sweep& band, const PlaneInput& input, Index unit, Index bands, Index plane) {
   for (Index i = 0; i < band.g.kernel[0]; ++i) {
-    const Index at = plane - band.planes_before + i;
+    const Index at = plane * band.plane_stride - band.planes_before + i;
     planes_[static_cast<std::size_t>(i)] =
         at >= 0 && at < band.in_planes ? copy(band, input, {unit, unit / bands, at}) : nullptr;
   }
@@ -101,14 +198,14 @@ const float* const* PlaneRing::under(const Sweep& band, const PlaneInput& input,
 void PlaneRing::append_form(const direct::Geometry& g, std::vector<Index>& form) const {
   form.insert(form.end(), {reinterpret_cast<Index>(copy_), plane_, g.in_channels, g.kernel[0], g.kernel[1]});
   form.insert(form.end(), {g.kernel[2], g.rows, g.width, g.in_rows, g.in_width, g.rows_before});
-  form.insert(form.end(), {g.columns_before, g.padded_width, g.together});
+  form.insert(form.end(), {g.columns_before, g.row_stride, g.step, g.padded_rows, g.padded_width, g.together});
 }
 
 const float* PlaneRing::copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane) {
   const Index slot = plane.number % band.g.kernel[0], known = plane.unit * band.in_planes + plane.number;
   float* to = copies_ + slot * plane_;
   if (std::exchange(held_[static_cast<std::size_t>(slot)], known) != known)
-    copy_(band.g, input.x + (plane.sample * band.in_planes + plane.number) * band.input_plane + band.input_row,
+    copy_(band.g, input.x + plane.sample * band.input_sample + plane.number * band.input_plane + band.input_row,
           input.map, to);
   return to;
 }
@@ -133,6 +230,16 @@ std::vector<PlaneRing>& PassRings::of(int thread, Workspace& memory) {
   float* at = memory.of_thread(thread, floats_, form_);
   for (PlaneRing& ring : of.rings) ring.start(std::exchange(at, at + ring.floats()));
   return of.rings;
+}
+
+Pass::Pass(const Kernels& kernels, PassShape of, Index room, bool for_weights, int threads)
+    : shape(std::move(of)),
+      bands(kernels, shape, room, for_weights ? &direct::Sizes::plane_for_weights : &direct::Sizes::plane),
+      rings(bands, for_weights, threads) {
+  for (const Sweep::Part& part : whole().parts) {
+    packed_at.push_back(packed);
+    packed += whole_lines(kernels.sizes(part.g).packed);
+  }
 }
 
 }  // namespace mrmf::cpu

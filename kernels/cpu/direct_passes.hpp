@@ -13,17 +13,47 @@ namespace mrmf::cpu {
 
 using direct::Kernels;
 
-/// One pass on these kernels: a convolution, or a data gradient in the form of a convolution.
+/// Positions of a pass's output at regular distances, which one convolution makes. Those of a data gradient that leave
+/// one remainder by the strides meet the same taps.
+struct Lattice {
+  Extent first{}, out{};   ///< its first position in the output, and how many it has
+  Extent kernel{};         ///< taps
+  Extent shift{};          ///< where they begin in the window that the pass reads under a position
+  std::vector<long> taps{};  ///< direct::Weights::taps
+};
+
+/// One pass: a convolution, or a data gradient in the form of convolutions of dy.
+struct PassShape {
+  Index in_channels = 0, out_channels = 0;
+  bool bias = false;
+  Extent in{}, before{}, after{};  ///< positions of input and of padding
+  Extent stride{};                 ///< of the input, from one position of a lattice to the next
+  Extent window{};                 ///< positions of input under a position of the output
+  Extent to{}, apart{};            ///< positions of the output, and their distance within a lattice
+  std::vector<Lattice> lattices{}; ///< none of those that meet no tap: their outputs are zero
+};
+PassShape forward_of(const ConvGeometry& c);
+PassShape data_gradient_of(const ConvGeometry& c);
+
+/// A pass on these kernels.
 struct Sweep {
   const Kernels& kernels;
-  direct::Geometry g{};
+  direct::Geometry g{};  ///< of the copies; lattices differ from it in their taps and outputs
   direct::Sizes sizes{};
-  Index in_planes, planes_before, planes;  ///< planes of input, of padding and of output
-  Index input_plane, output_plane;         ///< floats
+  struct Part {
+    direct::Geometry g{};
+    Index first_plane, planes;  ///< of the window, and of the lattice
+    Index at;                   ///< floats: where the lattice begins in the output
+  };
+  std::vector<Part> parts;                 ///< by lattice; of a band maybe without rows
+  Index in_planes, planes_before, planes;  ///< planes of input, of padding, and of the lattice that has most
+  Index plane_stride;                      ///< planes of input from one plane to the next
+  Index input_plane, input_sample;         ///< floats
+  Index output_plane, output_sample;       ///< floats from one plane of a lattice to the next, and of a sample
   Index input_row = 0, output_row = 0;     ///< where a band's rows begin in a plane: floats
 
   /// together: whether planes may be taken together.
-  Sweep(const Kernels& of, const ConvGeometry& c, bool together);
+  Sweep(const Kernels& of, const PassShape& shape, bool together);
 };
 
 /// Planes in bands of rows, so that the copies of the input planes under a band stay in the L2 cache. Each output is
@@ -31,7 +61,7 @@ struct Sweep {
 class Bands {
  public:
   /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs. plane: copies' size.
-  Bands(const Kernels& kernels, const ConvGeometry& c, Index room, long direct::Sizes::*plane);
+  Bands(const Kernels& kernels, const PassShape& shape, Index room, long direct::Sizes::*plane);
   const Sweep& whole() const { return whole_; }
   Index count() const { return std::ssize(bands_); }
   const Sweep& operator[](Index band) const { return bands_[static_cast<std::size_t>(band)]; }
@@ -39,7 +69,7 @@ class Bands {
   std::size_t kind(Index band) const { return band == 0 ? 0 : band + 1 == count() ? 1 : 2; }
 
  private:
-  Index rows_of_band(const ConvGeometry& c, Index room, Index bytes) const;
+  Index rows_of_band(const PassShape& shape, Index room, Index bytes) const;
 
   Sweep whole_;
   std::vector<Sweep> bands_;
@@ -100,13 +130,15 @@ class PassRings {
   std::vector<OfThread> threads_;
 };
 
-/// A pass: its planes in bands, and its rings.
+/// A pass: its planes in bands, its rings, and where each lattice's packed weights lie.
 struct Pass {
+  PassShape shape;
   Bands bands;
   PassRings rings;
-  Pass(const Kernels& kernels, const ConvGeometry& c, Index room, bool for_weights, int threads)
-      : bands(kernels, c, room, for_weights ? &direct::Sizes::plane_for_weights : &direct::Sizes::plane),
-        rings(bands, for_weights, threads) {}
+  std::vector<Index> packed_at;
+  Index packed = 0;  ///< floats of all packed weights
+
+  Pass(const Kernels& kernels, PassShape of, Index room, bool for_weights, int threads);
   const Sweep& whole() const { return bands.whole(); }
 };
 

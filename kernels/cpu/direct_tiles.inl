@@ -21,7 +21,7 @@ inline void for_blocks(const Geometry& g, const Body& body) {
 
 // The weights of a tap and an in channel for the vector of out channels from `first` on.
 inline Vector weights_at(const Geometry& g, const Weights& w, long first, long tap, long in) {
-  const float* from = w.first + first * w.out + tap * w.tap_step + in * w.in;
+  const float* from = w.first + first * w.out + w.taps[tap] + in * w.in;
   const long there = g.out_channels - first;
   if (w.out == 1 && there >= lanes) return load(from);
   Vector v{};
@@ -55,22 +55,21 @@ inline void forward_tile(const Geometry& g, const TilePosition& at, const float*
     for (long n = 0; n < Block; ++n) sum[p][n] = load(bias + n * lanes);
   for (long i = 0; i < g.kernel[0]; ++i) {
     for (long j = 0; j < g.kernel[1]; ++j, packed += g.row * Block * lanes) {
-      const long row = at.row + j - g.rows_before;
+      const long row = at.row * g.row_stride + j + g.row_shift - g.rows_before;
       if (at.planes[i] == nullptr || row < 0 || row >= g.in_rows) continue;
-      const float* x = at.planes[i] + (row * g.padded_width + at.column) * g.in_channels;
+      const float* x = at.planes[i] + (row * g.padded_width + at.column) * g.step + g.column_shift;
       for (long r = 0; r < g.row; ++r) {
         Vector w[Block];
         for (long n = 0; n < Block; ++n) w[n] = load(packed + (r * Block + n) * lanes);
         for (long p = 0; p < Count; ++p) {
-          const Vector v = broadcast(x[p * g.in_channels + r]);
+          const Vector v = broadcast(x[p * g.step + r]);
           for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
         }
       }
     }
   }
-  const long channels = g.out_channels;
   for (long p = 0; p < Count; ++p)
-    for (long n = 0; n < Block; ++n) store(y + p * channels + n * lanes, sum[p][n]);
+    for (long n = 0; n < Block; ++n) store(y + p * g.y_column + n * lanes, sum[p][n]);
 }
 
 // dw[r, first ...] += sum over the positions of these rows of x[position, r] * dy[position, first ...], Count of r.
@@ -84,9 +83,9 @@ inline void weights_tile(const Geometry& g, const Window& w, float* dw) {
   for (long r = 0; r < Count; ++r)
     for (long n = 0; n < Block; ++n) sum[r][n] = load(dw + r * g.out_channels + n * lanes);
   for (long row = 0; row < w.rows; ++row) {
-    const float* x = w.x + row * g.padded_width * g.in_channels;
+    const float* x = w.x + row * g.row_stride * g.padded_width * g.step;
     const float* dy = w.dy + row * g.width * g.out_channels;
-    for (long p = 0; p < g.width; ++p, x += g.in_channels, dy += g.out_channels) {
+    for (long p = 0; p < g.width; ++p, x += g.step, dy += g.out_channels) {
       Vector d[Block];
       for (long n = 0; n < Block; ++n) d[n] = load(dy + n * lanes);
       for (long r = 0; r < Count; ++r) {
@@ -105,6 +104,11 @@ void add_bias(const Geometry& g, const float* dy, long positions, float* db) {
     for (long p = 0; p < positions; ++p) sum += load(dy + p * g.out_channels + first);
     store(db + first, sum);
   }
+}
+
+// Whether any output row reads an input row.
+inline bool is_read(const Geometry& g, long row) {
+  return g.row_stride == 1 || (row + g.rows_before) % g.row_stride < g.kernel[1];
 }
 
 inline void copy_row(const float* x, long width, const Affine* map, float* to) {

@@ -103,23 +103,29 @@ const Kernels* avx512bf16_kernels();  ///< forward multiplies in bf16; the rest 
 
 namespace mrmf::cpu::direct {
 
-/// A convolution of stride 1 as the kernels see it: a product of the weights with runs of channels-last input. The
-/// kernels read copies of the input planes in their own form, padded along the third axis, or along the second as well.
+/// A convolution as the kernels see it: a product of the weights with runs of channels-last input. The kernels read
+/// copies of the input planes in their own form, padded along the third axis, or along the second as well. Winograd's
+/// are for strides of one, no shifts, and outputs side by side.
 struct Geometry {
   long in_channels, out_channels;
   long kernel[3];
   long rows, width;                  ///< output positions along the second and third axis: a plane
   long in_rows, in_width;            ///< input positions along the second and third axis
   long rows_before, columns_before;  ///< positions of padding before them
-  long padded_width;                 ///< input positions along the third axis, padding included
-  long row;                          ///< floats under one output position: kernel along the third axis * in_channels
-  long depth;                        ///< depth of the whole product: kernel[0] * kernel[1] * row
-  long padded_out;                   ///< out_channels rounded up to whole vectors
-  bool bias;                         ///< whether anybody wants the bias's gradient
-  bool stream;    ///< write outputs past the caches, where the kernels can (all but the plain ones); requires
-                  ///< out_channels % lanes == 0
-  long together;  ///< planes that the kernels take as one: for more than one, kernel[0] is 1
-  long there;     ///< how many of these there are: the first ones
+  long row_stride;                   ///< input rows from one output row to the next
+  long step;                         ///< floats of input from one output position to the next along the third axis
+  long row_shift, column_shift;      ///< where the first tap lies behind the first of the padded plane: rows; floats
+  long padded_rows;   ///< rows of a copy, padding included, that lie below each other: of each remainder by row_stride
+  long padded_width;  ///< steps in a row of a copy, padding included
+  long row;           ///< floats under one output position: kernel along the third axis * in_channels
+  long depth;         ///< depth of the whole product: kernel[0] * kernel[1] * row
+  long padded_out;    ///< out_channels rounded up to whole vectors
+  bool bias;          ///< whether anybody wants the bias's gradient
+  bool stream;        ///< write outputs past the caches, where the kernels can (all but the plain ones); requires
+                      ///< out_channels % lanes == 0
+  long y_row, y_column;  ///< floats of y from one output row to the next, and from one position to the next
+  long together;         ///< planes that the kernels take as one: for more than one, kernel[0] is 1
+  long there;            ///< how many of these there are: the first ones
 };
 
 /// Sizes in floats of the caller's memory for the kernels.
@@ -136,11 +142,14 @@ struct Affine {
   const float *mean, *factor, *beta;
 };
 
-/// Weights as a pass sees them: w(out channel, tap, in channel) lies at first[out channel * out + tap * tap_step + in
-/// channel * in]. A data gradient sees the taps mirrored, and the channels exchanged.
+/// Weights as a pass sees them: w(out channel, tap, in channel) lies at first[out channel * out + taps[tap] + in
+/// channel
+/// * in]. A data gradient sees the taps mirrored, and the channels exchanged.
 struct Weights {
   const float* first;
-  long out, tap_step, in;
+  long out;
+  const long* taps;
+  long in;
 };
 
 /// Weights in blocks of output channels.

@@ -28,8 +28,9 @@ struct Tiles {
 // columns are rows.
 Geometry of_transform(const Geometry& g, const Tiles& tiles, long channels) {
   Geometry t{};
-  t.in_channels = g.in_channels;
-  t.out_channels = channels;
+  t.in_channels = t.step = g.in_channels;
+  t.out_channels = t.y_column = channels;
+  t.row_stride = 1;
   t.kernel[0] = g.kernel[0];
   t.kernel[1] = t.kernel[2] = 1;
   t.in_rows = transforms * tiles.count;

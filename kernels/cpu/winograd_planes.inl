@@ -60,8 +60,9 @@ struct TileOutputs {
 // transforms.
 Geometry of_transform(const Geometry& g, long channels) {
   Geometry t{};
-  t.in_channels = t.row = g.in_channels;
-  t.out_channels = channels;
+  t.in_channels = t.row = t.step = g.in_channels;
+  t.out_channels = t.y_column = channels;
+  t.row_stride = 1;
   t.kernel[0] = g.kernel[0];
   t.kernel[1] = t.kernel[2] = t.in_rows = 1;
   return t;

@@ -14,9 +14,9 @@ using cpu::DirectKernels;
 using Algorithm = DirectKernels::Algorithm;
 
 ConvGeometry geometry(const Extent& in, const Extent& kernel, const Extent& before, const Extent& after,
-                      Index channels = 16) {
+                      Index channels = 16, const Extent& stride = {1, 1, 1}) {
   ConvGeometry c{channels, channels};
-  c.in = in, c.kernel = kernel, c.pad_before = before, c.pad_after = after;
+  c.in = in, c.kernel = kernel, c.pad_before = before, c.pad_after = after, c.stride = stride;
   return c;
 }
 
@@ -54,9 +54,13 @@ Results results_of(DirectKernels kernels, Index room, const ConvGeometry& c) {
 
 TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, whatever the padding") {
   const ConvGeometry cases[] = {
-      geometry({3, 40, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}),   geometry({1, 49, 9}, {1, 3, 3}, {0, 2, 1}, {0, 0, 2}),
+      geometry({3, 40, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}),
+      geometry({1, 49, 9}, {1, 3, 3}, {0, 2, 1}, {0, 0, 2}),
       geometry({2, 70, 12}, {1, 13, 3}, {0, 0, 0}, {0, 0, 0}),  // the data gradient has twelve rows of padding
-      geometry({1, 66, 10}, {1, 9, 3}, {0, 8, 1}, {0, 3, 1}),  geometry({1, 64, 20}, {1, 13, 13}, {0, 6, 6}, {0, 6, 6}),
+      geometry({1, 66, 10}, {1, 9, 3}, {0, 8, 1}, {0, 3, 1}),
+      geometry({1, 64, 20}, {1, 13, 13}, {0, 6, 6}, {0, 6, 6}),
+      geometry({5, 81, 16}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, 16, {2, 2, 2}),
+      geometry({1, 99, 25}, {1, 2, 1}, {0, 0, 0}, {0, 0, 0}, 16, {1, 3, 2}),  // rows and columns that meet no tap
   };
   constexpr Index least = 1, whole = Index{1} << 40;
   for (const ConvGeometry& c : cases)
@@ -64,10 +68,14 @@ TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, wh
                                       Algorithm::amx_winograd, Algorithm::amx_bf16}) {
       const bool amx = algorithm >= Algorithm::amx;
       if (amx && !cpu::has_amx()) continue;  // unit_sixteen_lanes emulates it
+      const bool strides = c.stride != Extent{1, 1, 1};
+      if (strides && algorithm != Algorithm::plain && algorithm != Algorithm::amx && algorithm != Algorithm::amx_bf16)
+        continue;
       if (algorithm == Algorithm::amx_winograd && c.kernel[1] != 3) continue;
       if (!amx && algorithm != Algorithm::plain && c.kernel[2] != 3) continue;
       if (algorithm == Algorithm::winograd_planes && c.kernel[1] != 3) continue;
       const DirectKernels kernels{algorithm, cpu::instruction_set()};
+      INFO(c.in[1], " ", c.kernel[1], " ", c.stride[1], " by ", static_cast<int>(algorithm));
       const Results bands = results_of(kernels, least, c), planes = results_of(kernels, whole, c);
       CHECK(bands.y == planes.y);
       CHECK(bands.dx == planes.dx);

@@ -99,16 +99,29 @@ TEST_CASE("kernel choice: a problem and choices pass through text unchanged, and
 
 TEST_CASE("kernel choice: all kernels compute the convolution that the reference computes") {
   const auto reference = make_reference_backend();
-  ConvProblem strided = conv_problem({6, 5, 4}, 64, 48, {3, 3, 3});
-  strided.geometry.stride = {2, 2, 2};
+  const auto strided = [](ConvProblem problem, const Extent& stride) {
+    problem.geometry.stride = stride;
+    return problem;
+  };
+  ConvProblem padded = strided(conv_problem({1, 19, 32}, 16, 32, {1, 3, 3}), {1, 2, 2});
+  padded.geometry.pad_before = {0, 2, 0}, padded.geometry.pad_after = {0, 0, 2};
+  ConvProblem begins_outside = strided(conv_problem({1, 17, 32}, 16, 16, {1, 2, 2}), {1, 2, 2});
+  begins_outside.geometry.pad_before = {0, 1, 1}, begins_outside.geometry.pad_after = {0, 0, 0};
   for (const ConvProblem& problem :
-       {strided, conv_problem({6, 5, 4}, 64, 48, {3, 3, 3}), conv_problem({9, 10, 11}, 3, 16, {3, 3, 3}),
-        conv_problem({1, 16, 12}, 8, 8, {1, 3, 3}), conv_problem({1, 9, 9}, 4, 8, {1, 2, 2}),
-        conv_problem({2, 2, 2}, 8, 16, {3, 3, 3}), conv_problem({2, 29, 13}, 16, 48, {2, 3, 3}),
-        conv_problem({3, 2, 3}, 64, 128, {3, 3, 3})}) {
+       {strided(conv_problem({6, 5, 4}, 64, 48, {3, 3, 3}), {2, 2, 2}), padded, begins_outside,
+        strided(conv_problem({1, 16, 32}, 16, 32, {1, 3, 3}), {1, 2, 2}),
+        strided(conv_problem({1, 17, 33}, 16, 32, {1, 1, 1}), {1, 2, 2}),
+        strided(conv_problem({7, 18, 16}, 16, 16, {3, 3, 3}), {2, 2, 2}),
+        strided(conv_problem({5, 33, 25}, 48, 16, {2, 2, 2}), {2, 2, 2}),
+        strided(conv_problem({4, 40, 11}, 3, 32, {2, 5, 4}), {1, 3, 1}),
+        strided(conv_problem({3, 9, 50}, 16, 16, {4, 3, 2}), {3, 1, 4}), conv_problem({6, 5, 4}, 64, 48, {3, 3, 3}),
+        conv_problem({9, 10, 11}, 3, 16, {3, 3, 3}), conv_problem({1, 16, 12}, 8, 8, {1, 3, 3}),
+        conv_problem({1, 9, 9}, 4, 8, {1, 2, 2}), conv_problem({2, 2, 2}, 8, 16, {3, 3, 3}),
+        conv_problem({2, 29, 13}, 16, 48, {2, 3, 3}), conv_problem({3, 2, 3}, 64, 128, {3, 3, 3})}) {
     const ConvPasses want = passes_of(*reference, problem);
-    for (const char* kernels : {"winograd", "direct", "few", "onednn", "taps", "all_taps", "winograd512", "direct512",
-                                "winograd onednn direct", "onednn direct512 taps", "no such kernels"}) {
+    for (const char* kernels :
+         {"winograd", "direct", "few", "onednn", "taps", "all_taps", "winograd512", "direct512", "amx", "amx_winograd",
+          "winograd onednn direct", "onednn direct512 taps", "no such kernels"}) {
       INFO(problem.text() << ": " << kernels);
       const auto backend = cpu::make_choosing_backend(2);
       cpu::kernel_choices(*backend)->put(problem.text(), {kernels});

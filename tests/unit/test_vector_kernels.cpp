@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/direct_passes.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 #include "kernels/random.hpp"
@@ -24,16 +25,11 @@ bool has(cpu::InstructionSet set) { return set <= cpu::instruction_set(); }
 
 // together: planes that the kernels take as one.
 std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stream, long together = 1) {
-  cpu::direct::Geometry g{};
-  g.in_channels = 4, g.out_channels = 32;
-  std::fill_n(g.kernel, 3, 3L);
-  if (together > 1) g.kernel[0] = 1;
-  g.rows = g.in_rows = 9, g.width = g.in_width = 14;
-  g.rows_before = g.columns_before = 1;
-  g.padded_width = g.width + 2;
-  g.row = 3 * g.in_channels;
-  g.depth = g.kernel[0] * 3 * g.row;
-  g.padded_out = g.out_channels;
+  ConvGeometry conv{4, 32, {3, 9, 14}, {3, 3, 3}};
+  conv.pad_before = conv.pad_after = {1, 1, 1};
+  if (together > 1) conv.in[0] = conv.kernel[0] = 1, conv.pad_before[0] = conv.pad_after[0] = 0;
+  const cpu::PassShape shape = cpu::forward_of(conv);
+  cpu::direct::Geometry g = cpu::Sweep(kernels, shape, false).parts[0].g;
   g.stream = stream;
   g.together = g.there = together;
   const cpu::direct::Sizes sizes = kernels.sizes(g);
@@ -42,7 +38,7 @@ std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stre
   Arena plane = cpu::make_arena(sizes.plane), packed = cpu::make_arena(sizes.packed),
         y = cpu::make_arena(together * g.rows * g.width * g.out_channels);
   for (long first = 0; first < g.padded_out; first += kernels.lanes)
-    kernels.pack(g, {w.span().data(), g.depth, g.in_channels, 1}, first, packed.span().data());
+    kernels.pack(g, {w.span().data(), g.depth, shape.lattices[0].taps.data(), 1}, first, packed.span().data());
   kernels.copy(g, x.span().data(), nullptr, plane.span().data());
   const float* const planes[3] = {plane.span().data(), plane.span().data(), nullptr};
   kernels.forward(g, planes, {packed.span().data(), b.span().data()}, y.span().data());

@@ -72,9 +72,11 @@ void check_all_pairs(const std::vector<ConvProblem>& problems, Precision precisi
 }  // namespace
 
 TEST_CASE("workspace: an operation computes the same bits whatever ran before it") {
-  const std::vector<ConvProblem> problems{problem_of({1, 12, 16}, 16, 16), problem_of({1, 16, 12}, 16, 16),
-                                          problem_of({1, 9, 11}, 32, 16), problem_of({3, 8, 8}, 16, 32),
-                                          problem_of({2, 2, 2}, 64, 128)};
+  std::vector<ConvProblem> problems{problem_of({1, 12, 16}, 16, 16), problem_of({1, 16, 12}, 16, 16),
+                                    problem_of({1, 9, 11}, 32, 16), problem_of({3, 8, 8}, 16, 32),
+                                    problem_of({2, 2, 2}, 64, 128)};
+  problems.push_back(problem_of({3, 18, 16}, 16, 16));
+  problems.back().geometry.stride = {1, 2, 2};
   check_all_pairs(problems, Precision::fp32);
   check_all_pairs(problems, Precision::bf16);
 }
