@@ -1,5 +1,5 @@
-// AMX's tiles: the registers and what is done with them, floats as sums of numbers in bf16, and sums of products of such
-// floats. Included inside an anonymous namespace.
+// AMX's tiles: the registers and what is done with them, floats as sums of numbers in bf16, and sums of products of
+// such floats. Included inside an anonymous namespace.
 
 #include "kernels/cpu/direct_tiles.inl"
 

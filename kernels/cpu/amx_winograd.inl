@@ -1,11 +1,11 @@
 // Convolutions of three taps along the second axis on AMX by Winograd's F(4,3) along it (winograd_tile.inl): half the
-// products, for the transforms of six rows of input and of four rows of outputs. Included inside an anonymous namespace,
-// inside a namespace of its own, behind the plain products of direct_kernels_amx.cpp, which do the work: each transform is
-// a convolution of one tap along the second axis, on planes whose rows are the tiles.
+// products, for the transforms of six rows of input and of four rows of outputs. Included inside an anonymous
+// namespace, inside a namespace of its own, behind the plain products of direct_kernels_amx.cpp, which do the work:
+// each transform is a convolution of one tap along the second axis, on planes whose rows are the tiles.
 //
 // Copies of planes are (transform, a copy for plain products), where a pair of positions are two tiles, one below the
-// other; weights (16 out channels, transform, weights for plain products) and their gradient (transform, out channel, tap
-// of the first axis, run of input).
+// other; weights (16 out channels, transform, weights for plain products) and their gradient (transform, out channel,
+// tap of the first axis, run of input).
 
 #include "kernels/cpu/winograd_tile.inl"
 
@@ -33,8 +33,7 @@ Geometry of_pairs(const Geometry& g) {
 // A tile, counted over all planes that are taken together: its plane, and its first row there.
 struct Tile {
   long plane, row;
-  Tile(const Geometry& g, long number)
-      : plane(number / tiles_of_plane(g)), row(number % tiles_of_plane(g) * outputs) {}
+  Tile(const Geometry& g, long number) : plane(number / tiles_of_plane(g)), row(number % tiles_of_plane(g) * outputs) {}
 };
 
 // As many planes as have some positions: then the tiles of products are full, and each packed weight serves several.
@@ -50,8 +49,7 @@ template <long Parts>
 Sizes sizes(const Geometry& g) {
   const Geometry of = of_transform(g);
   return {transforms * Parts * halves_for_forward(of) / 2, transforms * Parts * halves_for_weights(of_pairs(g)) / 2,
-          transforms * direct::sizes<Parts>(of).packed,
-          (transforms * of.kernel[0] * padded_run(g) + 1) * g.padded_out};
+          transforms * direct::sizes<Parts>(of).packed, (transforms * of.kernel[0] * padded_run(g) + 1) * g.padded_out};
 }
 
 template <long Parts>
@@ -185,8 +183,8 @@ inline void gradient_transforms(const Geometry& g, long first, long number, cons
 
 // What some steps add to the gradient of one or two vectors of out channels.
 template <long Parts, long Down>
-void weights_steps(TileRegisters& tiles, const Geometry& g, const Geometry& of, const float* const* planes, const StepRange& steps,
-                   const float* dy, float* gradient) {
+void weights_steps(TileRegisters& tiles, const Geometry& g, const Geometry& of, const float* const* planes,
+                   const StepRange& steps, const float* dy, float* gradient) {
   constexpr long factor = Parts * tile_halves, of_transform = most_steps * Down * factor;
   alignas(64) Half left[transforms * of_transform];
   for (long k = 0; k < steps.count; ++k)
@@ -196,12 +194,12 @@ void weights_steps(TileRegisters& tiles, const Geometry& g, const Geometry& of, 
       gradient_transforms(g, steps.first[k], 1, dy + m * lanes, second);
       for (long t = 0; t < transforms; ++t)
         for (long c = 0; c < side; ++c)
-          store_pairs<Parts>(first[t][c], second[t][c],
-                             left + t * of_transform + (k * Down + m) * factor + c * deep, tile_halves);
+          store_pairs<Parts>(first[t][c], second[t][c], left + t * of_transform + (k * Down + m) * factor + c * deep,
+                             tile_halves);
     }
   for (long t = 0; t < transforms; ++t)
-    weights_products<Parts, Down>(tiles, of, {planes, t * Parts * halves_for_weights(of), left + t * of_transform}, steps,
-                                  gradient + t * of.kernel[0] * padded_run(g) * g.padded_out);
+    weights_products<Parts, Down>(tiles, of, {planes, t * Parts * halves_for_weights(of), left + t * of_transform},
+                                  steps, gradient + t * of.kernel[0] * padded_run(g) * g.padded_out);
 }
 
 template <long Parts>
@@ -232,5 +230,5 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
 }
 
 template <long Parts>
-const Kernels kernels{lanes,          planes_together,      sizes<Parts>, pack<Parts>, copy<Parts>, copy_for_weights<Parts>,
-                      forward<Parts>, weights<Parts>, unpack};
+const Kernels kernels{lanes,          planes_together, sizes<Parts>, pack<Parts>, copy<Parts>, copy_for_weights<Parts>,
+                      forward<Parts>, weights<Parts>,  unpack};

@@ -16,9 +16,9 @@ using direct::Kernels;
 /// Positions of a pass's output at regular distances, which one convolution makes. Those of a data gradient that leave
 /// one remainder by the strides meet the same taps.
 struct Lattice {
-  Extent first{}, out{};   ///< its first position in the output, and how many it has
-  Extent kernel{};         ///< taps
-  Extent shift{};          ///< where they begin in the window that the pass reads under a position
+  Extent first{}, out{};     ///< its first position in the output, and how many it has
+  Extent kernel{};           ///< taps
+  Extent shift{};            ///< where they begin in the window that the pass reads under a position
   std::vector<long> taps{};  ///< direct::Weights::taps
 };
 
@@ -26,11 +26,11 @@ struct Lattice {
 struct PassShape {
   Index in_channels = 0, out_channels = 0;
   bool bias = false;
-  Extent in{}, before{}, after{};  ///< positions of input and of padding
-  Extent stride{};                 ///< of the input, from one position of a lattice to the next
-  Extent window{};                 ///< positions of input under a position of the output
-  Extent to{}, apart{};            ///< positions of the output, and their distance within a lattice
-  std::vector<Lattice> lattices{}; ///< none of those that meet no tap: their outputs are zero
+  Extent in{}, before{}, after{};   ///< positions of input and of padding
+  Extent stride{};                  ///< of the input, from one position of a lattice to the next
+  Extent window{};                  ///< positions of input under a position of the output
+  Extent to{}, apart{};             ///< positions of the output, and their distance within a lattice
+  std::vector<Lattice> lattices{};  ///< none of those that meet no tap: their outputs are zero
 };
 PassShape forward_of(const ConvGeometry& c);
 PassShape data_gradient_of(const ConvGeometry& c);

@@ -124,10 +124,11 @@ void check_grid(const Plan& plan, const Extent& resolution, const Network& netwo
 void require_end(const TrainRun& train, const std::string& run, const Checkpoints& checkpoints) {
   std::error_code none;
   if (train.more_epochs && !checkpoints.found() && std::filesystem::exists(run + "/result.json", none))
-    throw ConfigError(run +
-                      ": there is no checkpoint of the run's end (checkpoints/phase-<n>.h5), which earlier versions did "
-                      "not keep; begin a new run with model.start = \"" +
-                      run + "\"");
+    throw ConfigError(
+        run +
+        ": there is no checkpoint of the run's end (checkpoints/phase-<n>.h5), which earlier versions did "
+        "not keep; begin a new run with model.start = \"" +
+        run + "\"");
 }
 
 // The layers of the other model fit.
