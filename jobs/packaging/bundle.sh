@@ -14,7 +14,8 @@ for word in "$@"; do
   esac
 done
 readonly limit_mb=40
-readonly plugin_folder=lib/$(uname -m)-linux-gnu/openmpi/lib/openmpi3  # Debian's, below the prefix /usr
+plugin_folder=lib/$(uname -m)-linux-gnu/openmpi/lib/openmpi3  # Debian's, below the prefix /usr
+readonly plugin_folder
 out=$build/bundle/mrmf
 
 fail() { echo "bundle: $*" >&2; exit 1; }
