@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/channel_and_sgd_loops.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/formulas.hpp"
 
@@ -120,22 +121,32 @@ struct Rows {
 };
 /// Adds the sums of dy and of dy * (x - mean) to sums[2 * channels]. All in double: the features of flat layers are
 /// few, and where one hardly varies, what rounding leaves of its gradient meets a large inverse deviation.
-void add_gradients(const Rows& rows, const float* x_all, const float* dy_all, const float* __restrict mean,
-                   double* __restrict sums) {
-  constexpr Index together = 512;  // channels, so that their sums stay in the L1 cache
-  for (Index from = 0; from < rows.channels; from += together)
-    vectorised([&] {
-      const Index count = std::min(together, rows.channels - from);
-      double* const products = sums + rows.channels;
-      for (Index r = rows.first; r < rows.last; ++r) {
-        const float* __restrict x = x_all + r * rows.channels, * __restrict dy = dy_all + r * rows.channels;
-        for (Index c = from; c < from + count; ++c) {
-          const double gradient = dy[c];
-          sums[c] += gradient;
-          products[c] += gradient * static_cast<double>(x[c] - mean[c]);
-        }
-      }
-    });
+void add_gradients(const Rows& rows, const float* x_all, const float* dy_all, const float* mean, double* sums) {
+  const Index channels = rows.channels, together = std::max<Index>(1, 4096 / channels);  // rows that the L1 cache holds
+  double* const products = sums + channels;
+  const auto wide = [](double* p) -> EightDoubles& { return *reinterpret_cast<EightDoubles*>(p); };
+  vectorised([&] {
+    for (Index first = rows.first; first < rows.last; first += together) {
+      const Index last = std::min(first + together, rows.last);
+      for_channels(
+          channels,
+          [&](Index c) {
+            EightDoubles sum = wide(sums + c), product = wide(products + c);  // in registers over the rows
+            for (Index i = first * channels + c; i < last * channels; i += channels) {
+              const auto gradient = __builtin_convertvector(eight(dy_all + i), EightDoubles);
+              sum += gradient;
+              product += gradient * __builtin_convertvector(eight(x_all + i) - eight(mean + c), EightDoubles);
+            }
+            wide(sums + c) = sum, wide(products + c) = product;
+          },
+          [&](Index c) {
+            for (Index i = first * channels + c; i < last * channels; i += channels) {
+              sums[c] += double{dy_all[i]};
+              products[c] += double{dy_all[i]} * double{x_all[i] - mean[c]};
+            }
+          });
+    }
+  });
 }
 
 /// Batch norm alone: its rows are a line without pooling.
