@@ -22,6 +22,9 @@ inline void stream(float* p, Vector v) {
   store(p, v);
 #endif
 }
+// Whether a line needs several vectors. A processor keeps few lines that are not whole: the vectors of each are to be
+// written past the caches one after the other.
+constexpr bool lines_of_vectors = lanes < 16;
 inline void fence() {
 #ifdef __x86_64__
   __builtin_ia32_sfence();

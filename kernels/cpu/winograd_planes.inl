@@ -150,6 +150,8 @@ template <long Block>
 void store_outputs(const Geometry& g, const TileRange& s, const float* products, long channel, float* y) {
   constexpr long channels = Block * lanes, step = most_tiles * channels;
   const PlaneTiles tiles(g);
+  const bool together = g.stream && lines_of_vectors;
+  alignas(64) float outputs[high * wide * channels];
   for (long p = 0; p < s.count; ++p) {
     const TileOutputs to(g, tiles, s.first + p);
     for (long n = 0; n < channels && channel + n < g.out_channels; n += lanes) {
@@ -163,10 +165,18 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
       for (long h = 0; h < to.rows; ++h) {
         Vector v[wide];
         column_outputs(rows[h], v);
-        store_row(g, v, y + (to.position + h * g.width) * g.out_channels + channel + n, to.width,
-                  g.out_channels - channel - n);
+        if (together)
+          for (long r = 0; r < wide; ++r) store(outputs + (h * wide + r) * channels + n, v[r]);
+        else
+          store_row(g, v, y + (to.position + h * g.width) * g.out_channels + channel + n, to.width,
+                    g.out_channels - channel - n);
       }
     }
+    for (long h = 0; together && h < to.rows; ++h)
+      for (long r = 0; r < to.width; ++r)
+        for (long n = 0; n < channels; n += lanes)
+          stream(y + (to.position + h * g.width + r) * g.out_channels + channel + n,
+                 load(outputs + (h * wide + r) * channels + n));
   }
 }
 
