@@ -87,7 +87,8 @@ std::optional<ConvProblem> ConvProblem::parse(const std::string& text) {
 const KernelChoice* KernelChoices::find(const ConvProblem& problem) {
   const std::string text = problem.text();
   ++asked_[text];
-  if (problem.kind == ConvProblem::Kind::conv_pool) {  // in one pass, the convolution by itself is not run
+  const bool in_one_pass = problem.kind == ConvProblem::Kind::conv_pool || problem.kind == ConvProblem::Kind::norm_conv;
+  if (in_one_pass) {  // the convolution by itself is not run
     ConvProblem alone = problem;
     alone.kind = ConvProblem::Kind::conv, alone.window = {1, 1, 1};
     --asked_[alone.text()];

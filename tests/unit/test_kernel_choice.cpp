@@ -230,6 +230,14 @@ TEST_CASE("kernel choice: a convolution that others run in one pass is still ask
   REQUIRE(backend->conv_pool_relu(problem.geometry, pool, problem.rows) != nullptr);  // ...of which one is fused
   CHECK(choices.asked().size() == 2);
   CHECK(choices.asked().contains(problem.text()));
+
+  choices.forget_questions();
+  NormSettings norm{8};
+  norm.in = problem.geometry.in;
+  backend->conv(problem.geometry, problem.rows);
+  REQUIRE(backend->norm_conv(norm, problem.geometry, problem.rows) != nullptr);
+  CHECK(choices.asked().size() == 1);
+  CHECK_FALSE(choices.asked().contains(problem.text()));
 }
 
 TEST_CASE("kernel file: the same choices are read back, on the same machine alone") {
