@@ -64,7 +64,9 @@ Arena make_arena(Index count) {
 void Workspace::reserve(Index common, Index of_thread) {
   if (common > std::ssize(common_.span())) common_ = make_arena(common);
   if (of_thread <= std::ssize(of_threads_.front().memory.span())) return;
-  for (OfThread& of : of_threads_) of = {take_memory(of_thread), {}};
+  std::vector<Arena> more;  // all or none, should there be no memory
+  while (more.size() < of_threads_.size()) more.push_back(take_memory(of_thread));
+  for (std::size_t t = 0; t < more.size(); ++t) of_threads_[t].memory = std::move(more[t]), of_threads_[t].form.clear();
   const int threads_now = threads();
 #pragma omp parallel for schedule(static, 1) num_threads(threads_now)
   for (std::size_t t = 0; t < of_threads_.size(); ++t) std::ranges::fill(of_threads_[t].memory.span(), 0.0F);

@@ -11,7 +11,7 @@ namespace mrmf::cpu {
 /// Zeroed, 64-byte aligned floats; in huge pages where there are many.
 Arena make_arena(Index count);
 
-/// Memory that operations of a backend need only while they run. These run one after another, so all use the same: it
+/// Memory that operations of a backend need only while they run. These run one after another, so they can share it: it
 /// stays in the caches from layer to layer, and is as large as the operation wants that wants most. What an operation
 /// leaves there, any other may overwrite.
 class Workspace {

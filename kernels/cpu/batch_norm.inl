@@ -201,7 +201,8 @@ inline void gradients_of_runs(const Line& l, const Terms& terms, long windows, c
 template <bool kAlone>
 void gradients_of(const Line& l, const Terms& terms, const float* x, const float* dy, double* sums) {
   const long window = kAlone ? 1 : l.window, windows = run / window < 1 ? 1 : run / window;
-  const long together = runs_together(2 * run * l.channels * 4);
+  // Compilers contract single floats in their own ways where several runs are together.
+  const long together = l.channels % 4 == 0 ? runs_together(2 * run * l.channels * 4) : 1;
   for (long first = 0, count = 0; first < l.pooled; first += count) {
     const float *const from = x + first * window * l.channels, *const of = dy + first * l.channels;
     const long left = l.pooled - first, runs = left / windows < together ? left / windows < 2 ? 1 : 2 : together;

@@ -159,9 +159,11 @@ void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, T
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   prepare(dx.shape.n);
   pack(data_, {w.data(), 1, nullptr, forward_.whole().g.depth}, {});
-  if (std::ssize(data_.shape.lattices) < product(data_.shape.apart)) {  // some positions meet no tap
-    const Index floats = data_.whole().output_sample;
-    share_out(dx.shape.n, threads_, [&](Index first, Index last, int) {
+  Index positions = 1;  // first ones of lattices
+  for (std::size_t a = 0; a < 3; ++a) positions *= std::min(data_.shape.apart[a], data_.shape.to[a]);
+  if (std::ssize(data_.shape.lattices) < positions) {  // some meet no tap
+    const Index planes = data_.shape.to[0], floats = data_.whole().output_sample / planes;
+    share_out(dx.shape.n * planes, threads_, [&](Index first, Index last, int) {
       std::fill_n(dx.data.data() + first * floats, (last - first) * floats, 0.0F);
     });
   }
@@ -265,6 +267,7 @@ std::unique_ptr<DirectConv> DirectConv::make(DirectKernels kernels, const ConvGe
                                              SharedWorkspace memory) {
   const Kernels* found = find_kernels(kernels, geometry);
   if (found == nullptr || !supported(geometry, *found)) return nullptr;
+  if (data_gradient_of(geometry).lattices.empty()) return nullptr;  // no position of x meets a tap
   return std::make_unique<DirectConv>(*found, geometry, kernels.room, std::move(memory));
 }
 

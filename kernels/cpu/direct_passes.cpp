@@ -21,16 +21,14 @@ namespace {
 /// One axis of a data gradient's lattice. Position first + a * stride of dx meets the taps whose numbers leave the
 /// remainder `tap` by the stride; their last one meets position a - before of dy.
 struct LatticeAxis {
-  Index out, taps, tap, before, after;
+  Index out, taps, tap, before;
   LatticeAxis(const ConvGeometry& c, std::size_t a, Index first)
       : out((c.in[a] - first + c.stride[a] - 1) / c.stride[a]),
         taps(0),
         tap((first + c.pad_before[a]) % c.stride[a]),
-        before(0),
-        after(0) {
+        before(0) {
     taps = tap < c.kernel[a] ? (c.kernel[a] - tap + c.stride[a] - 1) / c.stride[a] : 0;
     before = taps - 1 - (first + c.pad_before[a] - tap) / c.stride[a];
-    after = out - c.out()[a] + taps - 1 - before;
   }
 };
 
@@ -56,14 +54,16 @@ PassShape data_gradient_of(const ConvGeometry& c) {
   Extent lattices{};
   for (std::size_t a = 0; a < 3; ++a) {
     lattices[a] = std::min(c.stride[a], c.in[a]);
+    Index most = 0;  // positions of a lattice
     for (Index first = 0; first < lattices[a]; ++first)
       if (const LatticeAxis axis(c, a, first); axis.taps > 0) {
         shape.before[a] = std::max(shape.before[a], axis.before);
-        shape.after[a] = std::max(shape.after[a], axis.after);
+        most = std::max(most, axis.out);
       }
     for (Index first = 0; first < lattices[a]; ++first)
       if (const LatticeAxis axis(c, a, first); axis.taps > 0)
         shape.window[a] = std::max(shape.window[a], shape.before[a] - axis.before + axis.taps);
+    shape.after[a] = std::max<Index>(0, most - 1 + shape.window[a] - shape.before[a] - shape.in[a]);
   }
   for (Index i = 0; i < lattices[0]; ++i)
     for (Index j = 0; j < lattices[1]; ++j)
@@ -117,7 +117,7 @@ Sweep::Sweep(const Kernels& of, const PassShape& s, bool together)
   g.padded_out = (s.out_channels + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
   g.y_row = s.apart[1] * s.to[2] * s.out_channels, g.y_column = s.apart[2] * s.out_channels;
   g.together = g.there = 1;
-  if (together && s.before[0] == 0 && s.after[0] == 0) g.together = kernels.together(g);
+  if (together && planes_before == 0 && in_planes == planes) g.together = kernels.together(g);
   sizes = kernels.sizes(g);
   for (const Lattice& l : s.lattices)
     parts.push_back({geometry_of(g, s, l), l.shift[0], l.out[0],

@@ -142,9 +142,8 @@ struct Affine {
   const float *mean, *factor, *beta;
 };
 
-/// Weights as a pass sees them: w(out channel, tap, in channel) lies at first[out channel * out + taps[tap] + in
-/// channel
-/// * in]. A data gradient sees the taps mirrored, and the channels exchanged.
+/// Weights as a pass sees them: w(o, t, i), of out channel o, tap t and in channel i, is first[o * out + taps[t] + i *
+/// in]. A data gradient sees the taps mirrored, and the channels exchanged.
 struct Weights {
   const float* first;
   long out;

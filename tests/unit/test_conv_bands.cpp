@@ -60,7 +60,8 @@ TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, wh
       geometry({1, 66, 10}, {1, 9, 3}, {0, 8, 1}, {0, 3, 1}),
       geometry({1, 64, 20}, {1, 13, 13}, {0, 6, 6}, {0, 6, 6}),
       geometry({5, 81, 16}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, 16, {2, 2, 2}),
-      geometry({1, 99, 25}, {1, 2, 1}, {0, 0, 0}, {0, 0, 0}, 16, {1, 3, 2}),  // rows and columns that meet no tap
+      geometry({1, 63, 16}, {1, 19, 1}, {0, 1, 0}, {0, 1, 0}, 16, {1, 2, 1}),  // padding of eight rows behind dy
+      geometry({1, 99, 25}, {1, 2, 1}, {0, 0, 0}, {0, 0, 0}, 16, {1, 3, 2}),   // rows and columns that meet no tap
   };
   constexpr Index least = 1, whole = Index{1} << 40;
   for (const ConvGeometry& c : cases)
@@ -87,7 +88,7 @@ TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, wh
 TEST_CASE("conv bands: small planes taken together have the bits of one at a time, and one gradient of the weights") {
   for (const ConvGeometry& c :
        {geometry({1, 8, 8}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}), geometry({1, 9, 11}, {1, 3, 3}, {0, 0, 2}, {0, 1, 0}),
-        geometry({3, 8, 9}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}),
+        geometry({3, 8, 9}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}), geometry({3, 8, 8}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}),
         geometry({1, 9, 8}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}, 32)})  // runs of whole steps of AMX's
     for (const Algorithm algorithm : {Algorithm::winograd_planes, Algorithm::amx_winograd}) {
       if (algorithm == Algorithm::amx_winograd && !cpu::has_amx()) continue;  // unit_sixteen_lanes emulates it
