@@ -62,6 +62,8 @@ inline long runs_together(long bytes) {
   constexpr long room = 32 * 1024;
   return bytes * most_runs <= room ? most_runs : bytes * 2 <= room ? 2 : 1;
 }
+// How many are next of those that are left, where the last one may be shorter.
+inline long next_runs(long left, long together) { return left < 1 ? 1 : left < together ? left : together; }
 
 template <long Runs>
 inline void moments_of(long rows, long channels, const float* x, const float* shift, double* sums) {
@@ -84,14 +86,9 @@ inline void moments_of(long rows, long channels, const float* x, const float* sh
 void moments_by_channels(long rows, long channels, const float* x, const float* shift, double* sums) {
   const long together = runs_together(run * channels * 4);
   for (long first = 0, count = 0; first < rows; first += count, x += count * channels) {
-    const long runs = (rows - first) / run < together ? 1 : together;
-    count = runs > 1 ? runs * run : rows - first < run ? rows - first : run;
-    if (runs == most_runs)
-      moments_of<most_runs>(run, channels, x, shift, sums);
-    else if (runs == 2)
-      moments_of<2>(run, channels, x, shift, sums);
-    else
-      moments_of<1>(count, channels, x, shift, sums);
+    const long left = rows - first, runs = next_runs(left / run, together), of_run = left < run ? left : run;
+    count = runs * of_run;
+    with_constant<most_runs>(runs, [&](auto n) { moments_of<n.value>(of_run, channels, x, shift, sums); });
   }
 }
 
@@ -205,14 +202,11 @@ void gradients_of(const Line& l, const Terms& terms, const float* x, const float
   const long together = l.channels % 4 == 0 ? runs_together(2 * run * l.channels * 4) : 1;
   for (long first = 0, count = 0; first < l.pooled; first += count) {
     const float *const from = x + first * window * l.channels, *const of = dy + first * l.channels;
-    const long left = l.pooled - first, runs = left / windows < together ? left / windows < 2 ? 1 : 2 : together;
-    count = runs > 1 ? runs * windows : left < windows ? left : windows;
-    if (together == 1 || runs == 1)
-      gradients_of_runs<kAlone, 1>(l, terms, count, from, of, sums);
-    else if (runs == 2)
-      gradients_of_runs<kAlone, 2>(l, terms, windows, from, of, sums);
-    else
-      gradients_of_runs<kAlone, most_runs>(l, terms, windows, from, of, sums);
+    const long left = l.pooled - first, runs = next_runs(left / windows, together);
+    const long of_run = left < windows ? left : windows;
+    count = runs * of_run;
+    with_constant<most_runs>(runs,
+                             [&](auto n) { gradients_of_runs<kAlone, n.value>(l, terms, of_run, from, of, sums); });
   }
 }
 
