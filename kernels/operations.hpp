@@ -250,6 +250,46 @@ class NormConvOp {
   virtual void backward(const Backward& call) = 0;  ///< after a training forward
 };
 
+/// A convolution and the batch norm of its output, with what may follow that: maybe an activation (slope 1: none) and
+/// average pooling. And where it is a network's first, the batch norm of its input.
+struct ConvNorm {
+  std::optional<NormSettings> input;
+  ConvGeometry conv;
+  NormReluPool output;
+};
+
+/// The operation of ConvNorm. z, the convolution's output, is kept from forward to backward; its gradient is made piece
+/// by piece where the convolution's gradients want it.
+class ConvNormOp {
+ public:
+  struct Forward {
+    ConstTensor x;
+    const NormMemory* input;  ///< null: no batch norm of the input
+    ConstSpan w, b;
+    const NormMemory& memory;  ///< of the batch norm of z
+    Tensor z;
+    Span kept;  ///< kept_floats() of the rows, from a boundary of 64 bytes on
+    Tensor y;
+  };
+  struct Backward {
+    ConstTensor x, dy;
+    const NormMemory* input;
+    ConstSpan w;
+    const NormMemory& memory;
+    Tensor z;                        ///< used up
+    Span kept;                       ///< used up
+    Span input_dgamma, input_dbeta;  ///< empty without `input`
+    Span dw, db, dgamma, dbeta;      ///< all of them this rank's part of the sum
+    Tensor dx;                       ///< empty: nobody wants it, as with `input`
+  };
+  virtual ~ConvNormOp() = default;
+  virtual bool accepts_slices() const { return false; }                  ///< whether y may be a slice (Tensor::pitch)
+  virtual Index kept_floats(Index rows) const { return (void)rows, 0; }  ///< kept from forward to backward, beside z
+  virtual void prepare(Index rows) { (void)rows; }
+  virtual void forward(const StepContext& step, const Forward& call) = 0;
+  virtual void backward(const StepContext& step, const Backward& call) = 0;  ///< after a training forward
+};
+
 /// square and root are no layers of a network, but parts of some: y = slope * x^2 and y = sqrt(slope + x).
 enum class ActivationKind { relu, leaky_relu, tanh, gelu, silu, softplus, sigmoid, square, root };
 /// Whether the gradient follows from the input x; else it follows from the output y, and x may be overwritten.
@@ -347,6 +387,7 @@ class ClipOp {
   /* y is the last one's output, and backward recomputes what is between. */                                           \
   OP(std::unique_ptr<NormOp>, norm_relu_pool, (const NormReluPool& settings, Index max_rows))                          \
   OP(std::unique_ptr<NormConvOp>, norm_conv, (const NormSettings& norm, const ConvGeometry& conv, Index max_rows))     \
+  OP(std::unique_ptr<ConvNormOp>, conv_norm, (const ConvNorm& settings, Index max_rows))                               \
                                                                                                                        \
   /* Exchange the values of two spans of equal length; set all of one. */                                              \
   OP(void, swap, (Span a, Span b))                                                                                     \

@@ -311,4 +311,139 @@ std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const L
   return std::make_unique<NormConv>(backend, in, geometry, std::move(op));
 }
 
+namespace {
+
+/// Where the values of a layer lie that is one of several in a fused one: two for each channel of a batch norm, one
+/// kind after the other.
+struct Channels {
+  std::size_t first, count;
+  template <class AnySpan>
+  AnySpan half(AnySpan all, std::size_t number) const {
+    return all.subspan(first + number * count, count);
+  }
+};
+
+class ConvNormLayer final : public Layer {
+ public:
+  ConvNormLayer(Backend& backend, const Shape& in, const ConvNorm& settings, std::unique_ptr<ConvNormOp> op)
+      : backend_(backend),
+        conv_(settings.conv),
+        weights_(static_cast<std::size_t>(conv_.weights())),
+        z_(output_shape(in, conv_.out(), conv_.out_channels)),
+        output_(settings.output.pool ? output_shape(z_, settings.output.pool->out(), z_.channels) : z_),
+        op_(std::move(op)) {
+    const auto place = [](Index& end, Index count) {
+      return static_cast<std::size_t>(std::exchange(end, aligned(end + count)));
+    };
+    const auto outs = static_cast<std::size_t>(conv_.out_channels), ins = static_cast<std::size_t>(in.channels);
+    Index params = 0, state = 0;
+    if (settings.input)
+      input_ = {place(params, 2 * in.channels), ins}, input_state_ = {place(state, 2 * in.channels), ins};
+    conv_first_ = place(params, conv_.weights() + conv_.out_channels);
+    norm_ = {place(params, 2 * conv_.out_channels), outs};
+    state_ = {place(state, 2 * conv_.out_channels), outs};
+    z_first_ = state;
+  }
+
+  std::string signature() const override { return conv_signature(conv_, output_.axes, false) + " + batch_norm"; }
+  Shape output() const override { return output_; }
+  /// The network's layers list the parameters and state. What norms keep lies as the state does; z is behind it.
+  Footprint footprint() const override {
+    return {.params = {},
+            .state = {},
+            .cache = kept_first() + op_->kept_floats(z_.n),
+            .accepted_slices = {.y = op_->accepts_slices()}};
+  }
+  double flop() const override { return conv_flop(conv_); }
+  void prepare(Index rows) override { op_->prepare(rows); }
+
+  void forward(const LayerBuffers& buffers, ConstTensor x, Tensor y) override {
+    const NormMemory input = input_memory(buffers);
+    op_->forward(buffers.step, {.x = x,
+                                .input = has_input() ? &input : nullptr,
+                                .w = weights(buffers.params),
+                                .b = conv_.bias ? biases(buffers.params) : ConstSpan{},
+                                .memory = norm_memory(buffers),
+                                .z = z(buffers, x.shape.n),
+                                .kept = kept(buffers, x.shape.n),
+                                .y = y});
+  }
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+    const NormMemory input = input_memory(buffers);
+    const auto of_input = [&](std::size_t half) { return has_input() ? input_.half(buffers.grads, half) : Span{}; };
+    op_->backward(buffers.step, {.x = x,
+                                 .dy = dy,
+                                 .input = has_input() ? &input : nullptr,
+                                 .w = weights(buffers.params),
+                                 .memory = norm_memory(buffers),
+                                 .z = z(buffers, x.shape.n),
+                                 .kept = kept(buffers, x.shape.n),
+                                 .input_dgamma = of_input(0),
+                                 .input_dbeta = of_input(1),
+                                 .dw = weights(buffers.grads),
+                                 .db = bias_gradient(backend_, conv_, biases(buffers.grads)),
+                                 .dgamma = norm_.half(buffers.grads, 0),
+                                 .dbeta = norm_.half(buffers.grads, 1),
+                                 .dx = dx});
+  }
+
+ private:
+  bool has_input() const { return input_.count > 0; }
+  template <class AnySpan>
+  AnySpan weights(AnySpan all) const {
+    return all.subspan(conv_first_, weights_);
+  }
+  template <class AnySpan>
+  AnySpan biases(AnySpan all) const {
+    return all.subspan(conv_first_ + weights_, norm_.count);
+  }
+  Tensor z(const LayerBuffers& buffers, Index rows) const {
+    const Shape shape = z_.with_rows(rows);
+    return {shape, buffers.cache.subspan(static_cast<std::size_t>(z_first_), static_cast<std::size_t>(shape.count()))};
+  }
+  Index kept_first() const { return aligned(z_first_ + z_.count()); }
+  Span kept(const LayerBuffers& buffers, Index rows) const {
+    return buffers.cache.subspan(static_cast<std::size_t>(kept_first()),
+                                 static_cast<std::size_t>(op_->kept_floats(rows)));
+  }
+  static NormMemory memory(const LayerBuffers& b, const Channels& params, const Channels& state, ConstSpan bias) {
+    return {params.half(b.params, 0),
+            params.half(b.params, 1),
+            state.half(b.state, 0),
+            state.half(b.state, 1),
+            state.half(b.cache, 0),
+            state.half(b.cache, 1),
+            bias};
+  }
+  NormMemory input_memory(const LayerBuffers& b) const { return memory(b, input_, input_state_, {}); }
+  NormMemory norm_memory(const LayerBuffers& b) const {
+    return memory(b, norm_, state_, conv_.bias ? ConstSpan{} : biases(b.params));
+  }
+
+  Backend& backend_;
+  ConvGeometry conv_;
+  std::size_t weights_;
+  Shape z_, output_;
+  std::unique_ptr<ConvNormOp> op_;
+  Channels input_{}, input_state_{}, norm_{}, state_{};  // count 0: no batch norm of the input
+  std::size_t conv_first_ = 0;
+  Index z_first_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_conv_norm(Backend& backend, const Shape& in, const ConvNormSpecs& specs) {
+  if (in.axes == 0) return nullptr;
+  ConvNorm settings{.input = {}, .conv = conv_geometry(in, specs.conv), .output = {}};
+  const Shape z = output_shape(in, settings.conv.out(), settings.conv.out_channels);
+  const auto output = norm_relu_pool_settings(z, specs.norm, specs.relu, specs.pool);
+  if (!output) return nullptr;
+  settings.output = *output;
+  if (const auto& norm = specs.input_norm)
+    settings.input = NormSettings{in.channels, norm->momentum, norm->epsilon, in.spatial, {}};
+  std::unique_ptr<ConvNormOp> op = backend.conv_norm(settings, in.n);
+  if (!op) return nullptr;
+  return std::make_unique<ConvNormLayer>(backend, in, settings, std::move(op));
+}
+
 }  // namespace mrmf

@@ -72,12 +72,36 @@ Fused norm_conv(Backend& backend, FusableLayers run) {
   return {make_norm_conv(backend, run[0].input, run[0].spec, run[1].spec, run[0].position.statistics_box), 2};
 }
 
+// conv, batch_norm, relu or leaky_relu and average_pool, as many of them as follow each other; at the input maybe
+// behind a batch_norm.
+Fused conv_norm(Backend& backend, FusableLayers run, bool first) {
+  const std::size_t conv = first && is_kind(run, 0, LayerKind::batch_norm) ? 1 : 0, norm = conv + 1;
+  if (!is_kind(run, conv, LayerKind::conv) || !is_kind(run, norm, LayerKind::batch_norm)) return {};
+  ConvNormSpecs specs{.conv = run[conv].spec, .norm = run[norm].spec};
+  if (conv == 1) specs.input_norm = run[0].spec;
+  std::size_t count = norm + 1;
+  if (is_relu(run, count)) specs.relu = run[count++].spec;
+  if (is_kind(run, count, LayerKind::average_pool)) {
+    specs.pool = run[count].spec;
+    if (auto layer = make_conv_norm(backend, run[0].input, specs)) return {std::move(layer), count + 1};
+    specs.pool.reset();
+  }
+  return {make_conv_norm(backend, run[0].input, specs), count};
+}
+
+/// Where a run of layers is.
+struct Place {
+  bool first;       ///< at the network's input
+  bool conv_norms;  ///< not on a grid, where messages run beside a convolution by itself
+};
 /// The backend's fused layer for the first layers of the run, if any. No two layers with parameters may be fused on
 /// some blocks of a grid alone: gradients are summed unit by unit, and all ranks must begin the same sums.
-Fused offer(Backend& backend, FusableLayers run, bool first) {
+Fused offer(Backend& backend, FusableLayers run, const Place& place) {
+  if (place.conv_norms)
+    if (Fused fused = conv_norm(backend, run, place.first); fused.layer) return fused;
   for (const auto& find : {conv_pool_relu, norm_relu_pool, group_norm_relu})
     if (Fused fused = find(backend, run); fused.layer) return fused;
-  return first ? norm_conv(backend, run) : Fused{};
+  return place.first ? norm_conv(backend, run) : Fused{};
 }
 
 /// Makes the units one after the other.
@@ -125,7 +149,9 @@ class ExecutionBuilder {
       Unit unit{.first = i, .last = i + 1, .layer = local.layer, .join = local.join};
       for (std::size_t k = 0; k < local.reads.size(); ++k) unit.reads.push_back(input(i, k));
       const bool first = local.reads == std::vector<std::size_t>{0} && unit.reads[0] == 0;
-      if (Fused fused = settings_.fuse ? offer(backend_, run_from(i), first) : Fused{}; fused.layer) {
+      if (Fused fused =
+              settings_.fuse ? offer(backend_, run_from(i), {first, settings_.conv_norms && !partition_}) : Fused{};
+          fused.layer) {
         unit.last = i + fused.count;
         unit.layer = keep(std::move(fused.layer));
       }
@@ -257,7 +283,7 @@ class ExecutionBuilder {
   /// Layers from i on of which each but the last is read by the next alone, which reads nothing else, as it is. No more
   /// than are ever fused, so that networks of many layers are made in no time.
   FusableLayers run_from(std::size_t i) const {
-    constexpr std::size_t kMostFused = 3;
+    constexpr std::size_t kMostFused = 5;
     const auto only_reader = [&](std::size_t next) {  // nothing else reads the layer before it
       return readers_[next] == 1 && locals_[next].reads == std::vector{next} &&
              (!partition_ || partition_->at_hand(next, 0));

@@ -52,6 +52,7 @@ struct ModelSettings {
   NetworkSettings network;
   std::uint64_t seed = 1;  ///< seed of the initial parameters
   bool fuse = true;        ///< use the backend's fused operations where it offers them
+  bool conv_norms = true;  ///< Backend::conv_norm among them; false in predictions of a GPU, whose backend has none
   Grid grid{};             ///< the ranks that share each sample
   int block = 0;           ///< this rank's number in the grid
   /// Whether convolutions compute what they can before messages have arrived. None: where messages run beside

@@ -169,6 +169,10 @@ struct NormReluPoolSpecs {
   std::optional<LayerSpec> pool;
 };
 std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs);
+/// What the backend is asked for; none where the pool does not go in the same pass. relu: none.
+std::optional<NormReluPool> norm_relu_pool_settings(const Shape& in, const LayerSpec& norm,
+                                                    const std::optional<LayerSpec>& relu,
+                                                    const std::optional<LayerSpec>& pool);
 
 /// Group norm or layer norm fused with the ReLU or leaky ReLU behind it: one layer with the norm's parameters.
 std::unique_ptr<Layer> make_group_norm_relu(Backend& backend, const Shape& in, const LayerSpec& norm,
@@ -179,6 +183,16 @@ std::unique_ptr<Layer> make_group_norm_relu(Backend& backend, const Shape& in, c
 /// and, from the next 64-byte boundary on, those of the convolution.
 std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const LayerSpec& norm, const LayerSpec& conv,
                                       const std::optional<Box>& counted = {});
+
+/// A convolution fused with the batch norm of its output and, if given, the ReLU or leaky ReLU behind that and the
+/// average pool; at the network's input maybe with the batch norm before it. Null if the backend offers none. It
+/// replaces these layers of the list: each has its parameters and gradients from the next 64-byte boundary on.
+struct ConvNormSpecs {
+  std::optional<LayerSpec> input_norm{};
+  LayerSpec conv, norm;
+  std::optional<LayerSpec> relu{}, pool{};
+};
+std::unique_ptr<Layer> make_conv_norm(Backend& backend, const Shape& in, const ConvNormSpecs& specs);
 
 // What makes each kind of layer, defined in its kind's own file. make_layer() chooses among them by the list of
 // kinds (layers/spec.hpp), so that a kind that nothing makes is not linked.

@@ -77,21 +77,27 @@ std::unique_ptr<Layer> make_batch_norm(Backend& backend, const Shape& in, const 
       backend.norm({in.channels, spec.momentum, spec.epsilon, in.spatial, position.statistics_box}, in.n));
 }
 
-std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs) {
-  if (in.axes == 0) return nullptr;
-  NormReluPool settings{.norm = {in.channels, specs.norm.momentum, specs.norm.epsilon, in.spatial, {}},
+std::optional<NormReluPool> norm_relu_pool_settings(const Shape& in, const LayerSpec& norm,
+                                                    const std::optional<LayerSpec>& relu,
+                                                    const std::optional<LayerSpec>& pool) {
+  if (in.axes == 0) return std::nullopt;
+  NormReluPool settings{.norm = {in.channels, norm.momentum, norm.epsilon, in.spatial, {}},
                         .in = in.spatial,
                         .axes = in.axes,
-                        .slope = slope_of(specs.relu),
+                        .slope = relu ? slope_of(*relu) : 1.0F,
                         .pool = {}};
-  Shape output = in;
-  if (specs.pool) {
-    settings.pool = pool_geometry(in, *specs.pool);
-    if (settings.pool->kind != PoolKind::average || settings.pool->stride != settings.pool->window) return nullptr;
-    output = output_shape(in, settings.pool->out(), in.channels);
-  }
-  std::unique_ptr<NormOp> op = backend.norm_relu_pool(settings, in.n);
+  if (!pool) return settings;
+  settings.pool = pool_geometry(in, *pool);
+  if (settings.pool->kind != PoolKind::average || settings.pool->stride != settings.pool->window) return std::nullopt;
+  return settings;
+}
+
+std::unique_ptr<Layer> make_norm_relu_pool(Backend& backend, const Shape& in, const NormReluPoolSpecs& specs) {
+  const auto settings = norm_relu_pool_settings(in, specs.norm, specs.relu, specs.pool);
+  if (!settings) return nullptr;
+  std::unique_ptr<NormOp> op = backend.norm_relu_pool(*settings, in.n);
   if (!op) return nullptr;
+  const Shape output = settings->pool ? output_shape(in, settings->pool->out(), in.channels) : in;
   return std::make_unique<BatchNorm>(in.channels, output, std::move(op));
 }
 

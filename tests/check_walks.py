@@ -15,7 +15,7 @@ LEGS = 3
 TO_ADD = {"a configuration key": (1, "docs/guide/keys.md", "`training.optimizer.warmup`", "warmup"),
           "a layer kind": (4, "layers/spec.hpp", "KIND(dropout, ", "dropout"),
           "a loss": (5, "src/config/loss_metric_keys.cpp", '"dice"', "dice"),
-          "a backend operation": (6, "kernels/operations.hpp", "norm_relu_pool, (", "norm_relu_pool"),
+          "a backend operation": (7, "kernels/operations.hpp", "norm_relu_pool, (", "norm_relu_pool"),
           "a subcommand": (2, "src/cli/commands.hpp", "add_plot,", "add_plot"),
           "a method": (4, "src/config/method_config.hpp", '"mrt"', "mrt")}
 PRODUCT = ("src/", "layers/", "kernels/", "io/", "mpi/")

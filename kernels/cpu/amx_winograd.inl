@@ -230,5 +230,6 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
 }
 
 template <long Parts>
-const Kernels kernels{lanes,          planes_together, sizes<Parts>, pack<Parts>, copy<Parts>, copy_for_weights<Parts>,
-                      forward<Parts>, weights<Parts>,  unpack};
+const Kernels kernels{lanes,          false,       planes_together,         sizes<Parts>,
+                      pack<Parts>,    copy<Parts>, copy_for_weights<Parts>, forward<Parts>,
+                      weights<Parts>, unpack};

@@ -84,9 +84,9 @@ float* Workspace::of_thread(int thread, Index floats, const std::vector<Index>& 
 namespace {
 
 /// Bytes of the last cache that this process may count on. Others use it, too: a virtual machine of two cores is told
-/// of all of a processor's.
+/// of all of a processor's, which has 1.5 to 5 MB for each core.
 long last_cache() {
-  constexpr long usual = 32L << 20, of_core = 8L << 20;
+  constexpr long usual = 32L << 20, of_core = 3L << 20;
   const long size = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
   return std::min(size > 0 ? size : usual, omp_get_num_procs() * of_core);  // of the process, however threads are bound
 }

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/threads.hpp"
@@ -111,6 +112,7 @@ class WeightedByPass final : public WeightedOp {
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
     passes_[2]->backward_weights(x, dy, dw, db);
   }
+  const std::array<Shared, 3>& passes() const { return passes_; }
 
  private:
   std::array<Shared, 3> passes_;
@@ -315,6 +317,20 @@ std::unique_ptr<NormConvOp> CpuBackend::norm_conv(const NormSettings& settings, 
   const ConvProblem problem{ConvProblem::Kind::norm_conv, geometry, max_rows, threads_};
   return chosen_or_fixed(*this, problem,
                          [&](const std::string& kernels) { return norm_conv_by(kernels, problem, settings); });
+}
+
+// Offered by the shapes alone, whatever the kernels: all ranks must have the same units.
+std::unique_ptr<ConvNormOp> CpuBackend::conv_norm(const ConvNorm& settings, Index max_rows) {
+  if (!NormPasses::serve(settings.output)) return nullptr;
+  ConvNormParts parts;
+  if (settings.input) {
+    parts.norm_conv = norm_conv(*settings.input, settings.conv, max_rows);
+  } else {
+    const std::shared_ptr<WeightedOp> op = conv(settings.conv, max_rows);
+    const auto* const by_pass = dynamic_cast<const WeightedByPass*>(op.get());
+    parts.conv = by_pass != nullptr ? by_pass->passes() : std::array{op, op, op};
+  }
+  return make_conv_norm(std::move(parts), settings);
 }
 
 std::unique_ptr<ConvPoolOp> CpuBackend::conv_pool_relu(const ConvGeometry& conv, const PoolGeometry& pool,

@@ -5,6 +5,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <vector>
 
 #include "kernels/backend.hpp"
@@ -25,6 +27,16 @@ class NormSums {
 
   /// Writes the batch's mean and inverse deviation over all ranks' rows into `memory`, and updates the running ones.
   void update_statistics(const StepContext& step, ConstSpan x, const NormMemory& memory);
+
+  /// The same of an x whose rows come one by one, as they are made, in at most so many parts, after prepare_moments()
+  /// once. start_moments() returns how many there are. No two threads add to one part at a time.
+  void prepare_moments();
+  Index start_moments(Index most);
+  void add_rows(Index part, const float* x, Index rows);
+  /// For a kernel that adds rows by itself, so many as are told here, to a part that has some already; else null.
+  std::optional<direct::Moments> moments_of(Index part, Index rows);
+  void update_statistics(const StepContext& step, const NormMemory& memory);
+
   /// Terms of the batch's statistics in training, of the running ones in evaluation. Valid until this object's next
   /// call.
   norm_loops::Terms terms(const StepContext& step, const NormMemory& memory);
@@ -55,6 +67,7 @@ class NormSums {
  private:
   float inverse_root(double variance) const;
   void add_moments(ConstSpan x);
+  void take_statistics(const StepContext& step, const NormMemory& memory);  // from sums_
 
   NormSettings settings_;
   Index channels_;
@@ -62,7 +75,49 @@ class NormSums {
   Index parts_;
   std::vector<double> partial_;  // per part: two sums per channel
   std::vector<double> sums_;     // two sums per channel, then the number of rows
+  std::vector<float> shifts_;    // per part: its first row, from which add_rows() counts
+  Index moment_parts_ = 0;
+  std::vector<Index> rows_;  // per part: those added
   std::vector<float> factor_, mean_, ones_, offset_, slope_;
+};
+
+/// The gradient of a batch norm's input, as the passes below make it of that of their output.
+struct NormGradient {
+  norm_loops::Terms terms;
+  norm_loops::DataTerms data;
+  ConstTensor x, dy;
+};
+
+/// Batch norm, an activation (slope 1: none) and average pooling, by lines of positions.
+class NormPasses {
+ public:
+  explicit NormPasses(const NormReluPool& settings);
+  static bool serve(const NormReluPool& settings);
+
+  NormSums& sums() { return sums_; }
+  /// kept: what of forward saves add_gradients() a pass over x, so many floats where that is worth while (else 0).
+  Index kept_floats(Index rows) const;
+  void forward(const norm_loops::Terms& terms, ConstTensor x, Tensor y, Span kept = {});
+  void add_gradients(const NormGradient& of, ConstSpan kept = {});  ///< sums of them in sums()
+  void data_gradient(const NormGradient& of, Tensor dx);            ///< may be over x
+  /// dx of lines [first, last), counted over all samples, which begins at `dx`.
+  void data_lines(const NormGradient& of, Index first, Index last, float* dx) const {
+    data_lines(line_, of, first, last, dx);
+  }
+
+ private:
+  static constexpr Index most_lines = 16;  // input lines under an output line
+
+  Index lines_under(Index line, const float* x, std::array<const float*, most_lines>& lines) const;
+  const float* gradient_of(Index line, const float* dy) const;
+  void data_lines(const norm_loops::Line& form, const NormGradient& of, Index first, Index last, float* dx) const;
+  Index in_line() const { return line_.positions * line_.channels; }
+
+  const norm_loops::Kernels& loops_;
+  PoolGeometry pool_;
+  Extent out_;
+  norm_loops::Line line_{};
+  NormSums sums_;
 };
 
 }  // namespace mrmf::cpu

@@ -170,6 +170,44 @@ inline V gradient(const Affine<Some>& a, V centred, V dy, float low) {
   return z <= 0 ? low * dy : dy;
 }
 
+void forward_keeping(const Line& l, const Terms& terms, const float* const* lines, long count, float* y, float* kept) {
+  for (long k = 0; k < l.pooled; ++k, kept += 2 * l.channels)
+    for_vectors(l.channels, [&](long c, auto some) {
+      using V = typename decltype(some)::V;
+      const Affine<decltype(some)> a(terms, c);
+      const V one = V{} + 1;
+      V sum{}, slopes{}, products{};
+      for (long i = 0; i < count; ++i)
+        for (long w = 0; w < l.window; ++w) {
+          const V centred = some.get(lines[i] + (k * l.window + w) * l.channels + c) - a.mean;
+          const V slope = gradient(a, centred, one, l.slope);
+          sum += activate(centred * a.factor + a.beta, l.slope);
+          slopes += slope;
+          products += slope * centred;
+        }
+      put_to(l, some, y + k * l.y_stride + c, l.share * sum);
+      put_to(l, some, kept + c, slopes);
+      put_to(l, some, kept + l.channels + c, products);
+    });
+  if (l.stream) fence();
+}
+
+void kept_gradients(long windows, long channels, float share, const float* kept, const float* dy, double* sums) {
+  for (long first = 0; first < windows; first += run) {
+    const long last = first + run < windows ? first + run : windows;
+    for_vectors(channels, [&](long c, auto some) {
+      typename decltype(some)::V sum{}, products{};
+      for (long k = first; k < last; ++k) {
+        const auto d = share * some.get(dy + k * channels + c);
+        sum += d * some.get(kept + 2 * k * channels + c);
+        products += d * some.get(kept + (2 * k + 1) * channels + c);
+      }
+      flush(some, sum, sums + c);
+      flush(some, products, sums + channels + c);
+    });
+  }
+}
+
 // Sums of several runs of so many windows side by side, as moments_of.
 template <bool kAlone, long Runs>
 inline void gradients_of_runs(const Line& l, const Terms& terms, long windows, const float* x, const float* dy,
@@ -260,7 +298,7 @@ void data(const Line& l, const Terms& terms, const DataTerms& more, const float*
   if (l.stream) fence();
 }
 
-const Kernels kernels{moments, forward, gradients, data};
+const Kernels kernels{moments, forward, forward_keeping, kept_gradients, gradients, data};
 
 }  // namespace
 

@@ -66,6 +66,58 @@ void NormSums::add_moments(ConstSpan x) {
 
 void NormSums::update_statistics(const StepContext& step, ConstSpan x, const NormMemory& memory) {
   add_moments(x);
+  take_statistics(step, memory);
+}
+
+// More parts than of sums over what is there: a convolution's planes take a thread much longer than reading them.
+void NormSums::prepare_moments() {
+  constexpr Index most_parts = 16, most_numbers = most_added_serially / 4;
+  moment_parts_ = threads_ == 1 ? 1 : threads_ * std::clamp<Index>(most_numbers / (2 * channels_), 1, most_parts);
+  const auto parts = static_cast<std::size_t>(moment_parts_);
+  shifts_.resize(parts * factor_.size());
+  rows_.resize(parts);
+  if (partial_.size() < 2 * shifts_.size()) partial_.resize(2 * shifts_.size());
+}
+
+Index NormSums::start_moments(Index most) {
+  const Index parts = std::min(most, moment_parts_);
+  std::ranges::fill(rows_, 0);
+  std::fill_n(partial_.data(), parts * 2 * channels_, 0.0);
+  return parts;
+}
+
+void NormSums::add_rows(Index part, const float* x, Index rows) {
+  float* const shift = shifts_.data() + part * channels_;
+  Index& so_far = rows_[static_cast<std::size_t>(part)];
+  if (so_far == 0) std::copy_n(x, channels_, shift);
+  so_far += rows;
+  norm_kernels().moments(rows, channels_, x, shift, partial_.data() + part * 2 * channels_);
+}
+
+std::optional<direct::Moments> NormSums::moments_of(Index part, Index rows) {
+  Index& so_far = rows_[static_cast<std::size_t>(part)];
+  if (so_far == 0) return std::nullopt;
+  so_far += rows;
+  return direct::Moments{shifts_.data() + part * channels_, partial_.data() + part * 2 * channels_};
+}
+
+void NormSums::update_statistics(const StepContext& step, const NormMemory& memory) {
+  std::ranges::fill(sums_, 0.0);
+  for (std::size_t part = 0; part < rows_.size(); ++part) {
+    if (rows_[part] == 0) continue;
+    const double* const sums = partial_.data() + part * 2 * factor_.size();
+    const auto count = static_cast<double>(rows_[part]);
+    for (Index c = 0; c < channels_; ++c) {
+      const double from = shifts_[part * factor_.size() + static_cast<std::size_t>(c)];
+      sums_[c] += sums[c] + count * from;
+      sums_[channels_ + c] += sums[channels_ + c] + from * (2 * sums[c] + count * from);
+    }
+    sums_.back() += count;
+  }
+  take_statistics(step, memory);
+}
+
+void NormSums::take_statistics(const StepContext& step, const NormMemory& memory) {
   if (step.team_sum != nullptr) step.team_sum->sum(sums_);
   const double count = sums_.back(), unbias = count / std::max(count - 1.0, 1.0);
   const auto drift = [this](float& running, double batch) {
@@ -201,98 +253,38 @@ std::unique_ptr<NormOp> CpuBackend::norm(const NormSettings& settings, Index) {
 
 namespace {
 
-PoolGeometry pool_of(const NormReluPool& s) {
-  return s.pool ? *s.pool : PoolGeometry{PoolKind::average, s.norm.channels, s.in, {1, 1, 1}, {1, 1, 1}};
-}
-
 /// Batch norm, ReLU or leaky ReLU, and average pooling in one pass over x. Backward recomputes the values in between.
 class NormActivatePool final : public NormOp {
  public:
-  explicit NormActivatePool(const NormReluPool& settings)
-      : loops_(norm_kernels()), pool_(pool_of(settings)), out_(pool_.out()), sums_(settings.norm) {
-    line_.positions = pool_.in[2];
-    line_.channels = pool_.channels;
-    line_.window = pool_.window[2];
-    line_.pooled = out_[2];
-    line_.share = 1.0F / static_cast<float>(product(pool_.window));
-    line_.slope = settings.slope;
-  }
+  explicit NormActivatePool(const NormReluPool& settings) : passes_(settings) {}
 
   bool accepts_slices() const override { return true; }
   void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
-    if (step.training) sums_.update_statistics(step, x.data, memory);
-    const norm_loops::Terms terms = sums_.terms(step, memory);
-    norm_loops::Line form = line_;
-    form.y_stride = y.stride();
-    const Index in_line = line_.positions * line_.channels, out_line = line_.pooled * y.stride();
-    share_out(x.shape.n * out_[0] * out_[1], sums_.threads(), [&](Index first, Index last, int) {
-      std::array<const float*, most_lines> lines{};
-      for (Index line = first; line < last; ++line) {
-        const Index count = lines_under(line, x.data.data(), in_line, lines);
-        loops_.forward(form, terms, lines.data(), count, y.data.data() + line * out_line);
-      }
-    });
+    NormSums& sums = passes_.sums();
+    if (step.training) sums.update_statistics(step, x.data, memory);
+    passes_.forward(sums.terms(step, memory), x, y);
   }
 
   void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,
                 Span dbeta, Tensor dx) override {
-    const norm_loops::Terms terms = sums_.terms(step, memory);
-    const Index lines = x.shape.n * pool_.in[0] * pool_.in[1], in_line = line_.positions * line_.channels;
-    sums_.add_up(lines, [&](Index first, Index last, double* sums) {
-      for (Index line = first; line < last; ++line)
-        if (const float* from = gradient_of(line, dy.data.data()))
-          loops_.gradients(line_, terms, x.data.data() + line * in_line, from, sums);
-    });
-    sums_.parameter_gradients(memory, dgamma, dbeta);
+    NormSums& sums = passes_.sums();
+    NormGradient gradient{sums.terms(step, memory), {}, x, dy};
+    passes_.add_gradients(gradient);
+    sums.parameter_gradients(memory, dgamma, dbeta);
     if (dx.data.empty()) return;
-    const norm_loops::DataTerms data = sums_.data_terms(step, lines * line_.positions, memory);
-    norm_loops::Line form = line_;
-    form.stream = streams(dx);
-    share_out(lines, sums_.threads(), [&](Index first, Index last, int) {
-      for (Index line = first; line < last; ++line)
-        loops_.data(form, terms, data, x.data.data() + line * in_line, gradient_of(line, dy.data.data()),
-                    dx.data.data() + line * in_line);
-    });
-  }
-
-  static bool offers(const NormReluPool& settings) {
-    const PoolGeometry pool = pool_of(settings);
-    return pool.window[0] * pool.window[1] <= most_lines;
+    gradient.data = sums.data_terms(step, std::ssize(x.data) / x.shape.channels, memory);
+    passes_.data_gradient(gradient, dx);
   }
 
  private:
-  static constexpr Index most_lines = 16;  // input lines under an output line
-
-  /// The input lines under an output line, both counted over all samples.
-  Index lines_under(Index line, const float* x, Index in_line, std::array<const float*, most_lines>& lines) const {
-    const Index sample = line / (out_[0] * out_[1]), i = line / out_[1] % out_[0], j = line % out_[1];
-    std::size_t count = 0;
-    for (Index a = i * pool_.window[0]; a < (i + 1) * pool_.window[0]; ++a)
-      for (Index b = j * pool_.window[1]; b < (j + 1) * pool_.window[1]; ++b)
-        lines[count++] = x + ((sample * pool_.in[0] + a) * pool_.in[1] + b) * in_line;
-    return static_cast<Index>(count);
-  }
-
-  /// The line of dy over an input line; null when no window holds it.
-  const float* gradient_of(Index line, const float* dy) const {
-    const Index sample = line / (pool_.in[0] * pool_.in[1]);
-    const Index i = line / pool_.in[1] % pool_.in[0] / pool_.window[0], j = line % pool_.in[1] / pool_.window[1];
-    if (i >= out_[0] || j >= out_[1]) return nullptr;
-    return dy + ((sample * out_[0] + i) * out_[1] + j) * line_.pooled * line_.channels;
-  }
-
-  const norm_loops::Kernels& loops_;
-  PoolGeometry pool_;
-  Extent out_;
-  norm_loops::Line line_{};
-  NormSums sums_;
+  NormPasses passes_;
 };
 
 }  // namespace
 
-// Null for windows over more than most_lines lines of input.
+// Null for windows over more lines of input than the loops take.
 std::unique_ptr<NormOp> CpuBackend::norm_relu_pool(const NormReluPool& settings, Index) {
-  if (!NormActivatePool::offers(settings)) return nullptr;
+  if (!NormPasses::serve(settings)) return nullptr;
   return std::make_unique<NormActivatePool>(settings);
 }
 

@@ -2,6 +2,8 @@
 // batch norm before them.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -11,6 +13,8 @@
 #include "kernels/operations.hpp"
 
 namespace mrmf::cpu {
+
+class NormSums;  // kernels/cpu/batch_norm.hpp
 
 // Convolutions of our own, also fused with what is before or behind them, transposed ones, and the taps that they are
 // made of.
@@ -24,14 +28,41 @@ struct DirectKernels {
   Index room =
       0;  ///< bytes for a thread's copies of input planes, which are cut into bands of rows; 0: by the L2 cache
 };
+
+/// The gradient of a convolution's output, which a batch norm behind it makes where the convolution wants it.
+struct MadeGradient {
+  Shape shape;
+  /// Makes lines [first, last) of the last axis, counted over all samples, from `to` on.
+  std::function<void(Index first, Index last, float* to)> lines;
+  /// Where the lines lie once they are made, which is once; the convolution may keep them elsewhere unless `wanted`.
+  float* place = nullptr;
+  bool wanted = false;  ///< behind the call
+};
+/// A convolution that goes plane by plane: what a batch norm behind it does with a plane can be done while that is in
+/// the caches.
+class PlanewiseConv : public WeightedOp {
+ public:
+  virtual void prepare_making(Index rows) = 0;  ///< prepare() for backward_weights_making(), too
+  /// forward() that adds the positions of y to the moments as they are made.
+  virtual void forward_adding(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, NormSums& moments) = 0;
+  virtual void backward_weights_making(ConstTensor x, const MadeGradient& dy, Span dw, Span db) = 0;
+};
+/// The same behind the batch norm of a network's input.
+class PlanewiseNormConv : public NormConvOp {
+ public:
+  virtual void prepare_making(Index rows) = 0;
+  virtual void forward_adding(const StepContext& step, const Forward& call, NormSums& moments) = 0;
+  virtual void backward_making(const Backward& call, const MadeGradient& dy) = 0;  ///< not of call.dy
+};
+
 /// Convolutions on the direct kernels, and the same behind a batch norm whose output is never stored. Null where they
 /// do not serve: where the instruction set in use has not theirs, with dilation, for few positions in a plane, for
 /// output channels that are no multiple of the lanes; Winograd's also with strides, and for other than three taps along
 /// their axes, AMX's without has_amx() and for rows of input that are no multiple of its lanes.
-std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry,
-                                             SharedWorkspace memory);
-std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
-                                                  const ConvGeometry& geometry, SharedWorkspace memory);
+std::unique_ptr<PlanewiseConv> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry,
+                                                SharedWorkspace memory);
+std::unique_ptr<PlanewiseNormConv> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
+                                                         const ConvGeometry& geometry, SharedWorkspace memory);
 
 /// Convolutions for which reading the weights takes the time. Null where all rows together have more than a few output
 /// positions.
@@ -76,6 +107,16 @@ struct Tap {
 
 /// In the kernel's order. Pairs on padding are left out.
 std::vector<Tap> taps_of(const ConvGeometry& geometry);
+
+// ConvNormOp, made of convolutions and the passes of batch norms.
+
+/// Its convolutions: the passes of one (several may be the same), or where the network's input has a batch norm that
+/// and the convolution behind it.
+struct ConvNormParts {
+  std::array<std::shared_ptr<WeightedOp>, 3> conv{};  ///< forward, data gradient, weight gradient
+  std::unique_ptr<NormConvOp> norm_conv{};
+};
+std::unique_ptr<ConvNormOp> make_conv_norm(ConvNormParts parts, const ConvNorm& settings);
 
 // NormConvOp for backends in host memory, made of their own batch norm and convolution.
 

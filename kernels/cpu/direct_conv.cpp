@@ -28,9 +28,16 @@ void for_groups(Index first, Index last, Index most, const Body& body) {
   }
 }
 
+/// Planes of dy under a band of rows, from this one on, counted over all samples.
+struct GradientPlanes {
+  const Sweep& whole;
+  const Sweep& band;
+  Index first;
+};
+
 /// Convolutions on the direct kernels: splits the planes of all samples over threads. Weights in the kernels' form and
 /// gradients of parts lie in the workspace, too.
-class DirectConv final : public WeightedOp {
+class DirectConv final : public PlanewiseConv {
  public:
   /// Null where these kernels do not serve.
   static std::unique_ptr<DirectConv> make(DirectKernels kernels, const ConvGeometry& geometry, SharedWorkspace memory);
@@ -38,22 +45,40 @@ class DirectConv final : public WeightedOp {
   DirectConv(const direct::Kernels& kernels, const ConvGeometry& geometry, Index room, SharedWorkspace memory);
 
   /// Takes the memory of all passes. The constructor takes none: a plan makes many networks and trains none.
-  void prepare(Index) override {
-    memory_->reserve(std::max(bias_at_ + bias_floats(), parts_ * gradient_floats_),
-                     std::max({forward_.rings.floats(), data_.rings.floats(), weights_.rings.floats()}));
+  void prepare(Index) override { reserve(0); }
+  void prepare_making(Index) override { reserve(makes_apart() ? weights_.whole().g.together : 0); }
+  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
+    forward_of({x.data.data()}, w, b, y, nullptr);
   }
-  void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override { forward_of({x.data.data()}, w, b, y); }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override;
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
-    backward_weights_of({x.data.data()}, dy, dw, db, nullptr);
+    backward_weights_of({x.data.data()}, {dy.shape, dy.data.data()}, dw, db, nullptr);
+  }
+  void forward_adding(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, NormSums& moments) override {
+    forward_of({x.data.data()}, w, b, y, &moments);
+  }
+  void backward_weights_making(ConstTensor x, const MadeGradient& dy, Span dw, Span db) override {
+    backward_weights_of({x.data.data()}, {dy.shape, nullptr, &dy}, dw, db, nullptr);
   }
 
-  /// The same for a map's output on x, which is never stored.
-  void forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y);
-  /// taps, unless null, gets sums of dy while each plane is in the cache.
-  void backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps);
+  /// dy where it is stored, or what makes it.
+  struct Gradient {
+    Shape shape;
+    const float* stored = nullptr;
+    const MadeGradient* made = nullptr;
+  };
+  /// Forward of x, or of a map's output on it, which is never stored. moments: null unless they are wanted.
+  void forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y, NormSums* moments);
+  /// The weight gradient of the same. taps, unless null, gets sums of dy while each plane is in the cache.
+  void backward_weights_of(const PlaneInput& input, const Gradient& dy, Span dw, Span db, TapSums* taps);
 
  private:
+  /// Memory for all passes, and for so many planes of output behind each thread's rings of the weight gradient.
+  void reserve(Index planes) {
+    const Index made = weights_.rings.floats() + planes * whole_lines(weights_.whole().output_plane);
+    memory_->reserve(std::max(bias_at_ + bias_floats(), parts_ * gradient_floats_),
+                     std::max({forward_.rings.floats(), data_.rings.floats(), made}));
+  }
   Index bias_floats() const { return std::max(forward_.whole().g.padded_out, data_.whole().g.padded_out); }
   direct::PackedWeights packed(const Pass& pass, std::size_t lattice) const {
     return {memory_->common() + pass.packed_at[lattice], memory_->common() + bias_at_};
@@ -62,14 +87,19 @@ class DirectConv final : public WeightedOp {
     return {memory_->common() + part * gradient_floats_, static_cast<std::size_t>(gradient_floats_)};
   }
   void pack(const Pass& pass, direct::Weights w, ConstSpan b);  // w without its taps; no b: zeros
-  void convolve(Pass& pass, const PlaneInput& input, Tensor y);
-  void convolve_together(Pass& pass, const PlaneInput& input, Tensor y);
+  void convolve(Pass& pass, const PlaneInput& input, Tensor y, NormSums* moments);
+  void convolve_together(Pass& pass, const PlaneInput& input, Tensor y, NormSums* moments);
+  template <class Body>
+  void share_planes(Index count, NormSums* moments, const Body& body);
   /// Planes of dy, counted over all samples, whose gradient is summed alone.
   struct Part {
     Index number, first, last;
   };
-  void add_weights(std::vector<PlaneRing>& rings, const PlaneInput& input, ConstTensor dy, const Part& part,
-                   TapSums* taps);
+  /// Whether a dy that is made, and not wanted later, has memory of its own while the caches hold it: what takes the
+  /// place of z must be written to memory.
+  bool makes_apart() const { return weights_.whole().output_plane * weights_.whole().g.together * 4 <= cache_room(); }
+  const float* gradient_at(const Gradient& dy, const GradientPlanes& planes, Index rows, float* own) const;
+  void add_weights(int thread, const PlaneInput& input, const Gradient& dy, const Part& part, TapSums* taps);
 
   int threads_;
   SharedWorkspace memory_;
@@ -150,10 +180,10 @@ void DirectConv::pack(const Pass& pass, direct::Weights w, ConstSpan b) {
   });
 }
 
-void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y) {
+void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y, NormSums* moments) {
   prepare(y.shape.n);
   pack(forward_, {w.data(), forward_.whole().g.depth, nullptr, 1}, b);
-  convolve(forward_, input, y);
+  convolve(forward_, input, y, moments);
 }
 
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
@@ -167,34 +197,69 @@ void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
       std::fill_n(dx.data.data() + first * floats, (last - first) * floats, 0.0F);
     });
   }
-  convolve(data_, {dy.data.data()}, dx);
+  convolve(data_, {dy.data.data()}, dx, nullptr);
 }
 
-void DirectConv::convolve_together(Pass& pass, const PlaneInput& input, Tensor y) {
+/// Calls body(first, last, thread, part) on runs of planes. Where moments are wanted these are the parts of their sums;
+/// else the part says nothing.
+template <class Body>
+void DirectConv::share_planes(Index count, NormSums* moments, const Body& body) {
+  if (moments == nullptr)
+    return share_out(count, threads_, [&](Index first, Index last, int thread) { body(first, last, thread, 0); });
+  const Index parts = moments->start_moments(count);
+  share_out(parts, threads_, [&](Index part, Index end, int thread) {
+    for (; part < end; ++part) body(count * part / parts, count * (part + 1) / parts, thread, part);
+  });
+}
+
+/// A plane of outputs, or of those that are taken together, or a band of one: one call of the kernels.
+struct OutputRows {
+  const Kernels& kernels;
+  const direct::Geometry& g;
+  const float* const* planes;
+  direct::PackedWeights w;
+  float* y;
+};
+
+/// Makes them, and adds their positions to a part of the moments: by the kernels as they store them, or else while they
+/// are in the caches. The first of a part give what the kernels count from.
+void make_outputs(const OutputRows& rows, NormSums* moments, Index part) {
+  direct::Geometry g = rows.g;
+  const Index positions = g.there * g.rows * g.width;
+  const auto to = moments != nullptr && rows.kernels.adds_moments ? moments->moments_of(part, positions) : std::nullopt;
+  const bool read_again = moments != nullptr && !to;
+  if (to) g.moments = &*to;
+  if (read_again) g.stream = false;
+  rows.kernels.forward(g, rows.planes, rows.w, rows.y);
+  if (read_again) moments->add_rows(part, rows.y, positions);
+}
+
+void DirectConv::convolve_together(Pass& pass, const PlaneInput& input, Tensor y, NormSums* moments) {
   const Sweep& sweep = pass.whole();
   const Index planes = y.shape.n * sweep.planes, most = sweep.g.together;
   const Index groups = std::min(planes, ((planes + most - 1) / most + threads_ - 1) / threads_ * threads_);
   const bool stream = streams(y);
-  share_out(groups, threads_, [&](Index begin, Index end, int thread) {
+  share_planes(groups, moments, [&](Index begin, Index end, int thread, Index part) {
     PlaneRing& ring = pass.rings.of(thread, *memory_).front();
     for (Index i = begin; i < end; ++i) {
       const Index first = planes * i / groups;
       direct::Geometry g = sweep.parts.front().g;
       g.stream = stream, g.there = planes * (i + 1) / groups - first;
-      sweep.kernels.forward(g, ring.together(sweep, g, input, first), packed(pass, 0),
-                            y.data.data() + first * sweep.output_plane);
+      make_outputs({sweep.kernels, g, ring.together(sweep, g, input, first), packed(pass, 0),
+                    y.data.data() + first * sweep.output_plane},
+                   moments, part);
     }
   });
 }
 
 // Planes of a band follow each other, because they share their input planes.
-void DirectConv::convolve(Pass& pass, const PlaneInput& input, Tensor y) {
+void DirectConv::convolve(Pass& pass, const PlaneInput& input, Tensor y, NormSums* moments) {
   const Bands& bands = pass.bands;
   const Index planes = bands.whole().planes, count = bands.count();
   pass.rings.start();
-  if (bands.whole().g.together > 1) return convolve_together(pass, input, y);
+  if (bands.whole().g.together > 1) return convolve_together(pass, input, y, moments);
   const bool stream = streams(y);
-  share_out(y.shape.n * count * planes, threads_, [&](Index first, Index last, int thread) {
+  share_planes(y.shape.n * count * planes, moments, [&](Index first, Index last, int thread, Index number) {
     std::vector<PlaneRing>& rings = pass.rings.of(thread, *memory_);
     for (Index i = first; i < last; ++i) {
       const Index unit = i / planes, plane = i % planes;
@@ -206,35 +271,52 @@ void DirectConv::convolve(Pass& pass, const PlaneInput& input, Tensor y) {
         if (plane >= part.planes || part.g.rows == 0) continue;
         direct::Geometry g = part.g;
         g.stream = stream;
-        band.kernels.forward(g, under + part.first_plane, packed(pass, p), to + part.at);
+        make_outputs({band.kernels, g, under + part.first_plane, packed(pass, p), to + part.at}, moments, number);
       }
     }
   });
 }
 
-void DirectConv::add_weights(std::vector<PlaneRing>& rings, const PlaneInput& input, ConstTensor dy, const Part& part,
-                             TapSums* taps) {
+/// dy's first row of the band. Where dy is not stored, so many rows are made from there on; 0: they were before.
+const float* DirectConv::gradient_at(const Gradient& dy, const GradientPlanes& planes, Index rows, float* own) const {
+  const Index line = planes.whole.g.y_row, row = planes.band.output_row / line;
+  if (dy.made == nullptr) return dy.stored + planes.first * planes.whole.output_plane + planes.band.output_row;
+  const Index first = planes.first * planes.whole.g.rows + row;
+  float* const to = dy.made->wanted || !makes_apart() ? dy.made->place + first * line : own + row * line;
+  if (rows > 0) dy.made->lines(first, first + rows, to);
+  return to;
+}
+
+void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient& dy, const Part& part, TapSums* taps) {
   const Index count = weights_.bands.count(), planes = weights_.whole().planes;
+  std::vector<PlaneRing>& rings = weights_.rings.of(thread, *memory_);
   float* const sums = gradient(part.number).data();
   for (Index band = 0; band < count; ++band) {
     const Sweep& sweep = weights_.bands[band];
     PlaneRing& ring = rings[weights_.bands.kind(band)];
+    const bool with_taps = taps != nullptr && band == 0;  // which want whole planes, and leave those that have a place
+    const bool left = taps != nullptr && band > 0 && !makes_apart();
+    const Index rows = with_taps ? weights_.whole().g.rows : left ? 0 : sweep.g.rows;
     for_groups(part.first, part.last, sweep.g.together, [&](Index plane, Index there) {
-      const float* from = dy.data.data() + plane * sweep.output_plane;
       direct::Geometry now = sweep.g;
       now.there = there;
+      const float* const from =
+          gradient_at(dy, {weights_.whole(), sweep, plane}, there * rows, weights_.rings.behind(thread));
       const float* const* under = sweep.g.together > 1
                                       ? ring.together(sweep, now, input, plane)
                                       : ring.under(sweep, input, plane / planes * count + band, count, plane % planes);
-      sweep.kernels.weights(now, under, from + sweep.output_row, sums);
-      for (Index p = 0; taps != nullptr && band == 0 && p < there; ++p)
+      sweep.kernels.weights(now, under, from, sums);
+      for (Index p = 0; with_taps && p < there; ++p)
         taps->add_plane(part.number, plane + p, from + p * sweep.output_plane);
     });
   }
 }
 
-void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Span dw, Span db, TapSums* taps) {
-  prepare(dy.shape.n);
+void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy, Span dw, Span db, TapSums* taps) {
+  if (dy.made != nullptr)
+    prepare_making(dy.shape.n);
+  else
+    prepare(dy.shape.n);
   const Sweep& sweep = weights_.whole();
   const Index planes = dy.shape.n * sweep.planes, parts = std::min(parts_, planes);
   if (taps != nullptr) taps->start(parts);
@@ -246,8 +328,7 @@ void DirectConv::backward_weights_of(const PlaneInput& input, ConstTensor dy, Sp
     while (const auto part = loop.next(thread)) {
       const Index number = part->first;
       std::ranges::fill(gradient(number), 0.0F);
-      add_weights(weights_.rings.of(thread, *memory_), input, dy,
-                  {number, planes * number / parts, planes * part->last / parts}, taps);
+      add_weights(thread, input, dy, {number, planes * number / parts, planes * part->last / parts}, taps);
     }
 #pragma omp barrier
     constexpr Index block = 1024;  // floats
@@ -293,7 +374,7 @@ class RowMap {
 
 /// The batch norm of a network's input and the convolution behind it, on the direct kernels. These normalise the
 /// input's rows as they copy them, so the normalised values are never stored.
-class DirectNormConv final : public NormConvOp {
+class DirectNormConv final : public PlanewiseNormConv {
  public:
   DirectNormConv(const NormSettings& settings, std::unique_ptr<DirectConv> conv, const ConvGeometry& geometry)
       : norm_(settings),
@@ -302,21 +383,30 @@ class DirectNormConv final : public NormConvOp {
         taps_(geometry),
         map_(geometry.in[2], geometry.in_channels) {}
 
+  bool keeps_normalised() const override { return false; }
   void prepare(Index rows) override { conv_->prepare(rows); }
-  void forward(const StepContext& step, const Forward& f) override {
+  void prepare_making(Index rows) override { conv_->prepare_making(rows); }
+  void forward(const StepContext& step, const Forward& f) override { forward_of(step, f, nullptr); }
+  void forward_adding(const StepContext& step, const Forward& f, NormSums& moments) override {
+    forward_of(step, f, &moments);
+  }
+  void forward_of(const StepContext& step, const Forward& f, NormSums* moments) {
     if (step.training) norm_.update_statistics(step, f.x.data, f.memory);
     const norm_loops::Terms terms = norm_.terms(step, f.memory);
     const direct::Affine map = map_(terms.mean, terms.factor, terms.beta);
-    conv_->forward_of({f.x.data.data(), &map}, f.w, f.b, f.y);
+    conv_->forward_of({f.x.data.data(), &map}, f.w, f.b, f.y, moments);
   }
 
-  void backward(const Backward& b) override {
+  void backward(const Backward& b) override { backward_of(b, {b.dy.shape, b.dy.data.data()}); }
+  void backward_making(const Backward& b, const MadeGradient& dy) override { backward_of(b, {dy.shape, nullptr, &dy}); }
+
+ private:
+  void backward_of(const Backward& b, const DirectConv::Gradient& dy) {
     const direct::Affine map = map_(b.memory.mean.data(), b.memory.inverse_deviation.data(), nullptr);
-    conv_->backward_weights_of({b.x.data.data(), &map}, b.dy, b.dw, b.db, &taps_);
+    conv_->backward_weights_of({b.x.data.data(), &map}, dy, b.dw, b.db, &taps_);
     norm_conv_gradients(b, geometry_, taps_.total());
   }
 
- private:
   NormSums norm_;
   std::unique_ptr<DirectConv> conv_;
   ConvGeometry geometry_;
@@ -326,13 +416,13 @@ class DirectNormConv final : public NormConvOp {
 
 }  // namespace
 
-std::unique_ptr<WeightedOp> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry,
-                                             SharedWorkspace memory) {
+std::unique_ptr<PlanewiseConv> make_direct_conv(DirectKernels kernels, const ConvGeometry& geometry,
+                                                SharedWorkspace memory) {
   return DirectConv::make(kernels, geometry, std::move(memory));
 }
 
-std::unique_ptr<NormConvOp> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
-                                                  const ConvGeometry& geometry, SharedWorkspace memory) {
+std::unique_ptr<PlanewiseNormConv> make_direct_norm_conv(DirectKernels kernels, const NormSettings& settings,
+                                                         const ConvGeometry& geometry, SharedWorkspace memory) {
   auto conv = DirectConv::make(kernels, geometry, std::move(memory));
   if (conv == nullptr) return nullptr;
   return std::make_unique<DirectNormConv>(settings, std::move(conv), geometry);

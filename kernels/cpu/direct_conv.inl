@@ -107,4 +107,4 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
   }
 }
 
-const Kernels kernels{lanes, one_plane, sizes, pack, copy, copy, forward, weights, unpack};
+const Kernels kernels{lanes, false, one_plane, sizes, pack, copy, copy, forward, weights, unpack};

@@ -361,8 +361,9 @@ namespace rows {
 }
 
 template <long Parts>
-const Kernels kernels{lanes,          one_plane,      sizes<Parts>, pack<Parts>, copy<Parts>, copy_for_weights<Parts>,
-                      forward<Parts>, weights<Parts>, unpack};
+const Kernels kernels{
+    lanes,          false,          one_plane, sizes<Parts>, pack<Parts>, copy<Parts>, copy_for_weights<Parts>,
+    forward<Parts>, weights<Parts>, unpack};
 
 const AmxKernels all{kernels<3>, rows::kernels<3>, kernels<1>};
 

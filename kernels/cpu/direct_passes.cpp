@@ -139,18 +139,18 @@ Sweep band_of(const Sweep& whole, PassShape s, Index first, Index rows) {
   return band;
 }
 
-Index usual_room() {
+}  // namespace
+
+Index cache_room() {
   static const long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
   constexpr Index usual = Index{512} << 10;
   return (l2 > 0 ? static_cast<Index>(l2) : usual) / 2;
 }
 
-}  // namespace
-
 Bands::Bands(const Kernels& kernels, const PassShape& shape, Index room, long direct::Sizes::*plane)
     : whole_(kernels, shape, true) {
   const Index bytes = whole_.sizes.*plane * shape.window[0] * 4, rows = whole_.g.rows;
-  const Index of_band = rows_of_band(shape, room > 0 ? room : usual_room(), bytes);
+  const Index of_band = rows_of_band(shape, room > 0 ? room : cache_room(), bytes);
   for (Index first = 0; first < rows; first += of_band)
     bands_.push_back(of_band == rows ? whole_ : band_of(whole_, shape, first, std::min(of_band, rows - first)));
 }
@@ -229,6 +229,7 @@ std::vector<PlaneRing>& PassRings::of(int thread, Workspace& memory) {
   if (std::exchange(of.placed, true)) return of.rings;
   float* at = memory.of_thread(thread, floats_, form_);
   for (PlaneRing& ring : of.rings) ring.start(std::exchange(at, at + ring.floats()));
+  of.end = at;
   return of.rings;
 }
 

@@ -56,11 +56,14 @@ struct Sweep {
   Sweep(const Kernels& of, const PassShape& shape, bool together);
 };
 
+/// Bytes for a thread's copies of planes: half of the L2 cache, whose rest is for weights and outputs.
+Index cache_room();
+
 /// Planes in bands of rows, so that the copies of the input planes under a band stay in the L2 cache. Each output is
 /// computed as without bands: they begin at multiples of four rows, where tiles of Winograd's kernels do.
 class Bands {
  public:
-  /// room: bytes for the copies; 0: half of the L2 cache, whose rest is for weights and outputs. plane: copies' size.
+  /// room: bytes for the copies; 0: cache_room(). plane: copies' size.
   Bands(const Kernels& kernels, const PassShape& shape, Index room, long direct::Sizes::*plane);
   const Sweep& whole() const { return whole_; }
   Index count() const { return std::ssize(bands_); }
@@ -119,10 +122,13 @@ class PassRings {
   void start();
   /// Those of this thread, between start() and the end of the pass.
   std::vector<PlaneRing>& of(int thread, Workspace& memory);
+  /// The thread's memory behind them, as far as that was reserved, after of().
+  float* behind(int thread) const { return threads_[static_cast<std::size_t>(thread)].end; }
 
  private:
   struct alignas(64) OfThread {
     bool placed = false;
+    float* end = nullptr;
     std::vector<PlaneRing> rings;
   };
   std::vector<Index> form_;

@@ -42,6 +42,38 @@ struct PackedVector {
   }
 };
 
+// The moments of a block's outputs, over a few positions in floats: as batch norm's loops sum (batch_norm.inl).
+template <long Block>
+struct BlockMoments {
+  const Moments* to;
+  long first, channels;  // the block's first channel, and all of the output's
+  Vector shift[Block], sum[Block], squares[Block];
+
+  BlockMoments(const Geometry& g, long channel) : to(g.moments), first(channel), channels(g.out_channels) {
+    for (long n = 0; n < Block; ++n) {
+      sum[n] = squares[n] = Vector{};
+      shift[n] = to != nullptr ? load(to->shift + first + n * lanes) : Vector{};
+    }
+  }
+  // Some neighbouring outputs of vector n.
+  void add(long n, const Vector* v, long count) {
+    if (to == nullptr) return;
+    for (long k = 0; k < count; ++k) {
+      const Vector d = v[k] - shift[n];
+      sum[n] += d;
+      squares[n] += d * d;
+    }
+  }
+  void flush() const {
+    if (to == nullptr) return;
+    for (long n = 0; n < Block; ++n)
+      for (long c = 0; c < lanes; ++c) {
+        to->sums[first + n * lanes + c] += static_cast<double>(sum[n][c]);
+        to->sums[channels + first + n * lanes + c] += static_cast<double>(squares[n][c]);
+      }
+  }
+};
+
 // Count neighbouring positions of an output row, Block vectors of output channels: `at` is where their input begins in
 // the padded planes.
 struct TilePosition {

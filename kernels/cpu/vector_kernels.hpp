@@ -103,6 +103,13 @@ const Kernels* avx512bf16_kernels();  ///< forward multiplies in bf16; the rest 
 
 namespace mrmf::cpu::direct {
 
+/// Moments of outputs, which are added as these are stored: sums of y - shift and then of its squares go to
+/// sums[2 * out_channels].
+struct Moments {
+  const float* shift;
+  double* sums;
+};
+
 /// A convolution as the kernels see it: a product of the weights with runs of channels-last input. The kernels read
 /// copies of the input planes in their own form, padded along the third axis, or along the second as well. Winograd's
 /// are for strides of one, no shifts, and outputs side by side.
@@ -123,9 +130,10 @@ struct Geometry {
   bool bias;          ///< whether anybody wants the bias's gradient
   bool stream;        ///< write outputs past the caches, where the kernels can (all but the plain ones); requires
                       ///< out_channels % lanes == 0
-  long y_row, y_column;  ///< floats of y from one output row to the next, and from one position to the next
-  long together;         ///< planes that the kernels take as one: for more than one, kernel[0] is 1
-  long there;            ///< how many of these there are: the first ones
+  long y_row, y_column;    ///< floats of y from one output row to the next, and from one position to the next
+  long together;           ///< planes that the kernels take as one: for more than one, kernel[0] is 1
+  long there;              ///< how many of these there are: the first ones
+  const Moments* moments;  ///< null: not wanted; requires Kernels::adds_moments and out_channels % lanes == 0
 };
 
 /// Sizes in floats of the caller's memory for the kernels.
@@ -158,7 +166,8 @@ struct PackedWeights {
 };
 
 struct Kernels {
-  long lanes;  ///< floats in a vector
+  long lanes;         ///< floats in a vector
+  bool adds_moments;  ///< whether `forward` can add the moments of its outputs
   /// How many planes it pays to take together: those of few positions leave the registers half empty.
   long (*together)(const Geometry&);
   Sizes (*sizes)(const Geometry&);
@@ -231,6 +240,11 @@ struct Kernels {
   void (*moments)(long rows, long channels, const float* x, const float* shift, double* sums);
   /// Makes an output line: y = average of activation(batch norm(x)) over the windows of `count` input lines.
   void (*forward)(const Line&, const Terms&, const float* const* lines, long count, float* y);
+  /// The same with pooling, and keeps for each output what its window adds to the sums of gradients for a dy of 1: the
+  /// sum of the activation's slopes, and that of their products with x - mean, (window, 2, channels).
+  void (*forward_keeping)(const Line&, const Terms&, const float* const* lines, long count, float* y, float* kept);
+  /// What gradients() adds over so many windows, of what was kept. share: 1 / positions in a window.
+  void (*kept_gradients)(long windows, long channels, float share, const float* kept, const float* dy, double* sums);
   /// Adds the sums of g and of g * (x - mean) over an input line to sums[2 * channels]. dy: the output line's gradient.
   void (*gradients)(const Line&, const Terms&, const float* x, const float* dy, double* sums);
   /// Makes dx of an input line. dy is null when no window holds the line.

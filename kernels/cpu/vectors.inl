@@ -39,6 +39,14 @@ constexpr long next_block(long count, long most) {
   return (count + blocks - 1) / blocks;
 }
 
+// The sizes of all blocks, for loops that run often: next_block() divides.
+struct EvenBlocks {
+  long count, size, longer;  // the first `longer` are longer by one
+  EvenBlocks(long all, long most)
+      : count((all + most - 1) / most), size(all / (count < 1 ? 1 : count)), longer(all - count * size) {}
+  long operator[](long i) const { return i < longer ? size + 1 : size; }
+};
+
 // Calls body(Constant<n>) for a run-time n in 1..Most.
 template <long N>
 struct Constant {

@@ -135,29 +135,40 @@ struct Strip {
 };
 constexpr long most_rows = 32;  // rows of a strip, so few that their products stay in the L1 cache
 
-// A tile's row of outputs, for a vector of channels, as far as positions and channels are there.
-inline void store_row(const Geometry& g, const Vector v[outputs], float* to, long there, long channels) {
-  for (long k = 0; k < there; ++k, to += g.out_channels)
-    if (g.stream)
-      stream(to, v[k]);
+// A tile's row of outputs, for a vector of channels, as far as positions and channels are there. By value: compilers
+// read what is behind a reference again after every store.
+struct RowStore {
+  long out_channels;
+  bool past_caches;
+  explicit RowStore(const Geometry& g) : out_channels(g.out_channels), past_caches(g.stream) {}
+  void operator()(const Vector v[outputs], float* to, long there, long channels) const {
+    if (past_caches)
+      for (long k = 0; k < there; ++k) stream(to + k * out_channels, v[k]);
     else if (channels >= lanes)
-      store(to, v[k]);
+      for (long k = 0; k < there; ++k) store(to + k * out_channels, v[k]);
     else
-      for (long c = 0; c < channels; ++c) to[c] = v[k][c];
-}
+      for (long k = 0; k < there; ++k)
+        for (long c = 0; c < channels; ++c) to[k * out_channels + c] = v[k][c];
+  }
+};
 
 template <long Block>
 void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
   constexpr long channels = Block * lanes;
   const long column = s.tile * outputs, there = g.width - column < outputs ? g.width - column : outputs;
-  for (long r = 0; r < s.count; ++r)
-    for (long n = 0; n < channels && channel + n < g.out_channels; n += lanes) {
+  const long left = g.out_channels - channel, row = g.width * g.out_channels;
+  const RowStore store_row(g);
+  y += (s.first * g.width + column) * g.out_channels + channel;
+  BlockMoments<Block> moments(g, channel);
+  for (long r = 0; r < s.count; ++r, y += row)
+    for (long n = 0; n < channels && n < left; n += lanes) {
       Vector v[outputs], m[transforms];
       for (long t = 0; t < transforms; ++t) m[t] = load(products + (t * most_rows + r) * channels + n);
       column_outputs(m, v);
-      store_row(g, v, y + ((s.first + r) * g.width + column) * g.out_channels + channel + n, there,
-                g.out_channels - channel - n);
+      store_row(v, y + n, there, left - n);
+      moments.add(n / lanes, v, there);
     }
+  moments.flush();
 }
 
 template <long Block>
@@ -168,11 +179,12 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
   const Geometry of = of_transform(g, tiles, channels);
   alignas(64) float products[transforms * most_rows * channels];
   constexpr float zeros[channels] = {};
+  const EvenBlocks blocks(s.count, tile);
   for (long t = 0; t < transforms; ++t) {
     const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
     const float* bias = t == 1 ? w.bias + channel : zeros;  // every output has this product exactly once
-    for (long r = 0, rows = 0; r < s.count; r += rows) {
-      rows = next_block(s.count - r, tile);
+    for (long i = 0, r = 0, rows = 0; i < blocks.count; ++i, r += rows) {
+      rows = blocks[i];
       float* to = products + (t * most_rows + r) * channels;
       with_constant<tile>(rows, [&](auto n) {
         forward_tile<Block, decltype(n)::value>(of, {planes, t * tiles.count + s.tile, s.first + r}, packed, bias, to);
@@ -225,13 +237,14 @@ void weights_patch(const Geometry& g, const float* const* planes, const float* d
   Geometry of = of_transform(g, tiles, channels);
   of.width = p.count;
   const long at = (p.tile * tiles.rows + p.first) * g.in_channels;
+  const EvenBlocks blocks(of.row, tile);
   for (long t = 0; t < transforms; ++t)
     for (long i = 0; i < g.kernel[0]; ++i) {
       if (planes[i] == nullptr) continue;
       const float* x = planes[i] + t * tiles.transform + at;
       float* dw = gradient + (t * tiles.depth + i * of.row) * channels;
-      for (long r = 0, floats = 0; r < of.row; r += floats) {
-        floats = next_block(of.row - r, tile);
+      for (long b = 0, r = 0, floats = 0; b < blocks.count; ++b, r += floats) {
+        floats = blocks[b];
         with_constant<tile>(floats, [&](auto n) {
           weights_tile<Block, decltype(n)::value>(of, {x + r, transformed + t * step, p.tiles}, dw + r * channels);
         });
@@ -254,4 +267,4 @@ void weights(const Geometry& g, const float* const* planes, const float* dy, flo
   if (g.bias) add_bias(g, dy, g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
 }
 
-const Kernels kernels{lanes, one_plane, sizes, pack, copy, copy, forward, weights, unpack};
+const Kernels kernels{lanes, true, one_plane, sizes, pack, copy, copy, forward, weights, unpack};

@@ -19,7 +19,7 @@ using winograd::column_outputs;
 using winograd::column_taps;
 using winograd::get;
 using winograd::put;
-using winograd::store_row;
+using winograd::RowStore;
 using winograd::transform_outputs;
 using winograd::transform_row;
 using winograd::transform_taps;
@@ -45,15 +45,38 @@ struct PlaneTiles {
         depth(g.kernel[0] * g.in_channels) {}
 };
 
-// The outputs of a tile: the first of them, as a position counted over all planes, and how many there are.
-struct TileOutputs {
+// The outputs of a tile, and then of the next ones: the first of them, as a position counted over all planes, and how
+// many there are.
+class TileOutputs {
+ public:
   long position, rows, width;
-  TileOutputs(const Geometry& g, const PlaneTiles& tiles, long number) {
-    const long column = number / tiles.rows, x = column % tiles.of_plane * wide, y = number % tiles.rows * high;
-    position = (column / tiles.of_plane * g.rows + y) * g.width + x;
-    rows = g.rows - y < high ? g.rows - y : high;
-    width = g.width - x < wide ? g.width - x : wide;
+  TileOutputs(const Geometry& g, const PlaneTiles& tiles, long number)
+      : of_plane_(tiles.of_plane),
+        of_column_(tiles.rows),
+        plane_rows_(g.rows),
+        plane_width_(g.width),
+        row_(number % of_column_),
+        column_(number / of_column_ % of_plane_),
+        plane_(number / of_column_ / of_plane_) {
+    place();
   }
+  void next() {
+    if (++row_ == of_column_) {
+      row_ = 0;
+      if (++column_ == of_plane_) column_ = 0, ++plane_;
+    }
+    place();
+  }
+
+ private:
+  void place() {
+    const long x = column_ * wide, y = row_ * high;
+    position = (plane_ * plane_rows_ + y) * plane_width_ + x;
+    rows = plane_rows_ - y < high ? plane_rows_ - y : high;
+    width = plane_width_ - x < wide ? plane_width_ - x : wide;
+  }
+  long of_plane_, of_column_, plane_rows_, plane_width_;  // tiles; positions
+  long row_, column_, plane_;                             // of the tile
 };
 
 // A convolution of one transform as the direct kernels' products see it: one row, its columns are the tiles of all
@@ -151,10 +174,15 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
   constexpr long channels = Block * lanes, step = most_tiles * channels;
   const PlaneTiles tiles(g);
   const bool together = g.stream && lines_of_vectors;
+  const long left = g.out_channels - channel, row = g.width * g.out_channels, column = g.out_channels;
+  const RowStore store_row(g);
+  y += channel;
   alignas(64) float outputs[high * wide * channels];
-  for (long p = 0; p < s.count; ++p) {
-    const TileOutputs to(g, tiles, s.first + p);
-    for (long n = 0; n < channels && channel + n < g.out_channels; n += lanes) {
+  BlockMoments<Block> moments(g, channel);
+  TileOutputs to(g, tiles, s.first);
+  for (long p = 0; p < s.count; ++p, to.next()) {
+    float* const first = y + to.position * column;
+    for (long n = 0; n < channels && n < left; n += lanes) {
       const float* m = products + p * channels + n;
       Vector rows[high][along];
       for (long t = 0; t < along; ++t, m += across * step) {
@@ -165,19 +193,19 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
       for (long h = 0; h < to.rows; ++h) {
         Vector v[wide];
         column_outputs(rows[h], v);
+        moments.add(n / lanes, v, to.width);
         if (together)
           for (long r = 0; r < wide; ++r) store(outputs + (h * wide + r) * channels + n, v[r]);
         else
-          store_row(g, v, y + (to.position + h * g.width) * g.out_channels + channel + n, to.width,
-                    g.out_channels - channel - n);
+          store_row(v, first + h * row + n, to.width, left - n);
       }
     }
     for (long h = 0; together && h < to.rows; ++h)
       for (long r = 0; r < to.width; ++r)
         for (long n = 0; n < channels; n += lanes)
-          stream(y + (to.position + h * g.width + r) * g.out_channels + channel + n,
-                 load(outputs + (h * wide + r) * channels + n));
+          stream(first + h * row + r * column + n, load(outputs + (h * wide + r) * channels + n));
   }
+  moments.flush();
 }
 
 template <long Block>
@@ -188,12 +216,13 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
   const Geometry of = of_transform(g, channels);
   alignas(64) float products[transforms * most_tiles * channels];
   constexpr float zeros[channels] = {};
+  const EvenBlocks blocks(s.count, tile);
   for (long t = 0; t < transforms; ++t) {
     const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
     const long first = t * tiles.columns * tiles.rows + s.first;
     const float* bias = t == across + 1 ? w.bias + channel : zeros;  // every output has this product exactly once
-    for (long p = 0, count = 0; p < s.count; p += count) {
-      count = next_block(s.count - p, tile);
+    for (long i = 0, p = 0, count = 0; i < blocks.count; ++i, p += count) {
+      count = blocks[i];
       float* to = products + (t * most_tiles + p) * channels;
       with_constant<tile>(count, [&](auto n) {
         forward_tile<Block, decltype(n)::value>(of, {planes, 0, first + p}, packed, bias, to);
@@ -228,8 +257,8 @@ template <long Block>
 void transform_gradients(const Geometry& g, const TileRange& s, const float* dy, float* to) {
   constexpr long channels = Block * lanes, step = most_patch * channels;
   const PlaneTiles tiles(g);
-  for (long p = 0; p < s.count; ++p) {
-    const TileOutputs at(g, tiles, s.first + p);
+  TileOutputs at(g, tiles, s.first);
+  for (long p = 0; p < s.count; ++p, at.next()) {
     for (long n = 0; n < channels; n += lanes) {
       Vector q[high][along] = {};
       for (long h = 0; h < at.rows; ++h) {
@@ -258,13 +287,14 @@ void weights_strip(const Geometry& g, const float* const* planes, const float* d
   const PlaneTiles tiles(g);
   Geometry of = of_transform(g, channels);
   of.width = s.count;
+  const EvenBlocks blocks(of.row, tile);
   for (long t = 0; t < transforms; ++t)
     for (long i = 0; i < g.kernel[0]; ++i) {
       if (planes[i] == nullptr) continue;
       const float* x = planes[i] + t * tiles.transform + s.first * g.in_channels;
       float* dw = gradient + (t * tiles.depth + i * g.in_channels) * channels;
-      for (long r = 0, floats = 0; r < of.row; r += floats) {
-        floats = next_block(of.row - r, tile);
+      for (long b = 0, r = 0, floats = 0; b < blocks.count; ++b, r += floats) {
+        floats = blocks[b];
         with_constant<tile>(floats, [&](auto n) {
           weights_tile<Block, decltype(n)::value>(of, {x + r, transformed + t * step, 1}, dw + r * channels);
         });
@@ -309,4 +339,4 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
   if (g.bias) store(db + first, load(gradient + transforms * depth * g.out_channels + first));
 }
 
-const Kernels kernels{lanes, planes_together, sizes, pack, copy, copy, forward, weights, unpack};
+const Kernels kernels{lanes, true, planes_together, sizes, pack, copy, copy, forward, weights, unpack};

@@ -378,4 +378,6 @@ std::unique_ptr<NormConvOp> CudaBackend::norm_conv(const NormSettings& norm, con
   return std::make_unique<NormConv>(device_, norm, conv, max_rows);
 }
 
+std::unique_ptr<ConvNormOp> CudaBackend::conv_norm(const ConvNorm&, Index) { return nullptr; }
+
 }  // namespace mrmf::cuda

@@ -268,6 +268,8 @@ std::unique_ptr<NormConvOp> ReferenceBackend::norm_conv(const NormSettings& sett
   return cpu::make_norm_conv({norm(settings, max_rows), conv(geometry, max_rows)}, geometry);
 }
 
+std::unique_ptr<ConvNormOp> ReferenceBackend::conv_norm(const ConvNorm&, Index) { return nullptr; }
+
 // Local contrast normalisation, by its formula; declared in backend.hpp.
 
 namespace {

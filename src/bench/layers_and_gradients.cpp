@@ -204,7 +204,8 @@ void bench_layers(Backend& backend, const BenchSettings& settings, std::ostream&
   out << fmt::format("{:<44}{:>10.2f}\n{:<44}{:>10.2f}\n", "loss", 1e3 * loss,
                      fmt::format("update ({})", to_string(settings.optimizer.name)), 1e3 * update);
   out << "share: oneDNN's time / ours; above 100 % ours is faster. GFLOP/s count the dense convolution's operations,\n"
-         "of which the fused kernels skip those with a zero gradient.\n";
+         "of which the fused kernels skip those with a zero gradient. Times of layers in one pass are of all of them,\n"
+         "oneDNN's of their convolution alone.\n";
   out << fmt::format("sum, oneDNN's best of conv2.. and dense  {:8.1f} ms\n", 1e3 * sums.best);
   out << fmt::format("sum, ours of the same layers             {:8.1f} ms\n", 1e3 * sums.ours_of_best);
   out << fmt::format("sum, ours of the whole step              {:8.1f} ms  ({:.0f} samples/s)\n", 1e3 * sums.ours,

@@ -65,7 +65,7 @@ struct LayerFacts {
   Shape output;
   Index parameters = 0;
   double flop = 0;             ///< flop of a sample's forward
-  const Unit* last = nullptr;  ///< the unit that ends with this layer; of fused layers only the last output is stored
+  const Unit* last = nullptr;  ///< the unit that ends with this layer; the arena has the last output of fused ones
   bool own_memory() const { return last != nullptr && !last->memory.in_place; }
 };
 
@@ -230,7 +230,8 @@ std::string inspect_text(const Inspection& found) {
   for (const std::string& line : found.packing) text.insert(text.size() - 1, line + "\n");
   for (const NetworkFacts& facts : found.networks) text += network_text(facts);
   return text +
-         "activations are per sample; - : the layer writes over its input, or is fused with the next\n"
+         "activations are per sample; - : the layer writes over its input, or is fused with the next; a convolution that is\n"
+         "fused with its batch norm keeps its output outside of the arena\n"
          "at, gradient at: where in the arena the batch's outputs and their gradients begin, in MB\n" +
          peak_text(found.peak, found.with_data, found.shared()) + (found.tournament ? to_text(*found.tournament) : "");
 }

@@ -180,7 +180,7 @@ Prediction predict(Backend& backend, const CostModel& costs, const Workload& wor
   const std::optional<Partition> partition =
       cut ? std::optional<Partition>(std::in_place, network, work.grid) : std::nullopt;
   for (const int number : cut ? different_blocks(*partition, network) : std::vector{0}) {
-    const ModelSettings settings{.network = sized, .grid = work.grid, .block = number};
+    const ModelSettings settings{.network = sized, .conv_norms = !on_device(costs), .grid = work.grid, .block = number};
     const Execution execution = build_execution(backend, network, settings);
     BlockStep block{.work = block_work(network, execution, settings),
                     .step = {},

@@ -325,8 +325,8 @@ class Commands(support.MrmfTest):
         # No thread does 300 GFLOP/s. A kernel of one axis in place of three would seem to do nine times what it does.
         self.mrmf("bench", "layers", "--preset", "resnet", "--sample", "24x24x24x2", "--batch", "2", "--steps", "2", "--threads", "1",
                   "--json", "layers.json")
-        layers = {layer["name"]: layer for layer in json.loads(self.read("layers.json"))["layers"]}
-        conv = layers["block1a_conv2"]
+        layers = {layer["name"].split("+")[0]: layer for layer in json.loads(self.read("layers.json"))["layers"]}
+        conv = layers["block1a_conv2"]  # alone, or in one pass with what is behind it
         seconds = 1e-6 * (conv["onednn_forward_us"] + conv["onednn_backward_us"])
         self.assertLess(conv["flop"] / seconds, 300e9)
 

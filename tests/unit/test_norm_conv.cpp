@@ -1,13 +1,9 @@
 // The batch norm of a network's input fused with its convolution, against the two layers run one after the other.
 #include <doctest/doctest.h>
 
-#include <thread>
-
 #include "kernels/cpu/kernel_choice.hpp"
 #include "src/bench/bench.hpp"
-#include "tests/unit/support/backends.hpp"
-#include "tests/unit/support/norm_step.hpp"
-#include "tests/unit/support/small_model.hpp"
+#include "tests/unit/support/fused_network.hpp"
 
 namespace mrmf::test {
 namespace {
@@ -44,62 +40,17 @@ std::vector<NormConvCase> norm_conv_cases() {
   };
 }
 
-/// The two layers as a network, on parameters and data that are the same in every model of a case.
-struct Network2 {
-  Model model;
-  std::vector<float> x, dy, y, grads, state;
-
-  Network2(Backend& backend, const NormConvCase& c, bool fuse) : model(backend, settings(c, fuse)) {
-    Rng rng(31);
-    x = uniform(rng, static_cast<std::size_t>(c.in.count()), -1.0, 5.0);  // a mean that is not zero
-    dy = uniform(rng, static_cast<std::size_t>(model.network().output().count()));
-    for (float& value : model.params()) value = static_cast<float>(rng.uniform(-1, 1));
-    model.params()[0] = 0.0F;  // gamma of the first channel: nothing may be divided by it
-    model.params()[1] = 1e-6F;
-  }
-  static ModelSettings settings(const NormConvCase& c, bool fuse) {
-    ModelSettings result;
-    result.network = {c.in, c.in.n, {layer(LayerKind::batch_norm), c.conv}, ""};
-    name_layers(result.network.layers);
-    result.fuse = fuse;
-    return result;
-  }
-
-  /// Rows [first, first + rows) of the batch.
-  void run(Index first, Index rows, AllReduce* ranks) {
-    const Shape in = model.network().input().with_rows(rows), out = model.network().output().with_rows(rows);
-    const auto slice = [&](const std::vector<float>& all, const Shape& s) {
-      return ConstSpan(all).subspan(static_cast<std::size_t>(first * s.per_sample()),
-                                    static_cast<std::size_t>(s.count()));
-    };
-    StepContext step;
-    step.team_sum = ranks;
-    y = copy(model.forward(step, {in, slice(x, in)}).data);
-    std::ranges::copy(slice(dy, out), model.output_gradient(rows).begin());
-    std::ranges::fill(model.grads(), NAN);
-    model.backward(step, {in, slice(x, in)});
-    const auto take = [this](const LayerEntry& entry, ConstSpan arena) {
-      const auto span = entry.params;
-      const ConstSpan part = arena.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.count));
-      grads.insert(grads.end(), part.begin(), part.end());
-    };
-    grads.clear();
-    for (const LayerEntry& entry : model.network().entries()) take(entry, model.grads());
-    state = copy(model.state());
-  }
-  /// gamma's and beta's gradients alone: the many of the weights would hide them.
-  ConstSpan norm_grads() const {
-    return ConstSpan(grads).first(static_cast<std::size_t>(2 * model.network().input().channels));
-  }
-};
+FusedNetwork network_of(Backend& backend, const NormConvCase& c, bool fuse) {
+  return {backend, c.in, {layer(LayerKind::batch_norm), c.conv}, fuse};
+}
 
 // Float sums of up to some thousand terms: rounding is below 5e-6 of the norm (Agreement in check_layer.hpp). The sums
 // behind gamma and beta cancel to about a tenth of their terms, so they may be ten times as far apart; a border that is
 // not respected is 1e-1.
-void check_same(const Network2& got, const Network2& want) {
+void check_same(FusedNetwork& got, FusedNetwork& want) {
   CHECK(relative_distance(got.y, want.y) < 5e-6);
   CHECK(relative_distance(got.grads, want.grads) < 5e-6);
-  CHECK(relative_distance(got.norm_grads(), want.norm_grads()) < 5e-5);
+  CHECK(relative_distance(got.grads_of(0), want.grads_of(0)) < 5e-5);  // the many of the weights would hide them
   CHECK(relative_distance(got.state, want.state) < 5e-6);
 }
 
@@ -110,7 +61,7 @@ TEST_CASE("input batch norm fused with its convolution: the gradients of the two
   for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
     for (const NormConvCase& c : norm_conv_cases()) {
       INFO(backend->name(), ": ", c.title);
-      Network2 fused(*backend, c, true), plain(*reference, c, false);
+      FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*reference, c, false);
       REQUIRE(fused.model.units().size() == 1);
       REQUIRE(plain.model.units().size() == 2);
       for (const Index rows : {c.in.n, c.in.n / 2}) {
@@ -128,9 +79,9 @@ TEST_CASE("input batch norm fused with its convolution: by each of the kernels t
       INFO(kernels, ": ", c.title);
       const auto backend = cpu::make_choosing_backend(2);
       cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
-      { const Network2 asks(*backend, c, true); }
+      { const FusedNetwork asks = network_of(*backend, c, true); }
       for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
-      Network2 fused(*backend, c, true), plain(*reference, c, false);
+      FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*reference, c, false);
       fused.run(0, c.in.n, nullptr);
       plain.run(0, c.in.n, nullptr);
       check_same(fused, plain);
@@ -141,11 +92,8 @@ TEST_CASE("input batch norm fused with its convolution: evaluation uses the runn
   for (const auto& backend : {make_reference_backend(), make_cpu_backend(2)})
     for (const NormConvCase& c : norm_conv_cases()) {
       INFO(backend->name(), ": ", c.title);
-      Network2 fused(*backend, c, true), plain(*backend, c, false);
-      StepContext step;
-      step.training = false;
-      const ConstTensor x{fused.model.network().input(), fused.x};
-      CHECK(relative_distance(fused.model.forward(step, x).data, plain.model.forward(step, x).data) < 5e-6);
+      FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*backend, c, false);
+      CHECK(relative_distance(fused.evaluate(), plain.evaluate()) < 5e-6);
       CHECK(copy(fused.model.state()) == copy(plain.model.state()));
     }
 }
@@ -154,19 +102,10 @@ TEST_CASE("input batch norm fused with its convolution: two ranks have the gradi
   for (const NormConvCase& c : norm_conv_cases()) {
     INFO(c.title);
     const auto reference = make_reference_backend(), one = make_cpu_backend(1), other = make_cpu_backend(1);
-    const Index rows = c.in.n, part = rows / 3 + 1;
-    Network2 whole(*reference, c, false), first(*one, c, true), second(*other, c, true);
-    whole.run(0, rows, nullptr);
-    ThreadSum::Shared shared;
-    const auto rank = [&](Network2& network, int number) {
-      ThreadSum sum(shared, number);
-      network.run(number == 0 ? 0 : part, number == 0 ? part : rows - part, &sum);
-    };
-    std::thread thread(rank, std::ref(second), 1);
-    rank(first, 0);
-    thread.join();
-    for (std::size_t i = 0; i < first.grads.size(); ++i) first.grads[i] += second.grads[i];
-    first.y.insert(first.y.end(), second.y.begin(), second.y.end());
+    FusedNetwork whole = network_of(*reference, c, false), first = network_of(*one, c, true);
+    FusedNetwork second = network_of(*other, c, true);
+    whole.run(0, c.in.n, nullptr);
+    run_as_two_ranks(first, second);
     check_same(first, whole);
   }
 }
@@ -174,7 +113,7 @@ TEST_CASE("input batch norm fused with its convolution: two ranks have the gradi
 TEST_CASE("input batch norm and convolution in one: the least work counts the convolution's") {
   const auto backend = make_cpu_backend(1);
   const NormConvCase c = norm_conv_cases().back();
-  Network2 one(*backend, c, true);
+  FusedNetwork one = network_of(*backend, c, true);
   const Network& network = one.model.network();
   const Unit& unit = one.model.units().front();
   REQUIRE(unit.last == 2);

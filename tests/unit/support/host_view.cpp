@@ -367,6 +367,7 @@ class HostView final : public Backend {
     return op ? std::make_unique<HostNorm>(*device_, std::move(op)) : nullptr;
   }
   std::unique_ptr<NormConvOp> norm_conv(const NormSettings&, const ConvGeometry&, Index) override { return nullptr; }
+  std::unique_ptr<ConvNormOp> conv_norm(const ConvNorm&, Index) override { return nullptr; }
 
   void reshape(ConstTensor x, Tensor y) override {
     if (x.data.data() == y.data.data()) return;

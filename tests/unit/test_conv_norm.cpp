@@ -1,0 +1,166 @@
+// A convolution fused with the batch norm of its output and what follows it, against the layers run one after the
+// other.
+#include <doctest/doctest.h>
+
+#include "kernels/cpu/kernel_choice.hpp"
+#include "tests/unit/support/fused_network.hpp"
+
+namespace mrmf::test {
+namespace {
+
+struct ConvNormCase {
+  std::string title;
+  Shape in;
+  std::vector<LayerSpec> layers;
+  std::size_t units;  ///< when they are fused
+};
+
+LayerSpec same_conv(Index units, const Extent& window, const Extent& stride = {1, 1, 1}) {
+  return conv(units, window, stride, true);
+}
+LayerSpec leaky(float slope) {
+  LayerSpec spec = layer(LayerKind::leaky_relu);
+  spec.slope = slope;
+  return spec;
+}
+LayerSpec average_pool(const Extent& window) {
+  LayerSpec spec = layer(LayerKind::average_pool);
+  spec.window = spec.stride = window;
+  return spec;
+}
+
+/// Of planes that the direct kernels serve, with enough of them for several in each part of the sums. A layer before
+/// them wants their dx.
+std::vector<ConvNormCase> conv_norm_cases() {
+  const Extent flat{1, 3, 3}, cube{3, 3, 3}, half{2, 2, 2};
+  const LayerSpec norm = layer(LayerKind::batch_norm), relu = layer(LayerKind::relu), before = conv(6, {1, 1, 1});
+  return {
+      {"2-D, first", image(90, 9, 10, 3), {same_conv(16, flat), norm}, 1},
+      {"2-D, dx", image(90, 9, 11, 5), {before, same_conv(32, flat), norm}, 2},
+      {"2-D, dx, ReLU, odd sizes", image(80, 13, 9, 5), {before, same_conv(48, flat), norm, relu}, 2},
+      {"2-D, dx, leaky, rows of windows left",
+       image(9, 31, 33, 4),
+       {before, same_conv(16, flat), norm, leaky(0.2F), average_pool({1, 2, 4})},
+       2},
+      {"2-D, small planes together", image(99, 8, 8, 16), {before, same_conv(64, flat), norm, relu}, 2},
+      {"2-D, strides, dx", image(40, 20, 22, 4), {before, same_conv(16, flat, {1, 2, 2}), norm, relu}, 2},
+      {"3-D, behind the input's batch norm",
+       volume(5, {20, 9, 8}, 4),
+       {norm, same_conv(16, cube), norm, leaky(0.3F), average_pool(half)},
+       1},
+      {"3-D, behind the input's batch norm, whole planes for its sums in bands",
+       volume(1, {5, 200, 70}, 3),
+       {norm, same_conv(16, cube), norm, relu},
+       1},
+      {"3-D, dx, ReLU, pool",
+       volume(4, {20, 10, 9}, 4),
+       {before, same_conv(32, cube), norm, relu, average_pool(half)},
+       2},
+      {"3-D, dx, two in a row",
+       volume(4, {18, 9, 8}, 2),
+       {same_conv(16, cube), norm, relu, same_conv(16, cube), norm, relu},
+       2},
+  };
+}
+
+FusedNetwork network_of(Backend& backend, const ConvNormCase& c, bool fuse) { return {backend, c.in, c.layers, fuse}; }
+
+// Float sums as elsewhere (Agreement in check_layer.hpp). Gradients go through a batch norm, which takes their means
+// away: its rounding is of terms that are larger than what is left (test_bias_in_norm.cpp).
+void check_same(FusedNetwork& got, FusedNetwork& want) {
+  CHECK(relative_distance(got.y, want.y) < 1e-5);
+  for (std::size_t i = 0; i < want.model.network().size(); ++i)
+    if (!want.grads_of(i).empty()) {
+      INFO(want.model.network().entry(i).name);
+      CHECK(relative_distance(got.grads_of(i), want.grads_of(i)) < 5e-5);
+    }
+  CHECK(relative_distance(got.state, want.state) < 5e-6);
+}
+
+}  // namespace
+
+TEST_CASE("convolution fused with its batch norm: the layers one after the other") {
+  const auto reference = make_reference_backend();
+  for (const ConvNormCase& c : conv_norm_cases()) {
+    for (const int threads : {1, 2}) {
+      INFO(c.title, ", threads: ", threads);
+      const auto backend = make_cpu_backend(threads);
+      FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*reference, c, false);
+      REQUIRE(fused.model.units().size() == c.units);
+      REQUIRE(plain.model.units().size() == c.layers.size());
+      for (const Index rows : {c.in.n, c.in.n / 3 + 1}) {
+        fused.run(0, rows, nullptr);
+        plain.run(0, rows, nullptr);
+        check_same(fused, plain);
+      }
+      // Their running statistics are apart by rounding alone.
+      CHECK(relative_distance(fused.evaluate(), plain.evaluate()) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("convolution fused with its batch norm: the same bits in every run") {
+  for (const ConvNormCase& c : conv_norm_cases()) {
+    INFO(c.title);
+    const auto backend = make_cpu_backend(2);
+    FusedNetwork fused = network_of(*backend, c, true);
+    fused.run(0, c.in.n, nullptr);
+    const std::vector<float> y = fused.y, grads = fused.grads;
+    fused.run(0, c.in.n, nullptr);
+    CHECK(fused.y == y);
+    CHECK(fused.grads == grads);
+  }
+}
+
+TEST_CASE("convolution fused with its batch norm: by each of the kernels that trials may choose") {
+  const auto reference = make_reference_backend();
+  for (const char* kernels : {"winograd", "planes", "direct", "winograd512", "planes512", "direct512", "amx",
+                              "amx_winograd", "onednn", "onednn winograd direct", "winograd direct onednn", "apart"})
+    for (const ConvNormCase& c : conv_norm_cases()) {
+      INFO(kernels, ": ", c.title);
+      const auto backend = cpu::make_choosing_backend(2);
+      cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
+      { const FusedNetwork asks = network_of(*backend, c, true); }
+      for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
+      FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*reference, c, false);
+      CHECK(fused.model.units().size() == c.units);  // whatever the kernels: ranks may have others
+      fused.run(0, c.in.n, nullptr);
+      plain.run(0, c.in.n, nullptr);
+      check_same(fused, plain);
+    }
+}
+
+TEST_CASE("convolution fused with its batch norm: two ranks have the gradients of the whole batch") {
+  for (const ConvNormCase& c : conv_norm_cases()) {
+    if (c.in.n < 3) continue;
+    INFO(c.title);
+    const auto reference = make_reference_backend(), one = make_cpu_backend(1), other = make_cpu_backend(1);
+    FusedNetwork whole = network_of(*reference, c, false), first = network_of(*one, c, true);
+    FusedNetwork second = network_of(*other, c, true);
+    whole.run(0, c.in.n, nullptr);
+    run_as_two_ranks(first, second);
+    CHECK(relative_distance(first.y, whole.y) < 1e-5);
+    CHECK(relative_distance(first.grads, whole.grads) < 5e-5);
+    CHECK(relative_distance(first.state, whole.state) < 5e-6);
+  }
+}
+
+// Outputs that are written past the caches: by the kernels that add moments themselves, and by those that leave them to
+// a pass of their own. Without a ReLU: of so many positions, rounding puts some on its other side.
+TEST_CASE("convolution fused with its batch norm: outputs past the caches") {
+  const LayerSpec norm = layer(LayerKind::batch_norm);
+  const ConvNormCase c{"", volume(2, {50, 96, 96}, 4), {norm, same_conv(32, {3, 3, 3}), norm}, 1};
+  for (const char* kernels : {"winograd", "planes", "direct"}) {
+    INFO(kernels);
+    const auto backend = cpu::make_choosing_backend(2);
+    cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
+    { const FusedNetwork asks = network_of(*backend, c, true); }
+    for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
+    FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*backend, c, false);
+    fused.run(0, c.in.n, nullptr);
+    plain.run(0, c.in.n, nullptr);
+    check_same(fused, plain);
+  }
+}
+
+}  // namespace mrmf::test
