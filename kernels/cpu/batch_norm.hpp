@@ -28,8 +28,8 @@ class NormSums {
   /// Writes the batch's mean and inverse deviation over all ranks' rows into `memory`, and updates the running ones.
   void update_statistics(const StepContext& step, ConstSpan x, const NormMemory& memory);
 
-  /// The same of an x whose rows come one by one, as they are made, in at most so many parts, after prepare_moments()
-  /// once. start_moments() returns how many there are. No two threads add to one part at a time.
+  /// The same of an x whose rows come one by one, as they are made, in at most so many parts. start_moments() returns
+  /// how many there are, and takes memory unless prepare_moments() did. No two threads add to one part at a time.
   void prepare_moments();
   Index start_moments(Index most);
   void add_rows(Index part, const float* x, Index rows);

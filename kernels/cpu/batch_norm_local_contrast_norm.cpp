@@ -80,6 +80,7 @@ void NormSums::prepare_moments() {
 }
 
 Index NormSums::start_moments(Index most) {
+  if (moment_parts_ == 0) prepare_moments();
   const Index parts = std::min(most, moment_parts_);
   std::ranges::fill(rows_, 0);
   std::fill_n(partial_.data(), parts * 2 * channels_, 0.0);
