@@ -2,7 +2,6 @@
 // other.
 #include <doctest/doctest.h>
 
-#include "kernels/cpu/kernel_choice.hpp"
 #include "tests/unit/support/fused_network.hpp"
 
 namespace mrmf::test {
@@ -118,10 +117,7 @@ TEST_CASE("convolution fused with its batch norm: by each of the kernels that tr
                               "amx_winograd", "onednn", "onednn winograd direct", "winograd direct onednn", "apart"})
     for (const ConvNormCase& c : conv_norm_cases()) {
       INFO(kernels, ": ", c.title);
-      const auto backend = cpu::make_choosing_backend(2);
-      cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
-      { const FusedNetwork asks = network_of(*backend, c, true); }
-      for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
+      const auto backend = backend_with(kernels, c.in, c.layers);
       FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*reference, c, false);
       CHECK(fused.model.units().size() == c.units);  // whatever the kernels: ranks may have others
       fused.run(0, c.in.n, nullptr);
@@ -152,10 +148,7 @@ TEST_CASE("convolution fused with its batch norm: outputs past the caches") {
   const ConvNormCase c{"", volume(2, {50, 96, 96}, 4), {norm, same_conv(32, {3, 3, 3}), norm}, 1};
   for (const char* kernels : {"winograd", "planes", "direct"}) {
     INFO(kernels);
-    const auto backend = cpu::make_choosing_backend(2);
-    cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
-    { const FusedNetwork asks = network_of(*backend, c, true); }
-    for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
+    const auto backend = backend_with(kernels, c.in, c.layers);
     FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*backend, c, false);
     fused.run(0, c.in.n, nullptr);
     plain.run(0, c.in.n, nullptr);

@@ -1,7 +1,6 @@
 // The batch norm of a network's input fused with its convolution, against the two layers run one after the other.
 #include <doctest/doctest.h>
 
-#include "kernels/cpu/kernel_choice.hpp"
 #include "src/bench/bench.hpp"
 #include "tests/unit/support/fused_network.hpp"
 
@@ -40,8 +39,10 @@ std::vector<NormConvCase> norm_conv_cases() {
   };
 }
 
+std::vector<LayerSpec> layers_of(const NormConvCase& c) { return {layer(LayerKind::batch_norm), c.conv}; }
+
 FusedNetwork network_of(Backend& backend, const NormConvCase& c, bool fuse) {
-  return {backend, c.in, {layer(LayerKind::batch_norm), c.conv}, fuse};
+  return {backend, c.in, layers_of(c), fuse};
 }
 
 // Float sums of up to some thousand terms: rounding is below 5e-6 of the norm (Agreement in check_layer.hpp). The sums
@@ -77,10 +78,7 @@ TEST_CASE("input batch norm fused with its convolution: by each of the kernels t
   for (const char* kernels : {"winograd", "planes", "direct", "amx", "amx_winograd", "apart"})
     for (const NormConvCase& c : norm_conv_cases()) {
       INFO(kernels, ": ", c.title);
-      const auto backend = cpu::make_choosing_backend(2);
-      cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
-      { const FusedNetwork asks = network_of(*backend, c, true); }
-      for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
+      const auto backend = backend_with(kernels, c.in, layers_of(c));
       FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*reference, c, false);
       fused.run(0, c.in.n, nullptr);
       plain.run(0, c.in.n, nullptr);

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "kernels/cpu/kernel_choice.hpp"
 #include "kernels/random.hpp"
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/norm_step.hpp"
@@ -69,6 +72,16 @@ struct FusedNetwork {
     return copy(model.forward(step, {model.network().input(), x}).data);
   }
 };
+
+/// A CPU backend of two threads that takes these kernels for all that the fused network asks for, where they serve.
+inline std::unique_ptr<Backend> backend_with(const char* kernels, const Shape& in,
+                                             const std::vector<LayerSpec>& layers) {
+  auto backend = cpu::make_choosing_backend(2);
+  cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
+  { const FusedNetwork asks(*backend, in, layers, true); }
+  for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
+  return backend;
+}
 
 /// Runs `first` and `second` on their parts of the batch as two ranks. Then the first has the output and the sums of
 /// both.
