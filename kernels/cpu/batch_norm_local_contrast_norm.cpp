@@ -35,6 +35,19 @@ float NormSums::inverse_root(double variance) const {
   return static_cast<float>(1.0 / std::sqrt(variance + double{settings_.epsilon}));
 }
 
+namespace {
+
+/// Sums of values and of their squares.
+struct Moments {
+  double sum, squares;
+};
+/// Those of so many values, from those of their distances from `from`.
+Moments moments_from(const Moments& distances, double from, double count) {
+  return {distances.sum + count * from, distances.squares + from * (2 * distances.sum + count * from)};
+}
+
+}  // namespace
+
 /// Leaves the sums of x and of its squares. The loops sum distances from the first row, so that their floats stay near
 /// zero. That row's contribution is added back in double.
 void NormSums::add_moments(ConstSpan x) {
@@ -57,9 +70,8 @@ void NormSums::add_moments(ConstSpan x) {
     });
   const auto count = static_cast<double>(settings_.counted ? samples * product(box.count) : all);
   for (Index c = 0; c < channels_; ++c) {
-    const double from = shift[c], sum = sums_[c];
-    sums_[c] = sum + count * from;
-    sums_[channels_ + c] += from * (2 * sum + count * from);
+    const Moments of = moments_from({sums_[c], sums_[channels_ + c]}, shift[c], count);
+    sums_[c] = of.sum, sums_[channels_ + c] = of.squares;
   }
   sums_.back() = count;
 }
@@ -110,8 +122,8 @@ void NormSums::update_statistics(const StepContext& step, const NormMemory& memo
     const auto count = static_cast<double>(rows_[part]);
     for (Index c = 0; c < channels_; ++c) {
       const double from = shifts_[part * factor_.size() + static_cast<std::size_t>(c)];
-      sums_[c] += sums[c] + count * from;
-      sums_[channels_ + c] += sums[channels_ + c] + from * (2 * sums[c] + count * from);
+      const Moments of = moments_from({sums[c], sums[channels_ + c]}, from, count);
+      sums_[c] += of.sum, sums_[channels_ + c] += of.squares;
     }
     sums_.back() += count;
   }
