@@ -142,7 +142,7 @@ void forward_tiles(Sums<Parts, Down, Across> sums, const Geometry& g, const floa
 }
 
 template <long Parts>
-void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+void forward(const Geometry& g, float* const* planes, const PackedWeights& w, float* y) {
   const Geometry of = of_transform(g);
   for_positions<Parts>(
       of, [&](auto sums, const auto& first, long channel) { forward_tiles(sums, g, planes, w, first, channel, y); });
@@ -203,7 +203,7 @@ void weights_steps(TileRegisters& tiles, const Geometry& g, const Geometry& of, 
 }
 
 template <long Parts>
-void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
+void weights(const Geometry& g, float* const* planes, const float* dy, float* gradient) {
   const Geometry of = of_pairs(g);
   const long depth = g.kernel[0] * padded_run(g);
   TileRegisters tiles;

@@ -216,7 +216,7 @@ void DirectConv::share_planes(Index count, NormSums* moments, const Body& body) 
 struct OutputRows {
   const Kernels& kernels;
   const direct::Geometry& g;
-  const float* const* planes;
+  float* const* planes;
   direct::PackedWeights w;
   float* y;
 };
@@ -264,7 +264,7 @@ void DirectConv::convolve(Pass& pass, const PlaneInput& input, Tensor y, NormSum
     for (Index i = first; i < last; ++i) {
       const Index unit = i / planes, plane = i % planes;
       const Sweep& band = bands[unit % count];
-      const float* const* under = rings[bands.kind(unit % count)].under(band, input, unit, count, plane);
+      float* const* under = rings[bands.kind(unit % count)].under(band, input, unit, count, plane);
       float* const to = y.data.data() + unit / count * band.output_sample + plane * band.output_plane + band.output_row;
       for (std::size_t p = 0; p < band.parts.size(); ++p) {
         const Sweep::Part& part = band.parts[p];
@@ -302,9 +302,9 @@ void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient
       now.there = there;
       const float* const from =
           gradient_at(dy, {weights_.whole(), sweep, plane}, there * rows, weights_.rings.behind(thread));
-      const float* const* under = sweep.g.together > 1
-                                      ? ring.together(sweep, now, input, plane)
-                                      : ring.under(sweep, input, plane / planes * count + band, count, plane % planes);
+      float* const* under = sweep.g.together > 1
+                                ? ring.together(sweep, now, input, plane)
+                                : ring.under(sweep, input, plane / planes * count + band, count, plane % planes);
       sweep.kernels.weights(now, under, from, sums);
       for (Index p = 0; with_taps && p < there; ++p)
         taps->add_plane(part.number, plane + p, from + p * sweep.output_plane);

@@ -38,23 +38,29 @@ inline void forward_part(const Geometry& g, const TilePosition& at, const float*
     for (long c = 0; c < channels; ++c) y[p * g.y_column + c] = whole[p * Block * lanes + c];
 }
 
-void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+// All output rows, for the block of channels from `first` on.
+template <long Block, long Step>
+void forward_rows(const Geometry& g, const float* const* planes, const PackedWeights& w, long first, float* y) {
+  const float *const packed = w.blocks + first * g.depth, *const bias = w.bias + first;
+  const long channels = g.out_channels - first;
+  for (long row = 0; row < g.rows; ++row)
+    for (long column = 0, positions = 0; column < g.width; column += positions) {
+      positions = next_block(g.width - column, tile_of<Block>);
+      float* to = y + row * g.y_row + column * g.y_column + first;
+      with_constant<tile_of<Block>>(positions, [&](auto n) {
+        constexpr long positions_now = decltype(n)::value;
+        if (channels >= Block * lanes)
+          forward_tile<Block, positions_now, Step>(g, {planes, row, column}, packed, bias, to);
+        else
+          forward_part<Block, positions_now>(g, {planes, row, column}, packed, bias, to, channels);
+      });
+    }
+}
+
+void forward(const Geometry& g, float* const* planes, const PackedWeights& w, float* y) {
   for_blocks(g, [&](long first, auto count) {
-    constexpr long size = decltype(count)::value;
-    const float* packed = w.blocks + first * g.depth;
-    const long channels = g.out_channels - first;
-    for (long row = 0; row < g.rows; ++row)
-      for (long column = 0, positions = 0; column < g.width; column += positions) {
-        positions = next_block(g.width - column, tile);
-        float* to = y + row * g.y_row + column * g.y_column + first;
-        with_constant<tile>(positions, [&](auto n) {
-          constexpr long positions_now = decltype(n)::value;
-          if (channels >= size * lanes)
-            forward_tile<size, positions_now>(g, {planes, row, column}, packed, w.bias + first, to);
-          else
-            forward_part<size, positions_now>(g, {planes, row, column}, packed, w.bias + first, to, channels);
-        });
-      }
+    with_step(g.step,
+              [&](auto step) { forward_rows<decltype(count)::value, decltype(step)::value>(g, planes, w, first, y); });
   });
 }
 
@@ -63,8 +69,8 @@ void weights_rows(const Geometry& g, const Window& w, float* dw) {
   for_blocks(g, [&](long first, auto count) {
     constexpr long size = decltype(count)::value;
     for (long r = 0, floats = 0; r < g.row; r += floats) {
-      floats = next_block(g.row - r, tile);
-      with_constant<tile>(floats, [&](auto n) {
+      floats = next_block(g.row - r, tile_of<size>);
+      with_constant<tile_of<size>>(floats, [&](auto n) {
         weights_tile<size, decltype(n)::value>(g, {w.x + r, w.dy + first, w.rows}, dw + r * g.out_channels + first);
       });
     }
@@ -72,7 +78,7 @@ void weights_rows(const Geometry& g, const Window& w, float* dw) {
 }
 
 // Takes only so many rows at a time that dy stays in the L1 cache while the whole kernel passes over it.
-void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
+void weights(const Geometry& g, float* const* planes, const float* dy, float* gradient) {
   constexpr long dy_floats = 16 * 1024 / sizeof(float);
   const long most = dy_floats / (g.width * g.out_channels), step = most < 1 ? 1 : most;
   for (long first = 0; first < g.rows; first += step) {

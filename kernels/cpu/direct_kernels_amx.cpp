@@ -241,7 +241,7 @@ void for_positions(const Geometry& g, const Body& body) {
 }
 
 template <long Parts>
-void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+void forward(const Geometry& g, float* const* planes, const PackedWeights& w, float* y) {
   for_positions<Parts>(
       g, [&](auto sums, const auto& first, long channel) { forward_group(sums, g, planes, w, first, channel, y); });
   if (g.stream) fence();
@@ -335,7 +335,7 @@ void weights_products(TileRegisters& tiles, const Geometry& g, const GradientNum
 }
 
 template <long Parts>
-void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
+void weights(const Geometry& g, float* const* planes, const float* dy, float* gradient) {
   const long depth = g.kernel[0] * g.kernel[1] * padded_run(g);
   TileRegisters tiles;
   for_steps(g, deep, [&](const StepRange& steps, long channel, auto down) {

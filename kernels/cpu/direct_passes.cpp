@@ -179,14 +179,13 @@ void PlaneRing::start(float* copies) {
   std::ranges::fill(held_, -1);
 }
 
-const float* const* PlaneRing::together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input,
-                                        Index first) {
+float* const* PlaneRing::together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input, Index first) {
   copy_(g, input.x + first * sweep.input_plane, input.map, copies_);
   planes_[0] = copies_;
   return planes_.data();
 }
 
-const float* const* PlaneRing::under(const Sweep& band, const PlaneInput& input, Index unit, Index bands, Index plane) {
+float* const* PlaneRing::under(const Sweep& band, const PlaneInput& input, Index unit, Index bands, Index plane) {
   for (Index i = 0; i < band.g.kernel[0]; ++i) {
     const Index at = plane * band.plane_stride - band.planes_before + i;
     planes_[static_cast<std::size_t>(i)] =
@@ -201,7 +200,7 @@ void PlaneRing::append_form(const direct::Geometry& g, std::vector<Index>& form)
   form.insert(form.end(), {g.columns_before, g.row_stride, g.step, g.padded_rows, g.padded_width, g.together});
 }
 
-const float* PlaneRing::copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane) {
+float* PlaneRing::copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane) {
   const Index slot = plane.number % band.g.kernel[0], known = plane.unit * band.in_planes + plane.number;
   float* to = copies_ + slot * plane_;
   if (std::exchange(held_[static_cast<std::size_t>(slot)], known) != known)

@@ -94,10 +94,10 @@ class PlaneRing {
   void start(float* copies);
   /// Copies the planes [first, first + g.there), counted over all samples: kernels of one plane in depth need no
   /// others.
-  const float* const* together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input, Index first);
+  float* const* together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input, Index first);
   /// The input planes under output plane `plane` of a sample's band; `unit` counts the bands over all samples of x, of
   /// which each has so many.
-  const float* const* under(const Sweep& band, const PlaneInput& input, Index unit, Index bands, Index plane);
+  float* const* under(const Sweep& band, const PlaneInput& input, Index unit, Index bands, Index plane);
   /// Appends what tells where the padding lies in the copies.
   void append_form(const direct::Geometry& g, std::vector<Index>& form) const;
 
@@ -105,13 +105,13 @@ class PlaneRing {
   struct InputPlane {
     Index unit, sample, number;
   };
-  const float* copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane);
+  float* copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane);
 
   decltype(Kernels::copy) copy_;
   Index plane_;  // floats
   float* copies_ = nullptr;
   std::vector<Index> held_;  // the plane in each slot
-  std::vector<const float*> planes_;
+  std::vector<float*> planes_;
 };
 
 /// The rings of a pass: of each thread one for each kind of bands. They lie in the workspace.

@@ -9,6 +9,9 @@
 
 constexpr long tile = DIRECT_TILE;  // broadcast floats: positions in forward, depth in the weight gradient
 constexpr long block = 2;           // vectors of output channels
+// As many for one vector of output channels as for two: half of the accumulators would leave the units waiting.
+template <long Block>
+constexpr long tile_of = tile* block / Block;
 
 inline long one_plane(const Geometry&) { return 1; }
 
@@ -55,14 +58,11 @@ struct BlockMoments {
       shift[n] = to != nullptr ? load(to->shift + first + n * lanes) : Vector{};
     }
   }
-  // Some neighbouring outputs of vector n.
-  void add(long n, const Vector* v, long count) {
-    if (to == nullptr) return;
-    for (long k = 0; k < count; ++k) {
-      const Vector d = v[k] - shift[n];
-      sum[n] += d;
-      squares[n] += d * d;
-    }
+  // An output of vector n.
+  void add(long n, const Vector& v) {
+    const Vector d = v - shift[n];
+    sum[n] += d;
+    squares[n] += d * d;
   }
   void flush() const {
     if (to == nullptr) return;
@@ -74,32 +74,49 @@ struct BlockMoments {
   }
 };
 
+// Calls body(Constant<step>) for distances that are usual, else with 0.
+template <class Body>
+inline void with_step(long step, const Body& body) {
+  switch (step) {
+    case 4: return body(Constant<4>{});
+    case 16: return body(Constant<16>{});
+    case 32: return body(Constant<32>{});
+    case 64: return body(Constant<64>{});
+    default: return body(Constant<0>{});
+  }
+}
+
 // Count neighbouring positions of an output row, Block vectors of output channels: `at` is where their input begins in
-// the padded planes.
+// the padded planes. Step: g.step where the compiler shall know it: else a position needs an address of its own.
 struct TilePosition {
   const float* const* planes;
   long row, column;
 };
-template <long Block, long Count>
+template <long Block, long Count, long Step = 0>
 inline void forward_tile(const Geometry& g, const TilePosition& at, const float* packed, const float* bias, float* y) {
   Vector sum[Count][Block];
+#pragma GCC unroll 24
   for (long p = 0; p < Count; ++p)
     for (long n = 0; n < Block; ++n) sum[p][n] = load(bias + n * lanes);
+  const long step = Step > 0 ? Step : g.step;
   for (long i = 0; i < g.kernel[0]; ++i) {
     for (long j = 0; j < g.kernel[1]; ++j, packed += g.row * Block * lanes) {
       const long row = at.row * g.row_stride + j + g.row_shift - g.rows_before;
       if (at.planes[i] == nullptr || row < 0 || row >= g.in_rows) continue;
-      const float* x = at.planes[i] + (row * g.padded_width + at.column) * g.step + g.column_shift;
+      const float* x = at.planes[i] + (row * g.padded_width + at.column) * step + g.column_shift;
+#pragma GCC unroll 4
       for (long r = 0; r < g.row; ++r) {
         Vector w[Block];
         for (long n = 0; n < Block; ++n) w[n] = load(packed + (r * Block + n) * lanes);
+#pragma GCC unroll 24
         for (long p = 0; p < Count; ++p) {
-          const Vector v = broadcast(x[p * g.step + r]);
+          const Vector v = broadcast(x[p * step + r]);
           for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
         }
       }
     }
   }
+#pragma GCC unroll 24
   for (long p = 0; p < Count; ++p)
     for (long n = 0; n < Block; ++n) store(y + p * g.y_column + n * lanes, sum[p][n]);
 }
@@ -112,6 +129,7 @@ struct Window {
 template <long Block, long Count>
 inline void weights_tile(const Geometry& g, const Window& w, float* dw) {
   Vector sum[Count][Block];
+#pragma GCC unroll 24
   for (long r = 0; r < Count; ++r)
     for (long n = 0; n < Block; ++n) sum[r][n] = load(dw + r * g.out_channels + n * lanes);
   for (long row = 0; row < w.rows; ++row) {
@@ -120,12 +138,14 @@ inline void weights_tile(const Geometry& g, const Window& w, float* dw) {
     for (long p = 0; p < g.width; ++p, x += g.step, dy += g.out_channels) {
       Vector d[Block];
       for (long n = 0; n < Block; ++n) d[n] = load(dy + n * lanes);
+#pragma GCC unroll 24
       for (long r = 0; r < Count; ++r) {
         const Vector v = broadcast(x[r]);
         for (long n = 0; n < Block; ++n) sum[r][n] += v * d[n];
       }
     }
   }
+#pragma GCC unroll 24
   for (long r = 0; r < Count; ++r)
     for (long n = 0; n < Block; ++n) store(dw + r * g.out_channels + n * lanes, sum[r][n]);
 }

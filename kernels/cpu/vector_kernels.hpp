@@ -178,10 +178,10 @@ struct Kernels {
   /// The same in the form that `weights` reads; equal to `copy` where both read one form.
   void (*copy_for_weights)(const Geometry&, const float* x, const Affine* map, float* plane);
   /// Makes one output plane, or those that are taken together, one behind the other in y. planes: kernel[0] copies of
-  /// input planes, null for those in the padding.
-  void (*forward)(const Geometry&, const float* const* planes, const PackedWeights&, float* y);
+  /// input planes, null for those in the padding. Kernels may write into a copy, but not what others would read there.
+  void (*forward)(const Geometry&, float* const* planes, const PackedWeights&, float* y);
   /// Adds the part of one plane, or of those taken together, to the gradient, which has the kernels' own form.
-  void (*weights)(const Geometry&, const float* const* planes, const float* dy, float* gradient);
+  void (*weights)(const Geometry&, float* const* planes, const float* dy, float* gradient);
   /// Unpacks one vector of output channels, from `first` on: from the parts' summed gradient into dw (out channels,
   /// depth) and, with a bias, db.
   void (*unpack)(const Geometry&, const float* gradient, long first, float* dw, float* db);

@@ -135,22 +135,58 @@ struct Strip {
 };
 constexpr long most_rows = 32;  // rows of a strip, so few that their products stay in the L1 cache
 
-// A tile's row of outputs, for a vector of channels, as far as positions and channels are there. By value: compilers
-// read what is behind a reference again after every store.
+// A row of a tile: outputs or gradients, of a vector of channels. Where some of them are not there it is handled by
+// value: what is reached by a running index lies in memory, which would slow whole tiles, too.
+struct TileRow {
+  Vector v[outputs];
+};
+
+// Stores rows of outputs. By value: compilers read what is behind a reference again after every store.
 struct RowStore {
   long out_channels;
   bool past_caches;
   explicit RowStore(const Geometry& g) : out_channels(g.out_channels), past_caches(g.stream) {}
-  void operator()(const Vector v[outputs], float* to, long there, long channels) const {
+  void operator()(const TileRow& row, float* to) const {
     if (past_caches)
-      for (long k = 0; k < there; ++k) stream(to + k * out_channels, v[k]);
-    else if (channels >= lanes)
-      for (long k = 0; k < there; ++k) store(to + k * out_channels, v[k]);
+      for (long k = 0; k < outputs; ++k) stream(to + k * out_channels, row.v[k]);
     else
-      for (long k = 0; k < there; ++k)
-        for (long c = 0; c < channels; ++c) to[k * out_channels + c] = v[k][c];
+      for (long k = 0; k < outputs; ++k) store(to + k * out_channels, row.v[k]);
+  }
+  // As far as positions and channels are there.
+  __attribute__((noinline)) void part(TileRow row, float* to, long there, long channels) const {
+    for (long k = 0; k < there; ++k)
+      if (channels < lanes)
+        for (long c = 0; c < channels; ++c) to[k * out_channels + c] = row.v[k][c];
+      else if (past_caches)
+        stream(to + k * out_channels, row.v[k]);
+      else
+        store(to + k * out_channels, row.v[k]);
   }
 };
+// Adds a row to the moments, if these are wanted.
+template <class MomentsOfBlock>
+inline void add_moments(MomentsOfBlock& moments, long n, const TileRow& row, long there) {
+  if (moments.to == nullptr) return;
+  if (there == outputs) {
+    for (long k = 0; k < outputs; ++k) moments.add(n, row.v[k]);
+  } else {
+    const TileRow some = row;
+    for (long k = 0; k < there; ++k) moments.add(n, some.v[k]);
+  }
+}
+
+// A row of gradients, zero where they are not there.
+__attribute__((noinline)) TileRow load_part(const float* from, long step, long there) {
+  TileRow row{};
+  for (long k = 0; k < there; ++k) row.v[k] = load(from + k * step);
+  return row;
+}
+inline TileRow load_row(const float* from, long step, long there) {
+  if (there < outputs) return load_part(from, step, there);
+  TileRow row;
+  for (long k = 0; k < outputs; ++k) row.v[k] = load(from + k * step);
+  return row;
+}
 
 template <long Block>
 void store_outputs(const Geometry& g, const Strip& s, const float* products, long channel, float* y) {
@@ -160,18 +196,25 @@ void store_outputs(const Geometry& g, const Strip& s, const float* products, lon
   const RowStore store_row(g);
   y += (s.first * g.width + column) * g.out_channels + channel;
   BlockMoments<Block> moments(g, channel);
-  for (long r = 0; r < s.count; ++r, y += row)
-    for (long n = 0; n < channels && n < left; n += lanes) {
-      Vector v[outputs], m[transforms];
-      for (long t = 0; t < transforms; ++t) m[t] = load(products + (t * most_rows + r) * channels + n);
-      column_outputs(m, v);
-      store_row(v, y + n, there, left - n);
-      moments.add(n / lanes, v, there);
+  for (long r = 0; r < s.count; ++r, y += row) {
+#pragma GCC unroll 2
+    for (long n = 0; n < Block; ++n) {
+      if (n * lanes >= left) break;
+      Vector m[transforms];
+      for (long t = 0; t < transforms; ++t) m[t] = load(products + (t * most_rows + r) * channels + n * lanes);
+      TileRow of;
+      column_outputs(m, of.v);
+      if (there == outputs && left >= (n + 1) * lanes)
+        store_row(of, y + n * lanes);
+      else
+        store_row.part(of, y + n * lanes, there, left - n * lanes);
+      add_moments(moments, n, of, there);
     }
+  }
   moments.flush();
 }
 
-template <long Block>
+template <long Block, long Step>
 void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const Strip& s, long channel,
                    float* y) {
   constexpr long channels = Block * lanes;
@@ -179,29 +222,32 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
   const Geometry of = of_transform(g, tiles, channels);
   alignas(64) float products[transforms * most_rows * channels];
   constexpr float zeros[channels] = {};
-  const EvenBlocks blocks(s.count, tile);
+  const EvenBlocks blocks(s.count, tile_of<Block>);
   for (long t = 0; t < transforms; ++t) {
     const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
     const float* bias = t == 1 ? w.bias + channel : zeros;  // every output has this product exactly once
     for (long i = 0, r = 0, rows = 0; i < blocks.count; ++i, r += rows) {
       rows = blocks[i];
       float* to = products + (t * most_rows + r) * channels;
-      with_constant<tile>(rows, [&](auto n) {
-        forward_tile<Block, decltype(n)::value>(of, {planes, t * tiles.count + s.tile, s.first + r}, packed, bias, to);
+      with_constant<tile_of<Block>>(rows, [&](auto n) {
+        const TilePosition at{planes, t * tiles.count + s.tile, s.first + r};
+        forward_tile<Block, decltype(n)::value, Step>(of, at, packed, bias, to);
       });
     }
   }
   store_outputs<Block>(g, s, products, channel, y);
 }
 
-void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
+void forward(const Geometry& g, float* const* planes, const PackedWeights& w, float* y) {
   const Tiles tiles(g);
   for_blocks(g, [&](long channel, auto count) {
-    for (long first = 0, rows = 0; first < g.rows; first += rows) {
-      rows = next_block(g.rows - first, most_rows);
-      for (long t = 0; t < tiles.count; ++t)
-        forward_strip<decltype(count)::value>(g, planes, w, {t, first, rows}, channel, y);
-    }
+    with_step(g.in_channels, [&](auto step) {
+      for (long first = 0, rows = 0; first < g.rows; first += rows) {
+        rows = next_block(g.rows - first, most_rows);
+        for (long t = 0; t < tiles.count; ++t)
+          forward_strip<decltype(count)::value, decltype(step)::value>(g, planes, w, {t, first, rows}, channel, y);
+      }
+    });
   });
   if (g.stream) fence();
 }
@@ -216,9 +262,9 @@ void transform_gradients(const Geometry& g, const Strip& s, const float* dy, flo
   for (long r = 0; r < s.count; ++r)
     for (long n = 0; n < channels; n += lanes) {
       const float* from = dy + ((s.first + r) * g.width + column) * g.out_channels + n;
-      Vector d[outputs] = {}, all[transforms];
-      for (long k = 0; k < there; ++k) d[k] = load(from + k * g.out_channels);
-      transform_outputs(d, all);
+      const TileRow d = load_row(from, g.out_channels, there);
+      Vector all[transforms];
+      transform_outputs(d.v, all);
       for (long t = 0; t < transforms; ++t) store(to + t * step + r * channels + n, all[t]);
     }
 }
@@ -237,7 +283,7 @@ void weights_patch(const Geometry& g, const float* const* planes, const float* d
   Geometry of = of_transform(g, tiles, channels);
   of.width = p.count;
   const long at = (p.tile * tiles.rows + p.first) * g.in_channels;
-  const EvenBlocks blocks(of.row, tile);
+  const EvenBlocks blocks(of.row, tile_of<Block>);
   for (long t = 0; t < transforms; ++t)
     for (long i = 0; i < g.kernel[0]; ++i) {
       if (planes[i] == nullptr) continue;
@@ -245,14 +291,14 @@ void weights_patch(const Geometry& g, const float* const* planes, const float* d
       float* dw = gradient + (t * tiles.depth + i * of.row) * channels;
       for (long b = 0, r = 0, floats = 0; b < blocks.count; ++b, r += floats) {
         floats = blocks[b];
-        with_constant<tile>(floats, [&](auto n) {
+        with_constant<tile_of<Block>>(floats, [&](auto n) {
           weights_tile<Block, decltype(n)::value>(of, {x + r, transformed + t * step, p.tiles}, dw + r * channels);
         });
       }
     }
 }
 
-void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
+void weights(const Geometry& g, float* const* planes, const float* dy, float* gradient) {
   const Tiles tiles(g);
   const long rows = g.rows < most_positions ? g.rows : most_positions, together = most_positions / rows;
   for_blocks(g, [&](long channel, auto count) {

@@ -3,11 +3,12 @@
 // outputs instead of 72. Included once per instruction set, inside a namespace of its own.
 //
 // Along the first axis each of the 24 transforms is a convolution of its own, of the tiles of a plane: a tile is two
-// rows of four outputs, four rows of six inputs. The direct kernels' products do the work. Tiles lie column by column.
+// rows of four outputs, four rows of six inputs. The direct kernels' products do the work. Tiles lie row by row, those
+// of planes that are taken together plane by plane.
 //
-// Planes that are taken together lie side by side, as columns of one plane, each with padding of its own.
-//
-// The copy of an input plane is (transform, tile, in channel); weights and their gradient are (block of out channels,
+// The copy of input planes holds them padded, and transforms of their tiles: (transform, tile, in channel). Where
+// several output planes read a plane, its tiles are transformed as it is copied; else group by group as they are
+// wanted, so that the transforms stay in the nearest caches. Weights and their gradient are (block of out channels,
 // transform, depth of one transform's product, out channel of the block). Transform 4 t + s is the t-th of columns and
 // the s-th of rows.
 
@@ -15,55 +16,70 @@
 
 #include "kernels/cpu/direct_tiles.inl"
 
+using winograd::add_moments;
 using winograd::column_outputs;
 using winograd::column_taps;
 using winograd::get;
+using winograd::load_row;
 using winograd::put;
 using winograd::RowStore;
+using winograd::TileRow;
 using winograd::transform_outputs;
-using winograd::transform_row;
+using winograd::transform_six;
 using winograd::transform_taps;
 
 constexpr long wide = 4, high = 2;     // outputs of a tile along the third and second axis
 constexpr long along = 6, across = 4;  // transforms of columns and rows
 constexpr long transforms = along * across;
 
+constexpr long most_held = 48;  // tiles that are transformed at a time, when they are wanted
+constexpr long most_run = 16;   // in channels of a tile that lie side by side, so that products need no other distance
+
 struct PlaneTiles {
-  long of_plane;       // columns of tiles in a plane
-  long columns, rows;  // tiles along both axes, in all planes that are taken together
-  long count;          // tiles that are there
-  long padded_rows;    // rows of an input plane, with its padding
-  long transform;      // floats of one transform of a plane
-  long depth;          // depth of one transform's product
+  bool at_once;           // whether all tiles are transformed as the plane is copied
+  long of_row, of_plane;  // tiles
+  long count;             // tiles that are there, in all planes that are taken together
+  long row, padded;       // floats of a row of an input plane, and of the plane, with their padding
+  long held;              // tiles whose transforms the copy holds
+  long run, runs;         // in channels side by side, and how many of those
+  long transform;         // floats from one transform to the next: not a power of two, or all would meet in the caches
+  long depth;             // depth of one transform's product
   explicit PlaneTiles(const Geometry& g)
-      : of_plane((g.width + wide - 1) / wide),
-        columns(of_plane * g.together),
-        rows((g.rows + high - 1) / high),
-        count(of_plane * g.there * rows),
-        padded_rows(rows * high + across - high),
-        transform(columns * rows * g.in_channels),
+      : at_once(g.kernel[0] > 1),
+        of_row((g.width + wide - 1) / wide),
+        of_plane((g.rows + high - 1) / high * of_row),
+        count(of_plane * g.there),
+        row((of_row * wide + along - wide) * g.in_channels),
+        padded((of_plane / of_row * high + across - high) * row),
+        held(at_once ? of_plane : most_held / (g.in_channels > most_run ? 1 : 2)),
+        run(g.in_channels % most_run == 0 ? most_run : g.in_channels),
+        runs(g.in_channels / run),
+        transform(held * g.in_channels + 16),
         depth(g.kernel[0] * g.in_channels) {}
 };
 
-// The outputs of a tile, and then of the next ones: the first of them, as a position counted over all planes, and how
-// many there are.
-class TileOutputs {
+// A tile, and then the next ones: where its input begins in padded planes, the first of its outputs as a position
+// counted over all planes, and how many rows and columns of them are there.
+class PlaneTile {
  public:
-  long position, rows, width;
-  TileOutputs(const Geometry& g, const PlaneTiles& tiles, long number)
-      : of_plane_(tiles.of_plane),
-        of_column_(tiles.rows),
+  long input, position, rows, width;
+  PlaneTile(const Geometry& g, const PlaneTiles& tiles, long number)
+      : of_row_(tiles.of_row),
+        of_column_(tiles.of_plane / tiles.of_row),
         plane_rows_(g.rows),
         plane_width_(g.width),
-        row_(number % of_column_),
-        column_(number / of_column_ % of_plane_),
-        plane_(number / of_column_ / of_plane_) {
+        channels_(g.in_channels),
+        padded_row_(tiles.row),
+        padded_(tiles.padded),
+        column_(number % of_row_),
+        row_(number / of_row_ % of_column_),
+        plane_(number / tiles.of_plane) {
     place();
   }
   void next() {
-    if (++row_ == of_column_) {
-      row_ = 0;
-      if (++column_ == of_plane_) column_ = 0, ++plane_;
+    if (++column_ == of_row_) {
+      column_ = 0;
+      if (++row_ == of_column_) row_ = 0, ++plane_;
     }
     place();
   }
@@ -71,35 +87,33 @@ class TileOutputs {
  private:
   void place() {
     const long x = column_ * wide, y = row_ * high;
+    input = plane_ * padded_ + y * padded_row_ + x * channels_;
     position = (plane_ * plane_rows_ + y) * plane_width_ + x;
     rows = plane_rows_ - y < high ? plane_rows_ - y : high;
     width = plane_width_ - x < wide ? plane_width_ - x : wide;
   }
-  long of_plane_, of_column_, plane_rows_, plane_width_;  // tiles; positions
-  long row_, column_, plane_;                             // of the tile
+  long of_row_, of_column_, plane_rows_, plane_width_, channels_, padded_row_, padded_;
+  long column_, row_, plane_;  // of the tile
 };
 
-// A convolution of one transform as the direct kernels' products see it: one row, its columns are the tiles of all
-// transforms.
-Geometry of_transform(const Geometry& g, long channels) {
+// A convolution of one transform as the direct kernels' products see it: its columns are tiles, its rows runs of
+// channels.
+Geometry of_transform(const Geometry& g, const PlaneTiles& tiles, long channels) {
   Geometry t{};
-  t.in_channels = t.row = t.step = g.in_channels;
+  t.in_channels = t.row = t.step = tiles.run;
   t.out_channels = t.y_column = channels;
   t.row_stride = 1;
   t.kernel[0] = g.kernel[0];
-  t.kernel[1] = t.kernel[2] = t.in_rows = 1;
+  t.kernel[1] = t.in_rows = tiles.runs;
+  t.kernel[2] = 1;
+  t.padded_width = tiles.held;
   return t;
 }
 
-long transformed_columns(const Geometry& g, const PlaneTiles& tiles) {
-  return along * tiles.columns * tiles.padded_rows * g.in_channels;
-}
-
-// Behind a plane's transforms lies room for those of its columns alone, and for a row of it.
+// Behind the transforms lie the padded planes.
 Sizes sizes(const Geometry& g) {
   const PlaneTiles tiles(g);
-  const long row = (tiles.of_plane * wide + along - wide) * g.in_channels;
-  const long plane = transforms * tiles.transform + transformed_columns(g, tiles) + row;
+  const long plane = transforms * tiles.transform + g.together * tiles.padded;
   return {plane, plane, transforms * tiles.depth * g.padded_out, (transforms * tiles.depth + 1) * g.padded_out};
 }
 
@@ -122,52 +136,78 @@ void pack(const Geometry& g, const Weights& w, long first, float* packed) {
   }
 }
 
-// The transforms of rows of one tile column, whose columns are transformed. Those of a tile lie `step` floats apart.
-template <class V>
-inline void transform_column(const float* from, long rows, long channels, float* to, long step) {
-  for (long q = 0; q < rows; ++q, from += high * channels, to += channels)
-    for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
-      V d[across];
-      for (long k = 0; k < across; ++k) d[k] = get<V>(from + k * channels + c);
-      put(to + c, d[0] - d[2]);
-      put(to + step + c, d[1] + d[2]);
-      put(to + 2 * step + c, d[2] - d[1]);
-      put(to + 3 * step + c, d[1] - d[3]);
-    }
-}
-
-template <class V>
-void copy_as(const Geometry& g, const float* x, const Affine* map, float* plane) {
-  const PlaneTiles tiles(g);
-  const long width = g.in_width * g.in_channels, column = tiles.padded_rows * g.in_channels;
-  float* const columns = plane + transforms * tiles.transform;
-  float *const row = columns + transformed_columns(g, tiles), *const inner = row + g.columns_before * g.in_channels;
-  for (long p = 0; p < g.there; ++p)
-    for (long r = 0; r < g.in_rows; ++r, x += width) {
-      copy_row(x, width, map, inner);
-      transform_row<V>(row, g.in_channels, tiles.of_plane,
-                       columns + p * tiles.of_plane * column + (r + g.rows_before) * g.in_channels,
-                       tiles.columns * column, column);
-    }
-  for (long t = 0; t < along; ++t)
-    for (long k = 0; k < tiles.of_plane * g.there; ++k)
-      transform_column<V>(columns + (t * tiles.columns + k) * column, tiles.rows, g.in_channels,
-                          plane + t * across * tiles.transform + k * tiles.rows * g.in_channels, tiles.transform);
-}
-
-void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
-  typedef float Quad __attribute__((vector_size(16)));
-  const auto copy_by = g.in_channels % lanes == 0 ? copy_as<Vector>
-                       : g.in_channels % 4 == 0   ? copy_as<Quad>
-                                                  : copy_as<float>;
-  copy_by(g, x, map, plane);
-}
-
 // Tiles [first, first + count).
 struct TileRange {
   long first, count;
 };
+
+// Transforms some tiles of a copy's padded planes.
+template <class V>
+void transform_as(const Geometry& g, const TileRange& s, float* plane) {
+  const PlaneTiles tiles(g);
+  const float* const padded = plane + transforms * tiles.transform;
+  const long channels = g.in_channels, row = tiles.row, step = tiles.transform, run = tiles.run;
+  PlaneTile at(g, tiles, s.first);
+  for (long p = 0; p < s.count; ++p, at.next())
+    for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
+      V of_rows[across][along];
+      for (long k = 0; k < across; ++k) {
+        V d[along];
+        for (long t = 0; t < along; ++t) d[t] = get<V>(padded + at.input + k * row + t * channels + c);
+        transform_six(d, of_rows[k]);
+      }
+      float* to = plane + (c / run * tiles.held + p) * run + c % run;
+      for (long t = 0; t < along; ++t, to += across * step) {
+        put(to, of_rows[0][t] - of_rows[2][t]);
+        put(to + step, of_rows[1][t] + of_rows[2][t]);
+        put(to + 2 * step, of_rows[2][t] - of_rows[1][t]);
+        put(to + 3 * step, of_rows[1][t] - of_rows[3][t]);
+      }
+    }
+}
+
+void transform_tiles(const Geometry& g, const TileRange& s, float* plane) {
+  typedef float Quad __attribute__((vector_size(16)));
+  const auto transform = g.in_channels % lanes == 0 ? transform_as<Vector>
+                         : g.in_channels % 4 == 0   ? transform_as<Quad>
+                                                    : transform_as<float>;
+  transform(g, s, plane);
+}
+
+void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
+  const PlaneTiles tiles(g);
+  const long width = g.in_width * g.in_channels;
+  float* const inner =
+      plane + transforms * tiles.transform + g.rows_before * tiles.row + g.columns_before * g.in_channels;
+  for (long p = 0; p < g.there; ++p)
+    for (long r = 0; r < g.in_rows; ++r, x += width) copy_row(x, width, map, inner + p * tiles.padded + r * tiles.row);
+  if (tiles.at_once) transform_tiles(g, {0, tiles.count}, plane);
+}
+
+// Calls body(range) for the tiles whose transforms the copy holds at a time.
+template <class Body>
+inline void for_groups(const Geometry& g, float* const* planes, const Body& body) {
+  const PlaneTiles tiles(g);
+  if (tiles.at_once) return body(TileRange{0, tiles.count});
+  for (long first = 0, count = 0; first < tiles.count; first += count) {
+    count = next_block(tiles.count - first, tiles.held);
+    transform_tiles(g, {first, count}, planes[0]);
+    body(TileRange{first, count});
+  }
+}
+
 constexpr long most_tiles = 24;  // tiles of a strip, so few that their products stay in the L2 cache
+
+// The outputs of a tile from its products, which lie `step` floats apart.
+inline void tile_outputs(const float* products, long step, TileRow (&y)[high]) {
+  Vector rows[high][along];
+  for (long t = 0; t < along; ++t, products += across * step) {
+    const Vector second = load(products + step), third = load(products + 2 * step);
+    rows[0][t] = load(products) + second + third;
+    rows[1][t] = second - third - load(products + 3 * step);
+  }
+  for (long h = 0; h < high; ++h) column_outputs(rows[h], y[h].v);
+}
 
 template <long Block>
 void store_outputs(const Geometry& g, const TileRange& s, const float* products, long channel, float* y) {
@@ -179,25 +219,25 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
   y += channel;
   alignas(64) float outputs[high * wide * channels];
   BlockMoments<Block> moments(g, channel);
-  TileOutputs to(g, tiles, s.first);
+  PlaneTile to(g, tiles, s.first);
   for (long p = 0; p < s.count; ++p, to.next()) {
     float* const first = y + to.position * column;
-    for (long n = 0; n < channels && n < left; n += lanes) {
-      const float* m = products + p * channels + n;
-      Vector rows[high][along];
-      for (long t = 0; t < along; ++t, m += across * step) {
-        const Vector second = load(m + step), third = load(m + 2 * step);
-        rows[0][t] = load(m) + second + third;
-        rows[1][t] = second - third - load(m + 3 * step);
-      }
-      for (long h = 0; h < to.rows; ++h) {
-        Vector v[wide];
-        column_outputs(rows[h], v);
-        moments.add(n / lanes, v, to.width);
+#pragma GCC unroll 2
+    for (long v = 0; v < Block; ++v) {
+      const long n = v * lanes;
+      if (n >= left) break;
+      TileRow rows[high];
+      tile_outputs(products + p * channels + n, step, rows);
+#pragma GCC unroll 2
+      for (long h = 0; h < high; ++h) {
+        if (h >= to.rows) break;
         if (together)
-          for (long r = 0; r < wide; ++r) store(outputs + (h * wide + r) * channels + n, v[r]);
+          for (long r = 0; r < wide; ++r) store(outputs + (h * wide + r) * channels + n, rows[h].v[r]);
+        else if (to.width == wide && left >= n + lanes)
+          store_row(rows[h], first + h * row + n);
         else
-          store_row(v, first + h * row + n, to.width, left - n);
+          store_row.part(rows[h], first + h * row + n, to.width, left - n);
+        add_moments(moments, v, rows[h], to.width);
       }
     }
     for (long h = 0; together && h < to.rows; ++h)
@@ -208,48 +248,54 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
   moments.flush();
 }
 
+// held: the first tile whose transforms the copies hold.
 template <long Block>
-void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const TileRange& s,
+void forward_strip(const Geometry& g, const float* const* planes, const PackedWeights& w, const TileRange& s, long held,
                    long channel, float* y) {
   constexpr long channels = Block * lanes;
   const PlaneTiles tiles(g);
-  const Geometry of = of_transform(g, channels);
+  Geometry of = of_transform(g, tiles, channels);
   alignas(64) float products[transforms * most_tiles * channels];
   constexpr float zeros[channels] = {};
-  const EvenBlocks blocks(s.count, tile);
-  for (long t = 0; t < transforms; ++t) {
+  const EvenBlocks blocks(s.count, tile_of<Block>);
+  for (long t = 0; t < transforms; ++t, of.column_shift += tiles.transform) {
     const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
-    const long first = t * tiles.columns * tiles.rows + s.first;
     const float* bias = t == across + 1 ? w.bias + channel : zeros;  // every output has this product exactly once
     for (long i = 0, p = 0, count = 0; i < blocks.count; ++i, p += count) {
       count = blocks[i];
       float* to = products + (t * most_tiles + p) * channels;
-      with_constant<tile>(count, [&](auto n) {
-        forward_tile<Block, decltype(n)::value>(of, {planes, 0, first + p}, packed, bias, to);
+      with_constant<tile_of<Block>>(count, [&](auto n) {
+        constexpr long size = decltype(n)::value;
+        const TilePosition at{planes, 0, s.first - held + p};
+        if (tiles.run == most_run)
+          forward_tile<Block, size, most_run>(of, at, packed, bias, to);
+        else
+          forward_tile<Block, size>(of, at, packed, bias, to);
       });
     }
   }
   store_outputs<Block>(g, s, products, channel, y);
 }
 
-void forward(const Geometry& g, const float* const* planes, const PackedWeights& w, float* y) {
-  const PlaneTiles tiles(g);
-  for_blocks(g, [&](long channel, auto block_now) {
-    for (long first = 0, count = 0; first < tiles.count; first += count) {
-      count = next_block(tiles.count - first, most_tiles);
-      forward_strip<decltype(block_now)::value>(g, planes, w, {first, count}, channel, y);
-    }
+void forward(const Geometry& g, float* const* planes, const PackedWeights& w, float* y) {
+  for_groups(g, planes, [&](const TileRange& now) {
+    for_blocks(g, [&](long channel, auto block_now) {
+      for (long p = 0, count = 0; p < now.count; p += count) {
+        count = next_block(now.count - p, most_tiles);
+        forward_strip<decltype(block_now)::value>(g, planes, w, {now.first + p, count}, now.first, channel, y);
+      }
+    });
   });
   if (g.stream) fence();
 }
 
 // Transforms of dy for some tiles: (transform, tile, the block's channels). Not a power of two, or all transforms would
 // meet in the same sets of the L1 cache.
-constexpr long most_patch = 48;
+constexpr long most_patch = most_held;
 
 // As many planes as fill a strip of the gradient.
 long planes_together(const Geometry& g) {
-  const long tiles = PlaneTiles(g).count;
+  const long tiles = PlaneTiles(g).of_plane;
   return g.kernel[0] == 1 && 2 * tiles <= most_patch ? most_patch / tiles : 1;
 }
 
@@ -257,16 +303,14 @@ template <long Block>
 void transform_gradients(const Geometry& g, const TileRange& s, const float* dy, float* to) {
   constexpr long channels = Block * lanes, step = most_patch * channels;
   const PlaneTiles tiles(g);
-  TileOutputs at(g, tiles, s.first);
+  PlaneTile at(g, tiles, s.first);
   for (long p = 0; p < s.count; ++p, at.next()) {
     for (long n = 0; n < channels; n += lanes) {
-      Vector q[high][along] = {};
-      for (long h = 0; h < at.rows; ++h) {
-        const float* from = dy + (at.position + h * g.width) * g.out_channels + n;
-        Vector d[wide] = {};
-        for (long k = 0; k < at.width; ++k) d[k] = load(from + k * g.out_channels);
-        transform_outputs(d, q[h]);
-      }
+      const float* const from = dy + at.position * g.out_channels + n;
+      Vector q[high][along];
+      transform_outputs(load_row(from, g.out_channels, at.width).v, q[0]);
+      const long second = at.rows < high ? 0 : at.width;  // columns of the second row
+      transform_outputs(load_row(from + g.width * g.out_channels, g.out_channels, second).v, q[1]);
       float* all = to + p * channels + n;
       for (long t = 0; t < along; ++t, all += across * step) {
         store(all, q[0][t]);
@@ -279,37 +323,40 @@ void transform_gradients(const Geometry& g, const TileRange& s, const float* dy,
 }
 
 template <long Block>
-void weights_strip(const Geometry& g, const float* const* planes, const float* dy, const TileRange& s,
+void weights_strip(const Geometry& g, const float* const* planes, const float* dy, const TileRange& s, long held,
                    float* gradient) {
   constexpr long channels = Block * lanes, step = most_patch * channels;
   alignas(64) float transformed[transforms * step];
   transform_gradients<Block>(g, s, dy, transformed);
   const PlaneTiles tiles(g);
-  Geometry of = of_transform(g, channels);
+  Geometry of = of_transform(g, tiles, channels);
   of.width = s.count;
-  const EvenBlocks blocks(of.row, tile);
+  const EvenBlocks blocks(tiles.run, tile_of<Block>);
   for (long t = 0; t < transforms; ++t)
-    for (long i = 0; i < g.kernel[0]; ++i) {
-      if (planes[i] == nullptr) continue;
-      const float* x = planes[i] + t * tiles.transform + s.first * g.in_channels;
-      float* dw = gradient + (t * tiles.depth + i * g.in_channels) * channels;
+    for (long i = 0; i < g.kernel[0] * tiles.runs; ++i) {
+      const float* const plane = planes[i / tiles.runs];
+      if (plane == nullptr) continue;
+      const float* x = plane + t * tiles.transform + (i % tiles.runs * tiles.held + s.first - held) * tiles.run;
+      float* dw = gradient + (t * tiles.depth + i * tiles.run) * channels;
       for (long b = 0, r = 0, floats = 0; b < blocks.count; ++b, r += floats) {
         floats = blocks[b];
-        with_constant<tile>(floats, [&](auto n) {
+        with_constant<tile_of<Block>>(floats, [&](auto n) {
           weights_tile<Block, decltype(n)::value>(of, {x + r, transformed + t * step, 1}, dw + r * channels);
         });
       }
     }
 }
 
-void weights(const Geometry& g, const float* const* planes, const float* dy, float* gradient) {
+void weights(const Geometry& g, float* const* planes, const float* dy, float* gradient) {
   const PlaneTiles tiles(g);
-  for_blocks(g, [&](long channel, auto block_now) {
-    float* to = gradient + channel * transforms * tiles.depth;
-    for (long first = 0, count = 0; first < tiles.count; first += count) {
-      count = next_block(tiles.count - first, most_patch);
-      weights_strip<decltype(block_now)::value>(g, planes, dy + channel, {first, count}, to);
-    }
+  for_groups(g, planes, [&](const TileRange& now) {
+    for_blocks(g, [&](long channel, auto block_now) {
+      float* to = gradient + channel * transforms * tiles.depth;
+      for (long p = 0, count = 0; p < now.count; p += count) {
+        count = next_block(now.count - p, most_patch);
+        weights_strip<decltype(block_now)::value>(g, planes, dy + channel, {now.first + p, count}, now.first, to);
+      }
+    });
   });
   if (g.bias) add_bias(g, dy, g.there * g.rows * g.width, gradient + transforms * tiles.depth * g.out_channels);
 }
