@@ -191,7 +191,7 @@ inline void for_groups(const Geometry& g, float* const* planes, const Body& body
   if (tiles.at_once) return body(TileRange{0, tiles.count});
   for (long first = 0, count = 0; first < tiles.count; first += count) {
     count = next_block(tiles.count - first, tiles.held);
-    transform_tiles(g, {first, count}, planes[0]);
+    if (planes[0] != nullptr) transform_tiles(g, {first, count}, planes[0]);  // null: in the padding
     body(TileRange{first, count});
   }
 }

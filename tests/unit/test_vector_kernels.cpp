@@ -40,7 +40,7 @@ std::vector<float> winograd_plane(const cpu::direct::Kernels& kernels, bool stre
   for (long first = 0; first < g.padded_out; first += kernels.lanes)
     kernels.pack(g, {w.span().data(), g.depth, shape.lattices[0].taps.data(), 1}, first, packed.span().data());
   kernels.copy(g, x.span().data(), nullptr, plane.span().data());
-  const float* const planes[3] = {plane.span().data(), plane.span().data(), nullptr};
+  float* const planes[3] = {plane.span().data(), plane.span().data(), nullptr};
   kernels.forward(g, planes, {packed.span().data(), b.span().data()}, y.span().data());
   return {y.span().begin(), y.span().end()};
 }
