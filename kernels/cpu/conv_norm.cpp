@@ -17,6 +17,7 @@ class ConvThenNorm final : public ConvNormOp {
       : parts_(std::move(parts)),
         planewise_(dynamic_cast<PlanewiseNormConv*>(parts_.norm_conv.get())),
         adding_(dynamic_cast<PlanewiseConv*>(parts_.conv[0].get())),
+        data_(dynamic_cast<PlanewiseConv*>(parts_.conv[1].get())),
         making_(dynamic_cast<PlanewiseConv*>(parts_.conv[2].get())),
         input_(product(settings.conv.in) * settings.conv.in_channels),
         norm_(settings.output) {}
@@ -30,7 +31,7 @@ class ConvThenNorm final : public ConvNormOp {
     if (planewise_ != nullptr) return planewise_->prepare_making(rows);
     if (parts_.norm_conv != nullptr) return parts_.norm_conv->prepare(rows);
     for (const auto& pass : parts_.conv) pass->prepare(rows);
-    if (making_ != nullptr) making_->prepare_making(rows);
+    if (making_ != nullptr) making_->prepare_making(rows, data_);
   }
 
   void forward(const StepContext& step, const Forward& f) override {
@@ -54,6 +55,9 @@ class ConvThenNorm final : public ConvNormOp {
                           b.z.data.data(), !b.dx.data.empty()};
     if (planewise_ == nullptr && making_ == nullptr) norm_.data_gradient(of, b.z);
     if (parts_.norm_conv != nullptr) return backward_of_input(b, dz);
+    if (dz.wanted && making_ != nullptr && data_ != nullptr &&
+        making_->backward_making({b.x, b.w, b.dx, b.dw, b.db}, dz, *data_))
+      return;
     if (making_ != nullptr)
       making_->backward_weights_making(b.x, dz, b.dw, b.db);
     else
@@ -100,8 +104,8 @@ class ConvThenNorm final : public ConvNormOp {
   }
 
   ConvNormParts parts_;
-  PlanewiseNormConv* planewise_;  // null: the pass does not go plane by plane, as the next two
-  PlanewiseConv *adding_, *making_;
+  PlanewiseNormConv* planewise_;  // null: the pass does not go plane by plane, as the next three
+  PlanewiseConv *adding_, *data_, *making_;
   Index input_;  // floats of a row of x
   NormPasses norm_;
 };

@@ -42,10 +42,21 @@ struct MadeGradient {
 /// the caches.
 class PlanewiseConv : public WeightedOp {
  public:
-  virtual void prepare_making(Index rows) = 0;  ///< prepare() for backward_weights_making(), too
+  /// prepare() for backward_weights_making(), too, and for backward_making() with `data` unless that is null.
+  virtual void prepare_making(Index rows, const PlanewiseConv* data) = 0;
   /// forward() that adds the positions of y to the moments as they are made.
   virtual void forward_adding(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, NormSums& moments) = 0;
   virtual void backward_weights_making(ConstTensor x, const MadeGradient& dy, Span dw, Span db) = 0;
+  /// The same and the data gradient, by the kernels of `data`, in one loop: each plane of dy is used for both while the
+  /// caches hold it, and is not stored. False, and nothing is done, where dx needs other planes, too, or the caches
+  /// have no room.
+  struct Gradients {
+    ConstTensor x;
+    ConstSpan w;
+    Tensor dx;
+    Span dw, db;
+  };
+  virtual bool backward_making(const Gradients& call, const MadeGradient& dy, PlanewiseConv& data) = 0;
 };
 /// The same behind the batch norm of a network's input.
 class PlanewiseNormConv : public NormConvOp {

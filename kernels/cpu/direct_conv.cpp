@@ -46,20 +46,24 @@ class DirectConv final : public PlanewiseConv {
 
   /// Takes the memory of all passes. The constructor takes none: a plan makes many networks and trains none.
   void prepare(Index) override { reserve(0); }
-  void prepare_making(Index) override { reserve(makes_apart() ? weights_.whole().g.together : 0); }
+  void prepare_making(Index, const PlanewiseConv* data) override {
+    reserve(makes_apart() ? weights_.whole().g.together : 0);
+    if (const auto* of = dynamic_cast<const DirectConv*>(data); of != nullptr && in_one_loop(*of)) reserve_for(*of);
+  }
   void forward(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y) override {
     forward_of({x.data.data()}, w, b, y, nullptr);
   }
   void backward_data(ConstTensor dy, ConstSpan w, Tensor dx) override;
   void backward_weights(ConstTensor x, ConstTensor dy, Span dw, Span db) override {
-    backward_weights_of({x.data.data()}, {dy.shape, dy.data.data()}, dw, db, nullptr);
+    backward_weights_of({x.data.data()}, {dy.shape, dy.data.data()}, dw, db, {});
   }
   void forward_adding(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, NormSums& moments) override {
     forward_of({x.data.data()}, w, b, y, &moments);
   }
   void backward_weights_making(ConstTensor x, const MadeGradient& dy, Span dw, Span db) override {
-    backward_weights_of({x.data.data()}, {dy.shape, nullptr, &dy}, dw, db, nullptr);
+    backward_weights_of({x.data.data()}, {dy.shape, nullptr, &dy}, dw, db, {});
   }
+  bool backward_making(const Gradients& call, const MadeGradient& dy, PlanewiseConv& data) override;
 
   /// dy where it is stored, or what makes it.
   struct Gradient {
@@ -69,8 +73,14 @@ class DirectConv final : public PlanewiseConv {
   };
   /// Forward of x, or of a map's output on it, which is never stored. moments: null unless they are wanted.
   void forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, Tensor y, NormSums* moments);
-  /// The weight gradient of the same. taps, unless null, gets sums of dy while each plane is in the cache.
-  void backward_weights_of(const PlaneInput& input, const Gradient& dy, Span dw, Span db, TapSums* taps);
+  /// What goes with the weight gradient, plane by plane while dy is in the cache.
+  struct Along {
+    TapSums* taps = nullptr;     ///< gets sums of dy
+    DirectConv* data = nullptr;  ///< makes dx
+    Tensor dx{};
+  };
+  /// The weight gradient of the same.
+  void backward_weights_of(const PlaneInput& input, const Gradient& dy, Span dw, Span db, const Along& along);
 
  private:
   /// Memory for all passes, and for so many planes of output behind each thread's rings of the weight gradient.
@@ -79,14 +89,25 @@ class DirectConv final : public PlanewiseConv {
     memory_->reserve(std::max(bias_at_ + bias_floats(), parts_ * gradient_floats_),
                      std::max({forward_.rings.floats(), data_.rings.floats(), made}));
   }
+  /// The same for both gradients in one loop: packed weights lie behind the gradients of parts.
+  bool in_one_loop(const DirectConv& data) const;
+  void reserve_for(const DirectConv& data) {
+    const Index planes = weights_.whole().g.together * whole_lines(weights_.whole().output_plane);
+    memory_->reserve(parts_ * gradient_floats_ + data.bias_at_ + data.bias_floats(),
+                     weights_.rings.floats() + data.data_.rings.floats() + planes);
+  }
   Index bias_floats() const { return std::max(forward_.whole().g.padded_out, data_.whole().g.padded_out); }
-  direct::PackedWeights packed(const Pass& pass, std::size_t lattice) const {
-    return {memory_->common() + pass.packed_at[lattice], memory_->common() + bias_at_};
+  /// at: where packed weights begin in the memory of all threads.
+  direct::PackedWeights packed(const Pass& pass, std::size_t lattice, Index at = 0) const {
+    return {memory_->common() + at + pass.packed_at[lattice], memory_->common() + at + bias_at_};
   }
   Span gradient(Index part) const {
     return {memory_->common() + part * gradient_floats_, static_cast<std::size_t>(gradient_floats_)};
   }
-  void pack(const Pass& pass, direct::Weights w, ConstSpan b);  // w without its taps; no b: zeros
+  void pack(const Pass& pass, direct::Weights w, ConstSpan b, Index at = 0);  // w without its taps; no b: zeros
+  void pack_for_data(ConstSpan w, Index at = 0) {
+    pack(data_, {w.data(), 1, nullptr, forward_.whole().g.depth}, {}, at);
+  }
   void convolve(Pass& pass, const PlaneInput& input, Tensor y, NormSums* moments);
   void convolve_together(Pass& pass, const PlaneInput& input, Tensor y, NormSums* moments);
   template <class Body>
@@ -99,7 +120,14 @@ class DirectConv final : public PlanewiseConv {
   /// place of z must be written to memory.
   bool makes_apart() const { return weights_.whole().output_plane * weights_.whole().g.together * 4 <= cache_room(); }
   const float* gradient_at(const Gradient& dy, const GradientPlanes& planes, Index rows, float* own) const;
-  void add_weights(int thread, const PlaneInput& input, const Gradient& dy, const Part& part, TapSums* taps);
+  void add_weights(int thread, const PlaneInput& input, const Gradient& dy, const Part& part, const Along& along);
+  /// dx of some planes of dy, which are the planes [first, first + count) of all samples.
+  struct DataPlanes {
+    const float* dy;
+    Index first, count;
+    Index packed_at;
+  };
+  void make_data(int thread, const DataPlanes& planes, Tensor dx);
 
   int threads_;
   SharedWorkspace memory_;
@@ -164,9 +192,9 @@ DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry, Ind
       gradient_floats_(whole_lines(forward_.whole().sizes.gradient)),
       parts_(sum_parts(threads_, gradient_floats_)) {}
 
-void DirectConv::pack(const Pass& pass, direct::Weights w, ConstSpan b) {
+void DirectConv::pack(const Pass& pass, direct::Weights w, ConstSpan b, Index at) {
   const Sweep& whole = pass.whole();
-  float *const packed = memory_->common(), *const bias = packed + bias_at_;
+  float *const packed = memory_->common() + at, *const bias = packed + bias_at_;
   std::fill_n(bias, whole.g.padded_out, 0.0F);
   std::ranges::copy(b, bias);
   const Index lanes = whole.kernels.lanes, vectors = whole.g.padded_out / lanes;
@@ -188,10 +216,8 @@ void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, T
 
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   prepare(dx.shape.n);
-  pack(data_, {w.data(), 1, nullptr, forward_.whole().g.depth}, {});
-  Index positions = 1;  // first ones of lattices
-  for (std::size_t a = 0; a < 3; ++a) positions *= std::min(data_.shape.apart[a], data_.shape.to[a]);
-  if (std::ssize(data_.shape.lattices) < positions) {  // some meet no tap
+  pack_for_data(w);
+  if (!data_.shape.meets_taps()) {
     const Index planes = data_.shape.to[0], floats = data_.whole().output_sample / planes;
     share_out(dx.shape.n * planes, threads_, [&](Index first, Index last, int) {
       std::fill_n(dx.data.data() + first * floats, (last - first) * floats, 0.0F);
@@ -287,9 +313,12 @@ const float* DirectConv::gradient_at(const Gradient& dy, const GradientPlanes& p
   return to;
 }
 
-void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient& dy, const Part& part, TapSums* taps) {
+void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient& dy, const Part& part,
+                             const Along& along) {
   const Index count = weights_.bands.count(), planes = weights_.whole().planes;
-  std::vector<PlaneRing>& rings = weights_.rings.of(thread, *memory_);
+  TapSums* const taps = along.taps;
+  std::vector<PlaneRing>& rings =
+      weights_.rings.of(thread, *memory_, along.data != nullptr ? &along.data->data_.rings : nullptr);
   float* const sums = gradient(part.number).data();
   for (Index band = 0; band < count; ++band) {
     const Sweep& sweep = weights_.bands[band];
@@ -308,18 +337,56 @@ void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient
       sweep.kernels.weights(now, under, from, sums);
       for (Index p = 0; with_taps && p < there; ++p)
         taps->add_plane(part.number, plane + p, from + p * sweep.output_plane);
+      if (along.data != nullptr)
+        along.data->make_data(thread, {from, plane, there, parts_ * gradient_floats_}, along.dx);
     });
   }
 }
 
-void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy, Span dw, Span db, TapSums* taps) {
+void DirectConv::make_data(int thread, const DataPlanes& planes, Tensor dx) {
+  const Sweep& sweep = data_.whole();
+  PlaneRing& ring = data_.rings.of(thread, *memory_).front();
+  for_groups(0, planes.count, sweep.g.together, [&](Index first, Index there) {
+    direct::Geometry now = sweep.g;
+    now.there = there;
+    float* const* copies = ring.together(sweep, now, {planes.dy + first * sweep.input_plane}, 0);
+    float* const to = dx.data.data() + (planes.first + first) * sweep.output_plane;
+    for (std::size_t p = 0; p < sweep.parts.size(); ++p) {
+      direct::Geometry g = sweep.parts[p].g;
+      g.there = there, g.stream = streams(dx);
+      sweep.kernels.forward(g, copies, packed(data_, p, planes.packed_at), to + sweep.parts[p].at);
+    }
+  });
+}
+
+/// Each plane of dx must come from one of dy, in no more than one band, and the caches must hold it.
+bool DirectConv::in_one_loop(const DirectConv& data) const {
+  const Sweep &weights = weights_.whole(), &of_data = data.data_.whole();
+  return memory_ == data.memory_ && weights_.bands.count() == 1 && data.data_.bands.count() == 1 &&
+         weights.planes_alone() && of_data.planes_alone() && data.data_.shape.meets_taps() && makes_apart();
+}
+
+bool DirectConv::backward_making(const Gradients& call, const MadeGradient& dy, PlanewiseConv& data) {
+  auto* const of = dynamic_cast<DirectConv*>(&data);
+  if (of == nullptr || !in_one_loop(*of)) return false;
+  prepare_making(call.x.shape.n, of);
+  of->pack_for_data(call.w, parts_ * gradient_floats_);
+  MadeGradient apart = dy;
+  apart.wanted = false;  // by nobody behind the loop
+  of->data_.rings.start();
+  backward_weights_of({call.x.data.data()}, {dy.shape, nullptr, &apart}, call.dw, call.db, {nullptr, of, call.dx});
+  return true;
+}
+
+void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy, Span dw, Span db,
+                                     const Along& along) {
   if (dy.made != nullptr)
-    prepare_making(dy.shape.n);
+    prepare_making(dy.shape.n, along.data);
   else
     prepare(dy.shape.n);
   const Sweep& sweep = weights_.whole();
   const Index planes = dy.shape.n * sweep.planes, parts = std::min(parts_, planes);
-  if (taps != nullptr) taps->start(parts);
+  if (along.taps != nullptr) along.taps->start(parts);
   SharedLoop loop(parts, threads_);
   weights_.rings.start();
 #pragma omp parallel num_threads(threads_)
@@ -328,7 +395,7 @@ void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy
     while (const auto part = loop.next(thread)) {
       const Index number = part->first;
       std::ranges::fill(gradient(number), 0.0F);
-      add_weights(thread, input, dy, {number, planes * number / parts, planes * part->last / parts}, taps);
+      add_weights(thread, input, dy, {number, planes * number / parts, planes * part->last / parts}, along);
     }
 #pragma omp barrier
     constexpr Index block = 1024;  // floats
@@ -385,7 +452,7 @@ class DirectNormConv final : public PlanewiseNormConv {
 
   bool keeps_normalised() const override { return false; }
   void prepare(Index rows) override { conv_->prepare(rows); }
-  void prepare_making(Index rows) override { conv_->prepare_making(rows); }
+  void prepare_making(Index rows) override { conv_->prepare_making(rows, nullptr); }
   void forward(const StepContext& step, const Forward& f) override { forward_of(step, f, nullptr); }
   void forward_adding(const StepContext& step, const Forward& f, NormSums& moments) override {
     forward_of(step, f, &moments);
@@ -403,7 +470,7 @@ class DirectNormConv final : public PlanewiseNormConv {
  private:
   void backward_of(const Backward& b, const DirectConv::Gradient& dy) {
     const direct::Affine map = map_(b.memory.mean.data(), b.memory.inverse_deviation.data(), nullptr);
-    conv_->backward_weights_of({b.x.data.data(), &map}, dy, b.dw, b.db, &taps_);
+    conv_->backward_weights_of({b.x.data.data(), &map}, dy, b.dw, b.db, {&taps_});
     norm_conv_gradients(b, geometry_, taps_.total());
   }
 

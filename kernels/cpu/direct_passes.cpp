@@ -72,6 +72,12 @@ PassShape data_gradient_of(const ConvGeometry& c) {
   return shape;
 }
 
+bool PassShape::meets_taps() const {
+  Index positions = 1;  // first ones of lattices
+  for (std::size_t a = 0; a < 3; ++a) positions *= std::min(apart[a], to[a]);
+  return std::ssize(lattices) == positions;
+}
+
 namespace {
 
 /// The kernels' geometry of a pass with the taps and outputs of one of its lattices.
@@ -223,12 +229,25 @@ void PassRings::start() {
   for (OfThread& of : threads_) of.placed = false;
 }
 
-std::vector<PlaneRing>& PassRings::of(int thread, Workspace& memory) {
-  OfThread& of = threads_[static_cast<std::size_t>(thread)];
-  if (std::exchange(of.placed, true)) return of.rings;
-  float* at = memory.of_thread(thread, floats_, form_);
-  for (PlaneRing& ring : of.rings) ring.start(std::exchange(at, at + ring.floats()));
-  of.end = at;
+/// Where their memory ends.
+float* PassRings::OfThread::place(float* at) {
+  placed = true;
+  for (PlaneRing& ring : rings) ring.start(std::exchange(at, at + ring.floats()));
+  return end = at;
+}
+
+std::vector<PlaneRing>& PassRings::of(int thread, Workspace& memory, PassRings* with) {
+  const auto number = static_cast<std::size_t>(thread);
+  OfThread& of = threads_[number];
+  if (of.placed) return of.rings;
+  if (with == nullptr) {
+    of.place(memory.of_thread(thread, floats_, form_));
+  } else {
+    std::vector<Index> form = form_;
+    form.insert(form.end(), with->form_.begin(), with->form_.end());
+    float* const at = of.place(memory.of_thread(thread, floats_ + with->floats_, form));
+    of.end = with->threads_[number].place(at);
+  }
   return of.rings;
 }
 

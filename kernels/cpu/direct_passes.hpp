@@ -31,6 +31,7 @@ struct PassShape {
   Extent window{};                  ///< positions of input under a position of the output
   Extent to{}, apart{};             ///< positions of the output, and their distance within a lattice
   std::vector<Lattice> lattices{};  ///< none of those that meet no tap: their outputs are zero
+  bool meets_taps() const;          ///< whether there are none of those
 };
 PassShape forward_of(const ConvGeometry& c);
 PassShape data_gradient_of(const ConvGeometry& c);
@@ -51,6 +52,11 @@ struct Sweep {
   Index input_plane, input_sample;         ///< floats
   Index output_plane, output_sample;       ///< floats from one plane of a lattice to the next, and of a sample
   Index input_row = 0, output_row = 0;     ///< where a band's rows begin in a plane: floats
+
+  /// Whether each plane of the output comes from one of the input, with the same number.
+  bool planes_alone() const {
+    return g.kernel[0] == 1 && plane_stride == 1 && planes_before == 0 && planes == in_planes;
+  }
 
   /// together: whether planes may be taken together.
   Sweep(const Kernels& of, const PassShape& shape, bool together);
@@ -120,8 +126,9 @@ class PassRings {
   PassRings(const Bands& bands, bool for_weights, int threads);
   Index floats() const { return floats_; }  ///< of a thread
   void start();
-  /// Those of this thread, between start() and the end of the pass.
-  std::vector<PlaneRing>& of(int thread, Workspace& memory);
+  /// Those of this thread, between start() and the end of the pass. with: rings of a pass that runs at the same time,
+  /// and has been started, too; they lie behind these.
+  std::vector<PlaneRing>& of(int thread, Workspace& memory, PassRings* with = nullptr);
   /// The thread's memory behind them, as far as that was reserved, after of().
   float* behind(int thread) const { return threads_[static_cast<std::size_t>(thread)].end; }
 
@@ -130,6 +137,7 @@ class PassRings {
     bool placed = false;
     float* end = nullptr;
     std::vector<PlaneRing> rings;
+    float* place(float* at);
   };
   std::vector<Index> form_;
   Index floats_ = 0;

@@ -82,6 +82,7 @@ inline void with_step(long step, const Body& body) {
     case 16: return body(Constant<16>{});
     case 32: return body(Constant<32>{});
     case 64: return body(Constant<64>{});
+    case 128: return body(Constant<128>{});
     default: return body(Constant<0>{});
   }
 }

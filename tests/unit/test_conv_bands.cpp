@@ -1,5 +1,5 @@
-// Convolutions of planes in bands of rows, and of small planes taken together (kernels/cpu/direct_conv.cpp): the same
-// bits as of whole planes one by one.
+// Convolutions of planes in bands of rows, of small planes taken together, and both gradients in one loop
+// (kernels/cpu/direct_conv.cpp): the same bits as of whole planes one by one.
 #include <doctest/doctest.h>
 #include <omp.h>
 
@@ -122,6 +122,57 @@ TEST_CASE("conv bands: small planes taken together have the bits of one at a tim
       CHECK(y == one_y);
       CHECK(dx == one_dx);
     }
+}
+
+TEST_CASE("conv bands: both gradients in one loop have the bits of one after the other") {
+  constexpr Index rows = 21;
+  struct Case {
+    ConvGeometry conv;
+    bool in_one_loop;
+  };
+  const Case cases[] = {
+      {geometry({1, 19, 14}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}), true},
+      {geometry({1, 8, 8}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}, 32), true},  // several planes together
+      {geometry({4, 11, 9}, {1, 3, 3}, {0, 0, 1}, {0, 1, 0}), true},
+      {geometry({1, 22, 20}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}, 16, {1, 2, 2}), true},
+      {geometry({1, 21, 20}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, 16, {1, 2, 2}), false},  // positions that meet no tap
+      {geometry({4, 11, 9}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}), false},                  // a plane of padding
+      {geometry({4, 11, 9}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}), false},
+  };
+  for (const auto& [c, in_one_loop] : cases)
+    for (const Algorithm of_weights : {Algorithm::plain, Algorithm::winograd, Algorithm::winograd_planes})
+      for (const Algorithm of_data : {Algorithm::plain, Algorithm::winograd, Algorithm::winograd_planes}) {
+        const cpu::SharedWorkspace memory = own_workspace();
+        const auto weights = cpu::make_direct_conv({of_weights, cpu::instruction_set()}, c, memory);
+        const auto data = cpu::make_direct_conv({of_data, cpu::instruction_set()}, c, memory);
+        if (weights == nullptr || data == nullptr) continue;  // strides are not Winograd's
+        INFO("in planes: ", c.in[0], ", width: ", c.in[2], ", kernels: ", static_cast<int>(of_weights), " ",
+             static_cast<int>(of_data));
+        const Shape in{rows, c.in, c.in_channels, 3}, out{rows, c.out(), c.out_channels, 3};
+        const auto x = made_up(in.count(), 1), dy = made_up(out.count(), 2), w = made_up(c.weights(), 3);
+        Results want{{},
+                     std::vector<float>(x.size()),
+                     std::vector<float>(w.size()),
+                     std::vector<float>(static_cast<std::size_t>(c.out_channels))};
+        Results got = want;
+        std::vector<float> place(dy.size());
+        const Index line = c.out()[2] * c.out_channels;
+        const cpu::MadeGradient made{out,
+                                     [&](Index first, Index last, float* to) {
+                                       std::copy_n(dy.data() + first * line, (last - first) * line, to);
+                                     },
+                                     place.data(), true};
+        weights->prepare_making(rows, data.get());
+        for (int i = 0; i < 2; ++i) {  // what the first call leaves in the rings meets the second one
+          CHECK(weights->backward_making({{in, x}, w, {in, got.dx}, got.dw, got.db}, made, *data) == in_one_loop);
+          data->backward_data({out, dy}, w, {in, want.dx});
+          weights->backward_weights({in, x}, {out, dy}, want.dw, want.db);
+          if (!in_one_loop) continue;
+          CHECK(got.dx == want.dx);
+          CHECK(got.dw == want.dw);
+          CHECK(got.db == want.db);
+        }
+      }
 }
 
 }  // namespace mrmf::test

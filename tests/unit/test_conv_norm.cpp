@@ -113,8 +113,9 @@ TEST_CASE("convolution fused with its batch norm: the same bits in every run") {
 
 TEST_CASE("convolution fused with its batch norm: by each of the kernels that trials may choose") {
   const auto reference = make_reference_backend();
-  for (const char* kernels : {"winograd", "planes", "direct", "winograd512", "planes512", "direct512", "amx",
-                              "amx_winograd", "onednn", "onednn winograd direct", "winograd direct onednn", "apart"})
+  for (const char* kernels :
+       {"winograd", "planes", "direct", "winograd512", "planes512", "direct512", "amx", "amx_winograd", "onednn",
+        "onednn winograd direct", "winograd direct onednn", "planes direct winograd", "apart"})
     for (const ConvNormCase& c : conv_norm_cases()) {
       INFO(kernels, ": ", c.title);
       const auto backend = backend_with(kernels, c.in, c.layers);
