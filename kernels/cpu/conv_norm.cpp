@@ -10,7 +10,7 @@ namespace {
 
 /// Where the convolution goes plane by plane, the norm needs fewer passes over its output z: the moments of z are added
 /// as it is stored, and its gradient is made as the weight gradient reads it. Otherwise one runs after the other. The
-/// gradient of z takes its place.
+/// gradient of z takes its place, or is not stored.
 class ConvThenNorm final : public ConvNormOp {
  public:
   ConvThenNorm(ConvNormParts parts, const ConvNorm& settings)

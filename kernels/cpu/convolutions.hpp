@@ -47,15 +47,15 @@ class PlanewiseConv : public WeightedOp {
   /// forward() that adds the positions of y to the moments as they are made.
   virtual void forward_adding(ConstTensor x, ConstSpan w, ConstSpan b, Tensor y, NormSums& moments) = 0;
   virtual void backward_weights_making(ConstTensor x, const MadeGradient& dy, Span dw, Span db) = 0;
-  /// The same and the data gradient, by the kernels of `data`, in one loop: each plane of dy is used for both while the
-  /// caches hold it, and is not stored. False, and nothing is done, where dx needs other planes, too, or the caches
-  /// have no room.
   struct Gradients {
     ConstTensor x;
     ConstSpan w;
-    Tensor dx;
+    Tensor dx;  ///< not where x is, or what dy is made of
     Span dw, db;
   };
+  /// The same and the data gradient, by the kernels of `data`, in one loop: each plane of dy is used for both while the
+  /// caches hold it, and is not stored. False, and nothing is done, where dx needs other planes, too, or the caches
+  /// have no room.
   virtual bool backward_making(const Gradients& call, const MadeGradient& dy, PlanewiseConv& data) = 0;
 };
 /// The same behind the batch norm of a network's input.

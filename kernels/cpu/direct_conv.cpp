@@ -89,8 +89,9 @@ class DirectConv final : public PlanewiseConv {
     memory_->reserve(std::max(bias_at_ + bias_floats(), parts_ * gradient_floats_),
                      std::max({forward_.rings.floats(), data_.rings.floats(), made}));
   }
-  /// The same for both gradients in one loop: packed weights lie behind the gradients of parts.
+  /// Whether both gradients can be made in one loop, that of x by the kernels of `data`.
   bool in_one_loop(const DirectConv& data) const;
+  /// Memory for that: packed weights lie behind the gradients of parts.
   void reserve_for(const DirectConv& data) {
     const Index planes = weights_.whole().g.together * whole_lines(weights_.whole().output_plane);
     memory_->reserve(parts_ * gradient_floats_ + data.bias_at_ + data.bias_floats(),
@@ -217,7 +218,7 @@ void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, T
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   prepare(dx.shape.n);
   pack_for_data(w);
-  if (!data_.shape.meets_taps()) {
+  if (!data_.shape.all_meet_taps()) {
     const Index planes = data_.shape.to[0], floats = data_.whole().output_sample / planes;
     share_out(dx.shape.n * planes, threads_, [&](Index first, Index last, int) {
       std::fill_n(dx.data.data() + first * floats, (last - first) * floats, 0.0F);
@@ -346,6 +347,7 @@ void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient
 void DirectConv::make_data(int thread, const DataPlanes& planes, Tensor dx) {
   const Sweep& sweep = data_.whole();
   PlaneRing& ring = data_.rings.of(thread, *memory_).front();
+  const bool stream = streams(dx);
   for_groups(0, planes.count, sweep.g.together, [&](Index first, Index there) {
     direct::Geometry now = sweep.g;
     now.there = there;
@@ -353,17 +355,17 @@ void DirectConv::make_data(int thread, const DataPlanes& planes, Tensor dx) {
     float* const to = dx.data.data() + (planes.first + first) * sweep.output_plane;
     for (std::size_t p = 0; p < sweep.parts.size(); ++p) {
       direct::Geometry g = sweep.parts[p].g;
-      g.there = there, g.stream = streams(dx);
+      g.there = there, g.stream = stream;
       sweep.kernels.forward(g, copies, packed(data_, p, planes.packed_at), to + sweep.parts[p].at);
     }
   });
 }
 
-/// Each plane of dx must come from one of dy, in no more than one band, and the caches must hold it.
+/// Each plane of dx must come from one of dy, in no more than one band, and the caches must hold that of dy.
 bool DirectConv::in_one_loop(const DirectConv& data) const {
   const Sweep &weights = weights_.whole(), &of_data = data.data_.whole();
   return memory_ == data.memory_ && weights_.bands.count() == 1 && data.data_.bands.count() == 1 &&
-         weights.planes_alone() && of_data.planes_alone() && data.data_.shape.meets_taps() && makes_apart();
+         weights.planes_alone() && of_data.planes_alone() && data.data_.shape.all_meet_taps() && makes_apart();
 }
 
 bool DirectConv::backward_making(const Gradients& call, const MadeGradient& dy, PlanewiseConv& data) {

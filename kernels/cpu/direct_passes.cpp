@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace mrmf::cpu {
 
@@ -54,12 +55,15 @@ PassShape data_gradient_of(const ConvGeometry& c) {
   Extent lattices{};
   for (std::size_t a = 0; a < 3; ++a) {
     lattices[a] = std::min(c.stride[a], c.in[a]);
-    Index most = 0;  // positions of a lattice
+    constexpr Index none = std::numeric_limits<Index>::min();
+    if (a == 0) shape.before[a] = none;  // may be negative: planes before the first are not read
+    Index most = 0;                      // positions of a lattice
     for (Index first = 0; first < lattices[a]; ++first)
       if (const LatticeAxis axis(c, a, first); axis.taps > 0) {
         shape.before[a] = std::max(shape.before[a], axis.before);
         most = std::max(most, axis.out);
       }
+    if (shape.before[a] == none) shape.before[a] = 0;
     for (Index first = 0; first < lattices[a]; ++first)
       if (const LatticeAxis axis(c, a, first); axis.taps > 0)
         shape.window[a] = std::max(shape.window[a], shape.before[a] - axis.before + axis.taps);
@@ -72,7 +76,7 @@ PassShape data_gradient_of(const ConvGeometry& c) {
   return shape;
 }
 
-bool PassShape::meets_taps() const {
+bool PassShape::all_meet_taps() const {
   Index positions = 1;  // first ones of lattices
   for (std::size_t a = 0; a < 3; ++a) positions *= std::min(apart[a], to[a]);
   return std::ssize(lattices) == positions;

@@ -26,12 +26,12 @@ struct Lattice {
 struct PassShape {
   Index in_channels = 0, out_channels = 0;
   bool bias = false;
-  Extent in{}, before{}, after{};   ///< positions of input and of padding
+  Extent in{}, before{}, after{};   ///< positions of input and of padding; negative along the first axis: not read
   Extent stride{};                  ///< of the input, from one position of a lattice to the next
   Extent window{};                  ///< positions of input under a position of the output
   Extent to{}, apart{};             ///< positions of the output, and their distance within a lattice
   std::vector<Lattice> lattices{};  ///< none of those that meet no tap: their outputs are zero
-  bool meets_taps() const;          ///< whether there are none of those
+  bool all_meet_taps() const;       ///< whether every position of the output meets a tap
 };
 PassShape forward_of(const ConvGeometry& c);
 PassShape data_gradient_of(const ConvGeometry& c);

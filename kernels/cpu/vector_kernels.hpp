@@ -178,7 +178,7 @@ struct Kernels {
   /// The same in the form that `weights` reads; equal to `copy` where both read one form.
   void (*copy_for_weights)(const Geometry&, const float* x, const Affine* map, float* plane);
   /// Makes one output plane, or those that are taken together, one behind the other in y. planes: kernel[0] copies of
-  /// input planes, null for those in the padding. Kernels may write into a copy, but not what others would read there.
+  /// input planes, null for those in the padding. `forward` and `weights` may change scratch of their own in a copy.
   void (*forward)(const Geometry&, float* const* planes, const PackedWeights&, float* y);
   /// Adds the part of one plane, or of those taken together, to the gradient, which has the kernels' own form.
   void (*weights)(const Geometry&, float* const* planes, const float* dy, float* gradient);

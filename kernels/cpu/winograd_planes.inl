@@ -6,7 +6,8 @@
 // rows of four outputs, four rows of six inputs. The direct kernels' products do the work. Tiles lie row by row, those
 // of planes that are taken together plane by plane.
 //
-// The copy of input planes holds them padded, and transforms of their tiles: (transform, tile, in channel). Where
+// The copy of input planes has transforms of tiles, (transform, run of in channels, tile, in channel of the run), and
+// behind them the padded planes. Where
 // several output planes read a plane, its tiles are transformed as it is copied; else group by group as they are
 // wanted, so that the transforms stay in the nearest caches. Weights and their gradient are (block of out channels,
 // transform, depth of one transform's product, out channel of the block). Transform 4 t + s is the t-th of columns and
@@ -33,17 +34,17 @@ constexpr long along = 6, across = 4;  // transforms of columns and rows
 constexpr long transforms = along * across;
 
 constexpr long most_held = 48;  // tiles that are transformed at a time, when they are wanted
-constexpr long most_run = 16;   // in channels of a tile that lie side by side, so that products need no other distance
+constexpr long most_run = 16;   // in channels of a run: tiles lie at one distance, which the compiler knows
 
 struct PlaneTiles {
   bool at_once;           // whether all tiles are transformed as the plane is copied
   long of_row, of_plane;  // tiles
   long count;             // tiles that are there, in all planes that are taken together
   long row, padded;       // floats of a row of an input plane, and of the plane, with their padding
-  long held;              // tiles whose transforms the copy holds
+  long held;              // tiles whose transforms the copy holds; of one run, so few that the L1 cache does, too
   long run, runs;         // in channels side by side, and how many of those
-  long transform;         // floats from one transform to the next: not a power of two, or all would meet in the caches
-  long depth;             // depth of one transform's product
+  long transform;  // floats from one transform to the next: an odd number of lines, or all would meet in the caches
+  long depth;      // depth of one transform's product
   explicit PlaneTiles(const Geometry& g)
       : at_once(g.kernel[0] > 1),
         of_row((g.width + wide - 1) / wide),
@@ -54,7 +55,7 @@ struct PlaneTiles {
         held(at_once ? of_plane : most_held / (g.in_channels > most_run ? 1 : 2)),
         run(g.in_channels % most_run == 0 ? most_run : g.in_channels),
         runs(g.in_channels / run),
-        transform(held * g.in_channels + 16),
+        transform((held * g.in_channels + 31) / 32 * 32 + 16),
         depth(g.kernel[0] * g.in_channels) {}
 };
 
@@ -186,12 +187,12 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
 
 // Calls body(range) for the tiles whose transforms the copy holds at a time.
 template <class Body>
-inline void for_groups(const Geometry& g, float* const* planes, const Body& body) {
+inline void for_held_tiles(const Geometry& g, float* const* planes, const Body& body) {
   const PlaneTiles tiles(g);
   if (tiles.at_once) return body(TileRange{0, tiles.count});
   for (long first = 0, count = 0; first < tiles.count; first += count) {
     count = next_block(tiles.count - first, tiles.held);
-    if (planes[0] != nullptr) transform_tiles(g, {first, count}, planes[0]);  // null: in the padding
+    if (planes[0] != nullptr) transform_tiles(g, {first, count}, planes[0]);  // a plane in the padding has none
     body(TileRange{first, count});
   }
 }
@@ -278,7 +279,7 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
 }
 
 void forward(const Geometry& g, float* const* planes, const PackedWeights& w, float* y) {
-  for_groups(g, planes, [&](const TileRange& now) {
+  for_held_tiles(g, planes, [&](const TileRange& now) {
     for_blocks(g, [&](long channel, auto block_now) {
       for (long p = 0, count = 0; p < now.count; p += count) {
         count = next_block(now.count - p, most_tiles);
@@ -293,7 +294,7 @@ void forward(const Geometry& g, float* const* planes, const PackedWeights& w, fl
 // meet in the same sets of the L1 cache.
 constexpr long most_patch = most_held;
 
-// As many planes as fill a strip of the gradient.
+// As many planes as fill a strip of the gradient of many channels.
 long planes_together(const Geometry& g) {
   const long tiles = PlaneTiles(g).of_plane;
   return g.kernel[0] == 1 && 2 * tiles <= most_patch ? most_patch / tiles : 1;
@@ -349,7 +350,7 @@ void weights_strip(const Geometry& g, const float* const* planes, const float* d
 
 void weights(const Geometry& g, float* const* planes, const float* dy, float* gradient) {
   const PlaneTiles tiles(g);
-  for_groups(g, planes, [&](const TileRange& now) {
+  for_held_tiles(g, planes, [&](const TileRange& now) {
     for_blocks(g, [&](long channel, auto block_now) {
       float* to = gradient + channel * transforms * tiles.depth;
       for (long p = 0, count = 0; p < now.count; p += count) {

@@ -61,7 +61,8 @@ TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, wh
       geometry({1, 64, 20}, {1, 13, 13}, {0, 6, 6}, {0, 6, 6}),
       geometry({5, 81, 16}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, 16, {2, 2, 2}),
       geometry({1, 63, 16}, {1, 19, 1}, {0, 1, 0}, {0, 1, 0}, 16, {1, 2, 1}),  // padding of eight rows behind dy
-      geometry({1, 99, 25}, {1, 2, 1}, {0, 0, 0}, {0, 0, 0}, 16, {1, 3, 2}),   // rows and columns that meet no tap
+      geometry({4, 40, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),
+      geometry({1, 99, 25}, {1, 2, 1}, {0, 0, 0}, {0, 0, 0}, 16, {1, 3, 2}),  // rows and columns that meet no tap
   };
   constexpr Index least = 1, whole = Index{1} << 40;
   for (const ConvGeometry& c : cases)
@@ -89,6 +90,7 @@ TEST_CASE("conv bands: small planes taken together have the bits of one at a tim
   for (const ConvGeometry& c :
        {geometry({1, 8, 8}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}), geometry({1, 9, 11}, {1, 3, 3}, {0, 0, 2}, {0, 1, 0}),
         geometry({3, 8, 9}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}), geometry({3, 8, 8}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}),
+        geometry({4, 11, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}),      // a plane of padding before them
         geometry({1, 9, 8}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}, 32)})  // runs of whole steps of AMX's
     for (const Algorithm algorithm : {Algorithm::winograd_planes, Algorithm::amx_winograd}) {
       if (algorithm == Algorithm::amx_winograd && !cpu::has_amx()) continue;  // unit_sixteen_lanes emulates it
@@ -108,6 +110,9 @@ TEST_CASE("conv bands: small planes taken together have the bits of one at a tim
         std::vector<float> dw(w.size()), db(b.size()), plain_dw(w.size()), plain_db(b.size());
         op->backward_weights({in.with_rows(n), xs}, {out.with_rows(n), dys}, dw, db);
         plain->backward_weights({in.with_rows(n), xs}, {out.with_rows(n), dys}, plain_dw, plain_db);
+        std::vector<float> plain_dx(xs.size());
+        plain->backward_data({out.with_rows(n), dys}, w, {in.with_rows(n), plain_dx});
+        CHECK(relative_distance(std::span(dx).first(xs.size()), plain_dx) < 1e-5);
         CHECK(relative_distance(dw, plain_dw) < 1e-5);
         CHECK(relative_distance(db, plain_db) < 1e-5);
       }
@@ -137,6 +142,7 @@ TEST_CASE("conv bands: both gradients in one loop have the bits of one after the
       {geometry({1, 22, 20}, {1, 3, 3}, {0, 1, 1}, {0, 1, 1}, 16, {1, 2, 2}), true},
       {geometry({1, 21, 20}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, 16, {1, 2, 2}), false},  // positions that meet no tap
       {geometry({4, 11, 9}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}), false},                  // a plane of padding
+      {geometry({4, 11, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}), false},
       {geometry({4, 11, 9}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}), false},
   };
   for (const auto& [c, in_one_loop] : cases)

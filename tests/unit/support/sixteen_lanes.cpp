@@ -79,7 +79,7 @@ namespace mrmf::cpu::fma {
 const Loop* avx512_loop() { return &loop; }
 }  // namespace mrmf::cpu::fma
 
-#define DIRECT_TILE 12
+#define DIRECT_TILE 4  // of 12: AVX2 has not the registers, and compilers take minutes to find that out
 
 #include "kernels/cpu/direct_kernels.inl"
 
