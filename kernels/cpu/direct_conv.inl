@@ -45,9 +45,9 @@ void forward_rows(const Geometry& g, const float* const* planes, const PackedWei
   const long channels = g.out_channels - first;
   for (long row = 0; row < g.rows; ++row)
     for (long column = 0, positions = 0; column < g.width; column += positions) {
-      positions = next_block(g.width - column, tile_of<Block>);
+      positions = next_block(g.width - column, tile);
       float* to = y + row * g.y_row + column * g.y_column + first;
-      with_constant<tile_of<Block>>(positions, [&](auto n) {
+      with_constant<tile>(positions, [&](auto n) {
         constexpr long positions_now = decltype(n)::value;
         if (channels >= Block * lanes)
           forward_tile<Block, positions_now, Step>(g, {planes, row, column}, packed, bias, to);
@@ -69,8 +69,8 @@ void weights_rows(const Geometry& g, const Window& w, float* dw) {
   for_blocks(g, [&](long first, auto count) {
     constexpr long size = decltype(count)::value;
     for (long r = 0, floats = 0; r < g.row; r += floats) {
-      floats = next_block(g.row - r, tile_of<size>);
-      with_constant<tile_of<size>>(floats, [&](auto n) {
+      floats = next_block(g.row - r, tile);
+      with_constant<tile>(floats, [&](auto n) {
         weights_tile<size, decltype(n)::value>(g, {w.x + r, w.dy + first, w.rows}, dw + r * g.out_channels + first);
       });
     }

@@ -9,9 +9,6 @@
 
 constexpr long tile = DIRECT_TILE;  // broadcast floats: positions in forward, depth in the weight gradient
 constexpr long block = 2;           // vectors of output channels
-// As many for one vector of output channels as for two: half of the accumulators would leave the units waiting.
-template <long Block>
-constexpr long tile_of = tile* block / Block;
 
 inline long one_plane(const Geometry&) { return 1; }
 
@@ -96,7 +93,7 @@ struct TilePosition {
 template <long Block, long Count, long Step = 0>
 inline void forward_tile(const Geometry& g, const TilePosition& at, const float* packed, const float* bias, float* y) {
   Vector sum[Count][Block];
-#pragma GCC unroll 24
+#pragma GCC unroll 12
   for (long p = 0; p < Count; ++p)
     for (long n = 0; n < Block; ++n) sum[p][n] = load(bias + n * lanes);
   const long step = Step > 0 ? Step : g.step;
@@ -109,7 +106,7 @@ inline void forward_tile(const Geometry& g, const TilePosition& at, const float*
       for (long r = 0; r < g.row; ++r) {
         Vector w[Block];
         for (long n = 0; n < Block; ++n) w[n] = load(packed + (r * Block + n) * lanes);
-#pragma GCC unroll 24
+#pragma GCC unroll 12
         for (long p = 0; p < Count; ++p) {
           const Vector v = broadcast(x[p * step + r]);
           for (long n = 0; n < Block; ++n) sum[p][n] += v * w[n];
@@ -117,7 +114,7 @@ inline void forward_tile(const Geometry& g, const TilePosition& at, const float*
       }
     }
   }
-#pragma GCC unroll 24
+#pragma GCC unroll 12
   for (long p = 0; p < Count; ++p)
     for (long n = 0; n < Block; ++n) store(y + p * g.y_column + n * lanes, sum[p][n]);
 }
@@ -130,7 +127,7 @@ struct Window {
 template <long Block, long Count>
 inline void weights_tile(const Geometry& g, const Window& w, float* dw) {
   Vector sum[Count][Block];
-#pragma GCC unroll 24
+#pragma GCC unroll 12
   for (long r = 0; r < Count; ++r)
     for (long n = 0; n < Block; ++n) sum[r][n] = load(dw + r * g.out_channels + n * lanes);
   for (long row = 0; row < w.rows; ++row) {
@@ -139,14 +136,14 @@ inline void weights_tile(const Geometry& g, const Window& w, float* dw) {
     for (long p = 0; p < g.width; ++p, x += g.step, dy += g.out_channels) {
       Vector d[Block];
       for (long n = 0; n < Block; ++n) d[n] = load(dy + n * lanes);
-#pragma GCC unroll 24
+#pragma GCC unroll 12
       for (long r = 0; r < Count; ++r) {
         const Vector v = broadcast(x[r]);
         for (long n = 0; n < Block; ++n) sum[r][n] += v * d[n];
       }
     }
   }
-#pragma GCC unroll 24
+#pragma GCC unroll 12
   for (long r = 0; r < Count; ++r)
     for (long n = 0; n < Block; ++n) store(dw + r * g.out_channels + n * lanes, sum[r][n]);
 }

@@ -222,14 +222,14 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
   const Geometry of = of_transform(g, tiles, channels);
   alignas(64) float products[transforms * most_rows * channels];
   constexpr float zeros[channels] = {};
-  const EvenBlocks blocks(s.count, tile_of<Block>);
+  const EvenBlocks blocks(s.count, tile);
   for (long t = 0; t < transforms; ++t) {
     const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
     const float* bias = t == 1 ? w.bias + channel : zeros;  // every output has this product exactly once
     for (long i = 0, r = 0, rows = 0; i < blocks.count; ++i, r += rows) {
       rows = blocks[i];
       float* to = products + (t * most_rows + r) * channels;
-      with_constant<tile_of<Block>>(rows, [&](auto n) {
+      with_constant<tile>(rows, [&](auto n) {
         const TilePosition at{planes, t * tiles.count + s.tile, s.first + r};
         forward_tile<Block, decltype(n)::value, Step>(of, at, packed, bias, to);
       });
@@ -283,7 +283,7 @@ void weights_patch(const Geometry& g, const float* const* planes, const float* d
   Geometry of = of_transform(g, tiles, channels);
   of.width = p.count;
   const long at = (p.tile * tiles.rows + p.first) * g.in_channels;
-  const EvenBlocks blocks(of.row, tile_of<Block>);
+  const EvenBlocks blocks(of.row, tile);
   for (long t = 0; t < transforms; ++t)
     for (long i = 0; i < g.kernel[0]; ++i) {
       if (planes[i] == nullptr) continue;
@@ -291,7 +291,7 @@ void weights_patch(const Geometry& g, const float* const* planes, const float* d
       float* dw = gradient + (t * tiles.depth + i * of.row) * channels;
       for (long b = 0, r = 0, floats = 0; b < blocks.count; ++b, r += floats) {
         floats = blocks[b];
-        with_constant<tile_of<Block>>(floats, [&](auto n) {
+        with_constant<tile>(floats, [&](auto n) {
           weights_tile<Block, decltype(n)::value>(of, {x + r, transformed + t * step, p.tiles}, dw + r * channels);
         });
       }

@@ -258,14 +258,14 @@ void forward_strip(const Geometry& g, const float* const* planes, const PackedWe
   Geometry of = of_transform(g, tiles, channels);
   alignas(64) float products[transforms * most_tiles * channels];
   constexpr float zeros[channels] = {};
-  const EvenBlocks blocks(s.count, tile_of<Block>);
+  const EvenBlocks blocks(s.count, tile);
   for (long t = 0; t < transforms; ++t, of.column_shift += tiles.transform) {
     const float* packed = w.blocks + (channel * transforms + t * channels) * tiles.depth;
     const float* bias = t == across + 1 ? w.bias + channel : zeros;  // every output has this product exactly once
     for (long i = 0, p = 0, count = 0; i < blocks.count; ++i, p += count) {
       count = blocks[i];
       float* to = products + (t * most_tiles + p) * channels;
-      with_constant<tile_of<Block>>(count, [&](auto n) {
+      with_constant<tile>(count, [&](auto n) {
         constexpr long size = decltype(n)::value;
         const TilePosition at{planes, 0, s.first - held + p};
         if (tiles.run == most_run)
@@ -332,7 +332,7 @@ void weights_strip(const Geometry& g, const float* const* planes, const float* d
   const PlaneTiles tiles(g);
   Geometry of = of_transform(g, tiles, channels);
   of.width = s.count;
-  const EvenBlocks blocks(tiles.run, tile_of<Block>);
+  const EvenBlocks blocks(tiles.run, tile);
   for (long t = 0; t < transforms; ++t)
     for (long i = 0; i < g.kernel[0] * tiles.runs; ++i) {
       const float* const plane = planes[i / tiles.runs];
@@ -341,7 +341,7 @@ void weights_strip(const Geometry& g, const float* const* planes, const float* d
       float* dw = gradient + (t * tiles.depth + i * tiles.run) * channels;
       for (long b = 0, r = 0, floats = 0; b < blocks.count; ++b, r += floats) {
         floats = blocks[b];
-        with_constant<tile_of<Block>>(floats, [&](auto n) {
+        with_constant<tile>(floats, [&](auto n) {
           weights_tile<Block, decltype(n)::value>(of, {x + r, transformed + t * step, 1}, dw + r * channels);
         });
       }
