@@ -131,14 +131,11 @@ TEST_CASE("convolution fused with its batch norm: two ranks have the gradients o
   for (const ConvNormCase& c : conv_norm_cases()) {
     if (c.in.n < 3) continue;
     INFO(c.title);
-    const auto reference = make_reference_backend(), one = make_cpu_backend(1), other = make_cpu_backend(1);
-    FusedNetwork whole = network_of(*reference, c, false), first = network_of(*one, c, true);
-    FusedNetwork second = network_of(*other, c, true);
-    whole.run(0, c.in.n, nullptr);
-    run_as_two_ranks(first, second);
-    CHECK(relative_distance(first.y, whole.y) < 1e-5);
-    CHECK(relative_distance(first.grads, whole.grads) < 5e-5);
-    CHECK(relative_distance(first.state, whole.state) < 5e-6);
+    compare_two_ranks(c.in, c.layers, [](const FusedNetwork& ranks, const FusedNetwork& whole) {
+      CHECK(relative_distance(ranks.y, whole.y) < 1e-5);
+      CHECK(relative_distance(ranks.grads, whole.grads) < 5e-5);
+      CHECK(relative_distance(ranks.state, whole.state) < 5e-6);
+    });
   }
 }
 

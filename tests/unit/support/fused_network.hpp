@@ -99,4 +99,15 @@ inline void run_as_two_ranks(FusedNetwork& first, FusedNetwork& second) {
   first.y.insert(first.y.end(), second.y.begin(), second.y.end());
 }
 
+/// Calls check(ranks, whole): what two ranks have together by the fused network, each on its part of the batch, and the
+/// whole batch by the reference's layers one after the other.
+template <class Check>
+void compare_two_ranks(const Shape& in, const std::vector<LayerSpec>& layers, const Check& check) {
+  const auto reference = make_reference_backend(), one = make_cpu_backend(1), other = make_cpu_backend(1);
+  FusedNetwork whole(*reference, in, layers, false), first(*one, in, layers, true), second(*other, in, layers, true);
+  whole.run(0, in.n, nullptr);
+  run_as_two_ranks(first, second);
+  check(first, whole);
+}
+
 }  // namespace mrmf::test
