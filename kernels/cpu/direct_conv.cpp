@@ -318,8 +318,7 @@ void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient
                              const Along& along) {
   const Index count = weights_.bands.count(), planes = weights_.whole().planes;
   TapSums* const taps = along.taps;
-  std::vector<PlaneRing>& rings =
-      weights_.rings.of(thread, *memory_, along.data != nullptr ? &along.data->data_.rings : nullptr);
+  std::vector<PlaneRing>& rings = weights_.rings.of(thread, *memory_);
   float* const sums = gradient(part.number).data();
   for (Index band = 0; band < count; ++band) {
     const Sweep& sweep = weights_.bands[band];
@@ -375,7 +374,6 @@ bool DirectConv::backward_making(const Gradients& call, const MadeGradient& dy, 
   of->pack_for_data(call.w, parts_ * gradient_floats_);
   MadeGradient apart = dy;
   apart.wanted = false;  // by nobody behind the loop
-  of->data_.rings.start();
   backward_weights_of({call.x.data.data()}, {dy.shape, nullptr, &apart}, call.dw, call.db, {nullptr, of, call.dx});
   return true;
 }
@@ -390,7 +388,7 @@ void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy
   const Index planes = dy.shape.n * sweep.planes, parts = std::min(parts_, planes);
   if (along.taps != nullptr) along.taps->start(parts);
   SharedLoop loop(parts, threads_);
-  weights_.rings.start();
+  weights_.rings.start(along.data != nullptr ? &along.data->data_.rings : nullptr);
 #pragma omp parallel num_threads(threads_)
   {
     const int thread = omp_get_thread_num();

@@ -229,8 +229,13 @@ PassRings::PassRings(const Bands& bands, bool for_weights, int threads) : thread
   }
 }
 
-void PassRings::start() {
+void PassRings::start(PassRings* with) {
   for (OfThread& of : threads_) of.placed = false;
+  with_ = with;
+  if (with == nullptr) return;
+  with->start();
+  form_of_both_ = form_;
+  form_of_both_.insert(form_of_both_.end(), with->form_.begin(), with->form_.end());
 }
 
 /// Where their memory ends.
@@ -240,18 +245,14 @@ float* PassRings::OfThread::place(float* at) {
   return end = at;
 }
 
-std::vector<PlaneRing>& PassRings::of(int thread, Workspace& memory, PassRings* with) {
+std::vector<PlaneRing>& PassRings::of(int thread, Workspace& memory) {
   const auto number = static_cast<std::size_t>(thread);
   OfThread& of = threads_[number];
   if (of.placed) return of.rings;
-  if (with == nullptr) {
+  if (with_ == nullptr)
     of.place(memory.of_thread(thread, floats_, form_));
-  } else {
-    std::vector<Index> form = form_;
-    form.insert(form.end(), with->form_.begin(), with->form_.end());
-    float* const at = of.place(memory.of_thread(thread, floats_ + with->floats_, form));
-    of.end = with->threads_[number].place(at);
-  }
+  else
+    of.end = with_->threads_[number].place(of.place(memory.of_thread(thread, floats_ + with_->floats_, form_of_both_)));
   return of.rings;
 }
 

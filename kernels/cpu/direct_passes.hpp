@@ -125,10 +125,10 @@ class PassRings {
  public:
   PassRings(const Bands& bands, bool for_weights, int threads);
   Index floats() const { return floats_; }  ///< of a thread
-  void start();
-  /// Those of this thread, between start() and the end of the pass. with: rings of a pass that runs at the same time,
-  /// and has been started, too; they lie behind these.
-  std::vector<PlaneRing>& of(int thread, Workspace& memory, PassRings* with = nullptr);
+  /// with: rings of a pass that runs at the same time; they lie behind these.
+  void start(PassRings* with = nullptr);
+  /// Those of this thread, between start() and the end of the pass.
+  std::vector<PlaneRing>& of(int thread, Workspace& memory);
   /// The thread's memory behind them, as far as that was reserved, after of().
   float* behind(int thread) const { return threads_[static_cast<std::size_t>(thread)].end; }
 
@@ -139,7 +139,8 @@ class PassRings {
     std::vector<PlaneRing> rings;
     float* place(float* at);
   };
-  std::vector<Index> form_;
+  std::vector<Index> form_, form_of_both_;
+  PassRings* with_ = nullptr;
   Index floats_ = 0;
   std::vector<OfThread> threads_;
 };
