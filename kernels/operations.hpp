@@ -256,6 +256,7 @@ struct ConvNorm {
   std::optional<NormSettings> input;
   ConvGeometry conv;
   NormReluPool output;
+  bool shortcut = false;  ///< a tensor like z is added to the norm's output, before the activation; no pool then
 };
 
 /// The operation of ConvNorm. z, the convolution's output, is kept from forward to backward; its gradient is made piece
@@ -270,6 +271,7 @@ class ConvNormOp {
     Tensor z;
     Span kept;  ///< kept_floats() of the rows, from a boundary of 64 bytes on
     Tensor y;
+    ConstTensor shortcut{};  ///< with a shortcut: what is added; y may be over it
   };
   struct Backward {
     ConstTensor x, dy;
@@ -281,6 +283,8 @@ class ConvNormOp {
     Span input_dgamma, input_dbeta;  ///< empty without `input`
     Span dw, db, dgamma, dbeta;      ///< all of them this rank's part of the sum
     Tensor dx;                       ///< empty: nobody wants it, as with `input`
+    ConstTensor y{};                 ///< with a shortcut: what forward wrote
+    Tensor dshortcut{};              ///< its gradient, always wanted; may be over dy
   };
   virtual ~ConvNormOp() = default;
   virtual bool accepts_slices() const { return false; }                  ///< whether y may be a slice (Tensor::pitch)

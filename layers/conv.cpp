@@ -331,6 +331,8 @@ class ConvNormLayer final : public Layer {
         weights_(static_cast<std::size_t>(conv_.weights())),
         z_(output_shape(in, conv_.out(), conv_.out_channels)),
         output_(settings.output.pool ? output_shape(z_, settings.output.pool->out(), z_.channels) : z_),
+        shortcut_(settings.shortcut),
+        activates_(settings.output.slope != 1),
         op_(std::move(op)) {
     const auto place = [](Index& end, Index count) {
       return static_cast<std::size_t>(std::exchange(end, aligned(end + count)));
@@ -352,7 +354,9 @@ class ConvNormLayer final : public Layer {
     return {.params = {},
             .state = {},
             .cache = kept_first() + op_->kept_floats(z_.n),
-            .accepted_slices = {.y = op_->accepts_slices()}};
+            .reads_output = shortcut_ && activates_,
+            .shortcut = shortcut_,
+            .accepted_slices = {.y = op_->accepts_slices() && !shortcut_}};
   }
   double flop() const override { return conv_flop(conv_); }
   void prepare(Index rows) override { op_->prepare(rows); }
@@ -366,9 +370,10 @@ class ConvNormLayer final : public Layer {
                                 .memory = norm_memory(buffers),
                                 .z = z(buffers, x.shape.n),
                                 .kept = kept(buffers, x.shape.n),
-                                .y = y});
+                                .y = y,
+                                .shortcut = buffers.shortcut});
   }
-  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor, ConstTensor dy, Tensor dx) override {
+  void backward(const LayerBuffers& buffers, ConstTensor x, ConstTensor y, ConstTensor dy, Tensor dx) override {
     const NormMemory input = input_memory(buffers);
     const auto of_input = [&](std::size_t half) { return has_input() ? input_.half(buffers.grads, half) : Span{}; };
     op_->backward(buffers.step, {.x = x,
@@ -384,7 +389,9 @@ class ConvNormLayer final : public Layer {
                                  .db = bias_gradient(backend_, conv_, biases(buffers.grads)),
                                  .dgamma = norm_.half(buffers.grads, 0),
                                  .dbeta = norm_.half(buffers.grads, 1),
-                                 .dx = dx});
+                                 .dx = dx,
+                                 .y = y,
+                                 .dshortcut = buffers.dshortcut});
   }
 
  private:
@@ -424,6 +431,7 @@ class ConvNormLayer final : public Layer {
   ConvGeometry conv_;
   std::size_t weights_;
   Shape z_, output_;
+  bool shortcut_, activates_;
   std::unique_ptr<ConvNormOp> op_;
   Channels input_{}, input_state_{}, norm_{}, state_{};  // count 0: no batch norm of the input
   std::size_t conv_first_ = 0;
@@ -434,7 +442,7 @@ class ConvNormLayer final : public Layer {
 
 std::unique_ptr<Layer> make_conv_norm(Backend& backend, const Shape& in, const ConvNormSpecs& specs) {
   if (in.axes == 0) return nullptr;
-  ConvNorm settings{.input = {}, .conv = conv_geometry(in, specs.conv), .output = {}};
+  ConvNorm settings{.input = {}, .conv = conv_geometry(in, specs.conv), .output = {}, .shortcut = specs.add};
   const Shape z = output_shape(in, settings.conv.out(), settings.conv.out_channels);
   const auto output = norm_relu_pool_settings(z, specs.norm, specs.relu, specs.pool);
   if (!output) return nullptr;

@@ -23,7 +23,8 @@ struct BlockLayer {
   LayerPosition position{0};
 };
 
-/// Layers one after the other, each the only reader of the one before it.
+/// Layers one after the other, each the only reader of the one before it. An `add` may have a second input from before
+/// them, its shortcut.
 using FusableLayers = std::span<const BlockLayer>;
 
 bool is_kind(FusableLayers run, std::size_t i, LayerKind kind) { return i < run.size() && run[i].kind == kind; }
@@ -73,15 +74,17 @@ Fused norm_conv(Backend& backend, FusableLayers run) {
 }
 
 // conv, batch_norm, relu or leaky_relu and average_pool, as many of them as follow each other; at the input maybe
-// behind a batch_norm.
+// behind a batch_norm. Or conv, batch_norm, the add of a residual block, and its activation if that follows.
 Fused conv_norm(Backend& backend, FusableLayers run, bool first) {
   const std::size_t conv = first && is_kind(run, 0, LayerKind::batch_norm) ? 1 : 0, norm = conv + 1;
   if (!is_kind(run, conv, LayerKind::conv) || !is_kind(run, norm, LayerKind::batch_norm)) return {};
   ConvNormSpecs specs{.conv = run[conv].spec, .norm = run[norm].spec};
   if (conv == 1) specs.input_norm = run[0].spec;
   std::size_t count = norm + 1;
+  specs.add = is_kind(run, count, LayerKind::add);
+  if (specs.add) ++count;
   if (is_relu(run, count)) specs.relu = run[count++].spec;
-  if (is_kind(run, count, LayerKind::average_pool)) {
+  if (!specs.add && is_kind(run, count, LayerKind::average_pool)) {
     specs.pool = run[count].spec;
     if (auto layer = make_conv_norm(backend, run[0].input, specs)) return {std::move(layer), count + 1};
     specs.pool.reset();
@@ -154,6 +157,7 @@ class ExecutionBuilder {
           fused.layer) {
         unit.last = i + fused.count;
         unit.layer = keep(std::move(fused.layer));
+        add_shortcut(unit);
       }
       check_output(unit);
       unit.bias = bias_in_front(i);
@@ -193,6 +197,22 @@ class ExecutionBuilder {
     if (number == 0 || !network_.entry(number - 1).spec.bias_in_norm) return {};
     const Index channels = network_.entry(number - 1).spec.units;
     return {execution_.params.params_of(number - 1).end() - channels, channels};
+  }
+
+  /// The second input of the add within a fused unit.
+  void add_shortcut(Unit& unit) {
+    for (std::size_t i = unit.first + 1; i < unit.last; ++i)
+      if (const auto k = shortcut_of(i)) unit.reads.push_back(input(i, *k));
+  }
+
+  /// Which input of layer i is a shortcut, if it adds one to the output of the layer before it. Not the network's
+  /// input: nobody has memory for its gradient.
+  std::optional<std::size_t> shortcut_of(std::size_t i) const {
+    const std::vector<std::size_t>& reads = locals_[i].reads;
+    if (locals_[i].kind != LayerKind::add || reads.size() != 2 || reads[0] == reads[1]) return std::nullopt;
+    const std::size_t k = reads[0] == i ? 1 : 0;
+    if (reads[1 - k] != i || outputs_[reads[k]] == 0) return std::nullopt;
+    return k;
   }
 
   void add(Unit unit) {
@@ -285,8 +305,9 @@ class ExecutionBuilder {
   FusableLayers run_from(std::size_t i) const {
     constexpr std::size_t kMostFused = 5;
     const auto only_reader = [&](std::size_t next) {  // nothing else reads the layer before it
-      return readers_[next] == 1 && locals_[next].reads == std::vector{next} &&
-             (!partition_ || partition_->at_hand(next, 0));
+      if (readers_[next] != 1) return false;
+      if (shortcut_of(next)) return !partition_;
+      return locals_[next].reads == std::vector{next} && (!partition_ || partition_->at_hand(next, 0));
     };
     std::size_t end = i + 1;
     while (end < locals_.size() && end < i + kMostFused && only_reader(end)) ++end;
@@ -329,6 +350,7 @@ Execution build_execution(Backend& backend, const Network& network, const ModelS
                      .reads_output = footprint.reads_output,
                      .reads_input = footprint.reads_input,
                      .dx_is_dy = footprint.dx_is_dy,
+                     .shortcut = footprint.shortcut,
                      .accepted_slices = footprint.accepted_slices,
                      .parts = footprint.parts,
                      .margin = footprint.margin});

@@ -47,6 +47,10 @@ struct LayerBuffers {
   /// Where the layer is updated in place: the parameters again, which backward updates by step.sgd, and their
   /// velocities (none without momentum). grads is empty then.
   Span updated{}, velocity{};
+  /// With Footprint::shortcut: what the layer adds (y may be over it), and where backward puts the gradient of that, in
+  /// memory that may be dy's.
+  ConstTensor shortcut{};
+  Tensor dshortcut{};
 };
 
 /// A named tensor of a layer's parameters or state, in arena order ("weight", "bias", "gamma", "running_mean", ...).
@@ -72,6 +76,7 @@ struct Footprint {
   bool reads_output = false;  ///< backward reads y, so no later layer may overwrite it
   bool reads_input = true;    ///< backward reads x, so no later layer may overwrite it
   bool dx_is_dy = false;      ///< the gradient of every input is dy: no memory and no work
+  bool shortcut = false;  ///< a fused layer has a second input, LayerBuffers::shortcut, which backward does not read
   AcceptedSlices accepted_slices = {};
   /// concat: the channels of each input, where these may lie in their slices of y before the call, and their gradients
   /// may be dy's slices.
@@ -185,11 +190,13 @@ std::unique_ptr<Layer> make_norm_conv(Backend& backend, const Shape& in, const L
                                       const std::optional<Box>& counted = {});
 
 /// A convolution fused with the batch norm of its output and, if given, the ReLU or leaky ReLU behind that and the
-/// average pool; at the network's input maybe with the batch norm before it. Null if the backend offers none. It
-/// replaces these layers of the list: each has its parameters and gradients from the next 64-byte boundary on.
+/// average pool; at the network's input maybe with the batch norm before it. Or with the batch norm, the `add` of a
+/// residual block, and maybe its activation; it has a shortcut then. Null if the backend offers none. It replaces these
+/// layers of the list: each has its parameters and gradients from the next 64-byte boundary on.
 struct ConvNormSpecs {
   std::optional<LayerSpec> input_norm{};
   LayerSpec conv, norm;
+  bool add = false;  ///< no pool then
   std::optional<LayerSpec> relu{}, pool{};
 };
 std::unique_ptr<Layer> make_conv_norm(Backend& backend, const Shape& in, const ConvNormSpecs& specs);

@@ -196,8 +196,10 @@ void Model::clear_gradients(const Unit& unit, const StepContext& step, ConstTens
     backward(unit, step, x);
     return;
   }
-  const Tensor dx = gradient_of(unit, 0, x);
-  if (!dx.data.empty() && dx.data.data() != dy.data.data()) backend_->fill(dx.data, 0);
+  for (std::size_t i = 0; i < unit.reads.size(); ++i) {
+    const Tensor dx = gradient_of(unit, i, x);
+    if (!dx.data.empty() && dx.data.data() != dy.data.data()) backend_->fill(dx.data, 0);
+  }
   add_up(unit, x);
 }
 

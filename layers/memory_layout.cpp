@@ -45,7 +45,8 @@ std::size_t last_read(const std::vector<UnitFacts>& units, std::size_t number) {
   std::size_t moment = number - 1;
   if (units[number - 1].reads_output) moment = moment_of_backward(units, number - 1);
   for (std::size_t u = number; u < units.size(); ++u)
-    if (reads(units[u], number)) moment = std::max(moment, units[u].reads_input ? moment_of_backward(units, u) : u);
+    if (reads(units[u], number))
+      moment = std::max(moment, units[u].reads_in_backward(number) ? moment_of_backward(units, u) : u);
   return moment;
 }
 
@@ -187,6 +188,7 @@ class ArenaBuilder {
     else if (unit.in_place)
       for (const std::size_t number : {unit.reads[0], unit.reads.size() > 1 ? unit.reads[1] : unit.reads[0]})
         if (over == kNone && may_overwrite(u, number)) over = number;
+    if (unit.shortcut && may_overwrite(u, unit.reads[1])) over = unit.reads[1];
     plan_.units[u].in_place = over != kNone;
     holder_[u + 1] = over != kNone ? holder_[over] : block_of_output(u);
     content_.push_back(over != kNone && unit.identity ? content_[over] : u + 1);
@@ -198,6 +200,7 @@ class ArenaBuilder {
     const std::size_t moment = moment_of_backward(units_, u);
     const Held dy = gradient_[u + 1];
     MRMF_CHECK(dy.block != kNone, "an output that no unit reads");
+    const bool own_dy = own(dy);  // when backward writes, before any of its gradients are added up
     dy_of_[u] = dy;
     used(dy.block, moment);
     for (std::size_t i = 0; i < unit.reads.size(); ++i) {
@@ -205,10 +208,10 @@ class ArenaBuilder {
       if (const std::size_t number = unit.reads[i]; number != 0) {
         if (hands_out_slice(u, number))
           given.dx = {dy.block, {u, i}, dy.first};
-        else if (unit.margin && own(dy))  // where it adds what other ranks send
+        else if (unit.margin && own_dy)  // where it adds what other ranks send
           given.dx = {dy.block, {}, dy.first + *unit.margin};
-        else if (unit.dx_is_dy || unit.identity || (unit.reads.size() == 1 && unit.in_place && own(dy)))
-          given.dx = dy;  // a single input takes over dy's memory where nothing else is to be read from it
+        else if (unit.dx_is_dy || unit.identity || (takes_over(unit, i) && own_dy))
+          given.dx = dy;  // where nothing else is to be read from it
         else
           given.dx = {make(units_[number - 1].floats, moment)};
         if (given.dx.block == dy.block) ++users_[dy.block];
@@ -219,6 +222,11 @@ class ArenaBuilder {
     }
     plan_.units[u].dx.resize(unit.reads.size());
     if (unit.reads.size() > 1 || unit.reads[0] == 0) --users_[dy.block];
+  }
+
+  /// Whether the gradient of input i may be written over dy: of a single input, or a shortcut.
+  static bool takes_over(const UnitFacts& unit, std::size_t i) {
+    return unit.shortcut ? i == 1 : unit.in_place && unit.reads.size() == 1;
   }
 
   /// Whether concat u gives that output a slice of its dy as gradient: the output's unit takes slices, or the gradient

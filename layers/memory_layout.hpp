@@ -1,6 +1,7 @@
 // Where tensors lie in a model's arenas: activations and their gradients, which share memory, and parameters.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -25,9 +26,14 @@ struct UnitFacts {
   std::vector<std::size_t> reads;  ///< as in Wiring, of units
   Index floats = 0;                ///< floats of its output
   bool in_place = false, identity = false, reads_output = false, reads_input = true, dx_is_dy = false;  ///< Footprint
-  AcceptedSlices accepted_slices = {};                                                                  ///< Footprint
-  std::vector<Index> parts = {};                                                                        ///< Footprint
-  std::optional<Index> margin = {};                                                                     ///< Footprint
+  bool shortcut = false;                ///< Footprint: the second of `reads`
+  AcceptedSlices accepted_slices = {};  ///< Footprint
+  std::vector<Index> parts = {};        ///< Footprint
+  std::optional<Index> margin = {};     ///< Footprint
+  /// Whether backward reads an output.
+  bool reads_in_backward(std::size_t number) const {
+    return reads_input && std::ranges::count(reads.begin(), reads.end() - (shortcut ? 1 : 0), number) > 0;
+  }
 };
 
 /// Where backward puts the gradient of one input. The gradient of an output that several units read is their sum.

@@ -112,6 +112,13 @@ LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step) {
           velocity};
 }
 
+LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step, ConstTensor x) {
+  const LayerBuffers buffers = buffers_of(unit, step);
+  if (unit.join != nullptr || unit.terms != nullptr || unit.reads.size() < 2) return buffers;
+  return {buffers.step, buffers.params,  buffers.grads,    buffers.state,        buffers.cache,
+          buffers.bias, buffers.updated, buffers.velocity, input_of(unit, 1, x), gradient_of(unit, 1, x)};
+}
+
 Tensor Model::activation(const ArenaSpan& span, const Shape& shape) {
   const Index floats = span.pitch == 0 ? backend_->activation_floats(shape)
                                        : (shape.n * product(shape.spatial) - 1) * span.pitch + shape.channels;
@@ -147,7 +154,7 @@ ConstTensor Model::forward(const StepContext& step, ConstTensor x) {
 }
 
 void Model::call(Forward half, const Unit& unit, const StepContext& step, ConstTensor x) {
-  (unit.layer->*half)(buffers_of(unit, step), input_of(unit, 0, x), output_of(unit, x.shape.n));
+  (unit.layer->*half)(buffers_of(unit, step, x), input_of(unit, 0, x), output_of(unit, x.shape.n));
 }
 
 ConstTensor Model::forward(const Unit& unit, const StepContext& step, ConstTensor x) {
@@ -157,7 +164,7 @@ ConstTensor Model::forward(const Unit& unit, const StepContext& step, ConstTenso
   if (unit.join != nullptr)
     unit.join->join(x_, y);
   else
-    unit.layer->forward(buffers_of(unit, step), x_[0], y);
+    unit.layer->forward(buffers_of(unit, step, x), x_[0], y);
   return y;
 }
 
@@ -254,7 +261,7 @@ void Model::backward_overlapped(const Unit& exchange, const Unit& reader, const 
 
 void Model::call(Backward half, const Unit& unit, const StepContext& step, ConstTensor x) {
   const Tensor y = output_of(unit, x.shape.n);
-  (unit.layer->*half)(buffers_of(unit, step), input_of(unit, 0, x), y, activation(unit.memory.dy, y.shape),
+  (unit.layer->*half)(buffers_of(unit, step, x), input_of(unit, 0, x), y, activation(unit.memory.dy, y.shape),
                       gradient_of(unit, 0, x));
 }
 

@@ -110,12 +110,13 @@ class Model {
   /// One unit of forward and backward, which call this for all in their order. forward returns the unit's output.
   ConstTensor forward(const Unit& unit, const StepContext& step, ConstTensor x);
   void backward(const Unit& unit, const StepContext& step, ConstTensor x);
-  /// A unit's slices of the arenas, for running one alone.
-  LayerBuffers buffers_of(const Unit& unit, const StepContext& step);
+  /// A unit's slices of the arenas, for running one alone. x: the network's input.
+  LayerBuffers buffers_of(const Unit& unit, const StepContext& step, ConstTensor x);
 
  private:
   using Forward = void (Layer::*)(const LayerBuffers&, ConstTensor, Tensor);
   using Backward = void (Layer::*)(const LayerBuffers&, ConstTensor, ConstTensor, ConstTensor, Tensor);
+  LayerBuffers buffers_of(const Unit& unit, const StepContext& step);
   void call(Forward half, const Unit& unit, const StepContext& step, ConstTensor x);
   void call(Backward half, const Unit& unit, const StepContext& step, ConstTensor x);
   void backward_overlapped(const Unit& exchange, const Unit& reader, const StepContext& step, ConstTensor x);

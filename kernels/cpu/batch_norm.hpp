@@ -88,10 +88,11 @@ struct NormGradient {
   ConstTensor x, dy;
 };
 
-/// Batch norm, an activation (slope 1: none) and average pooling, by lines of positions.
+/// Batch norm, an activation (slope 1: none) and average pooling, by lines of positions. Or, without pooling, a batch
+/// norm to whose output a shortcut is added before the activation.
 class NormPasses {
  public:
-  explicit NormPasses(const NormReluPool& settings);
+  explicit NormPasses(const NormReluPool& settings, bool shortcut = false);
   static bool serve(const NormReluPool& settings);
 
   NormSums& sums() { return sums_; }
@@ -99,7 +100,11 @@ class NormPasses {
   Index kept_floats(Index rows) const;
   void forward(const norm_loops::Terms& terms, ConstTensor x, Tensor y, Span kept = {});
   void add_gradients(const NormGradient& of, ConstSpan kept = {});  ///< sums of them in sums()
-  void data_gradient(const NormGradient& of, Tensor dx);            ///< may be over x
+  /// With a shortcut: forward, and add_gradients(), which makes the gradient of the sum as well. That is the
+  /// shortcut's, and takes the place of dy in what follows. y may be over the shortcut, and dshortcut over dy.
+  void forward_adding(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y);
+  void add_gradients_adding(NormGradient& of, ConstTensor y, Tensor dshortcut);
+  void data_gradient(const NormGradient& of, Tensor dx);  ///< may be over x
   /// dx of lines [first, last), counted over all samples, which begins at `dx`.
   void data_lines(const NormGradient& of, Index first, Index last, float* dx) const {
     data_lines(line_, of, first, last, dx);
@@ -117,6 +122,7 @@ class NormPasses {
   PoolGeometry pool_;
   Extent out_;
   norm_loops::Line line_{};
+  float slope_behind_shortcut_;  // the activation's, where that comes behind a shortcut: line_ has none then
   NormSums sums_;
 };
 

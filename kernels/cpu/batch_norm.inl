@@ -252,6 +252,54 @@ void gradients(const Line& l, const Terms& terms, const float* x, const float* d
   (l.window == 1 ? gradients_of<true> : gradients_of<false>)(l, terms, x, dy, sums);
 }
 
+void forward_adding(const Line& l, const Terms& terms, const float* x, const float* shortcut, float* y) {
+  for (long first = 0; first < l.pooled; first += at_once) {
+    const long last = first + at_once < l.pooled ? first + at_once : l.pooled;
+    for_vectors(l.channels, [&](long c, auto some) {
+      const Affine<decltype(some)> a(terms, c);
+      for (long k = first; k < last; ++k) {
+        const auto normed = (some.get(x + k * l.channels + c) - a.mean) * a.factor + a.beta;
+        put_to(l, some, y + k * l.channels + c, activate(normed + some.get(shortcut + k * l.channels + c), l.slope));
+      }
+    });
+  }
+  if (l.stream) fence();
+}
+
+// Sums of several runs of so many positions side by side, as moments_of.
+template <long Runs>
+inline void gradients_adding_of(const Line& l, const Terms& terms, long positions, const float* x, const float* y,
+                                const float* dy, float* g, double* sums) {
+  for_vectors(l.channels, [&](long c, auto some) {
+    const auto mean = some.get(terms.mean + c);
+    typename decltype(some)::V sum[Runs]{}, products[Runs]{};
+    for (long k = 0; k < positions; ++k)
+      for (long n = 0; n < Runs; ++n) {
+        const long at = (n * positions + k) * l.channels + c;
+        const auto d = some.get(dy + at), of_sum = some.get(y + at) <= 0 ? l.slope * d : d;  // lets NaN pass
+        some.put(g + at, of_sum);
+        sum[n] += of_sum;
+        products[n] += of_sum * (some.get(x + at) - mean);
+      }
+    for (long n = 0; n < Runs; ++n) {
+      flush(some, sum[n], sums + c);
+      flush(some, products[n], sums + l.channels + c);
+    }
+  });
+}
+
+void gradients_adding(const Line& l, const Terms& terms, const float* x, const float* y, const float* dy, float* g,
+                      double* sums) {
+  const long together = l.channels % 4 == 0 ? runs_together(3 * run * l.channels * 4) : 1;
+  for (long first = 0, count = 0; first < l.pooled; first += count) {
+    const long at = first * l.channels, left = l.pooled - first;
+    const long runs = next_runs(left / run, together), of_run = left < run ? left : run;
+    count = runs * of_run;
+    with_constant<most_runs>(
+        runs, [&](auto n) { gradients_adding_of<n.value>(l, terms, of_run, x + at, y + at, dy + at, g + at, sums); });
+  }
+}
+
 // What is dx's of some channels.
 template <class Some>
 struct DataAffine {
@@ -298,7 +346,8 @@ void data(const Line& l, const Terms& terms, const DataTerms& more, const float*
   if (l.stream) fence();
 }
 
-const Kernels kernels{moments, forward, forward_keeping, kept_gradients, gradients, data};
+const Kernels kernels{moments,   forward,        forward_keeping,  kept_gradients,
+                      gradients, forward_adding, gradients_adding, data};
 
 }  // namespace
 

@@ -13,14 +13,18 @@ PoolGeometry pool_of(const NormReluPool& s) {
 
 }  // namespace
 
-NormPasses::NormPasses(const NormReluPool& settings)
-    : loops_(norm_kernels()), pool_(pool_of(settings)), out_(pool_.out()), sums_(settings.norm) {
+NormPasses::NormPasses(const NormReluPool& settings, bool shortcut)
+    : loops_(norm_kernels()),
+      pool_(pool_of(settings)),
+      out_(pool_.out()),
+      slope_behind_shortcut_(settings.slope),
+      sums_(settings.norm) {
   line_.positions = pool_.in[2];
   line_.channels = pool_.channels;
   line_.window = pool_.window[2];
   line_.pooled = out_[2];
   line_.share = 1.0F / static_cast<float>(product(pool_.window));
-  line_.slope = settings.slope;
+  line_.slope = shortcut ? 1 : settings.slope;
 }
 
 bool NormPasses::serve(const NormReluPool& settings) {
@@ -64,6 +68,27 @@ void NormPasses::add_gradients(const NormGradient& of, ConstSpan kept) {
       if (const float* from = gradient_of(line, of.dy.data.data()))
         loops_.gradients(line_, of.terms, of.x.data.data() + line * in_line(), from, sums);
   });
+}
+
+void NormPasses::forward_adding(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y) {
+  norm_loops::Line form = line_;
+  form.slope = slope_behind_shortcut_;
+  form.stream = streams(y) && y.data.data() != shortcut.data.data();  // lines that are still read stay in the caches
+  share_out(x.shape.n * out_[0] * out_[1], sums_.threads(), [&](Index first, Index last, int) {
+    for (Index at = first * in_line(); at < last * in_line(); at += in_line())
+      loops_.forward_adding(form, terms, x.data.data() + at, shortcut.data.data() + at, y.data.data() + at);
+  });
+}
+
+void NormPasses::add_gradients_adding(NormGradient& of, ConstTensor y, Tensor dshortcut) {
+  norm_loops::Line form = line_;
+  form.slope = slope_behind_shortcut_;
+  sums_.add_up(of.x.shape.n * out_[0] * out_[1], [&](Index first, Index last, double* sums) {
+    for (Index at = first * in_line(); at < last * in_line(); at += in_line())
+      loops_.gradients_adding(form, of.terms, of.x.data.data() + at, y.data.data() + at, of.dy.data.data() + at,
+                              dshortcut.data.data() + at, sums);
+  });
+  of.dy = dshortcut;
 }
 
 void NormPasses::data_gradient(const NormGradient& of, Tensor dx) {

@@ -247,6 +247,12 @@ struct Kernels {
   void (*kept_gradients)(long windows, long channels, float share, const float* kept, const float* dy, double* sums);
   /// Adds the sums of g and of g * (x - mean) over an input line to sums[2 * channels]. dy: the output line's gradient.
   void (*gradients)(const Line&, const Terms&, const float* x, const float* dy, double* sums);
+  /// Without pooling, of a norm to whose output a shortcut is added before the activation: y = activation(batch norm(x)
+  /// + shortcut). y may be over the shortcut.
+  void (*forward_adding)(const Line&, const Terms&, const float* x, const float* shortcut, float* y);
+  /// Makes the gradient g of that sum, and adds its sums as gradients() does. g may be over dy.
+  void (*gradients_adding)(const Line&, const Terms&, const float* x, const float* y, const float* dy, float* g,
+                           double* sums);
   /// Makes dx of an input line. dy is null when no window holds the line.
   void (*data)(const Line&, const Terms&, const DataTerms&, const float* x, const float* dy, float* dx);
 };

@@ -121,7 +121,6 @@ class TimedUnits {
 
   Times time(std::size_t u) {
     const Unit& unit = model_.units()[u];
-    const LayerBuffers buffers = model_.buffers_of(unit, step_);
     std::vector<ConstTensor> x;
     std::vector<Tensor> dx;
     for (const std::size_t number : unit.reads) {
@@ -131,6 +130,7 @@ class TimedUnits {
     }
     const Tensor y = y_[u + 1];
     const ConstTensor dy = dy_[u + 1];
+    const LayerBuffers buffers = model_.buffers_of(unit, step_, y_[0]);
     const auto forward = [&] { unit.join ? unit.join->join(x, y) : unit.layer->forward(buffers, x[0], y); };
     const auto backward = [&] {
       unit.join ? unit.join->join_backward(dy, dx) : unit.layer->backward(buffers, x[0], y, dy, dx[0]);

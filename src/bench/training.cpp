@@ -320,7 +320,7 @@ TimedSteps::Backward TimedSteps::backward_alone(std::size_t u, int repeats) {
   Model& model = model_state_.model;
   const Unit& unit = model.units()[u];
   const StepContext now = step();
-  const LayerBuffers buffers = model.buffers_of(unit, now);
+  const LayerBuffers buffers = model.buffers_of(unit, now, ConstTensor(model.input(), {}));
   const Shape in = unit.reads[0] == 0 ? model.input() : model.units()[unit.reads[0] - 1].out;
   std::vector<Arena> arenas;
   const auto tensor = [&](const Shape& shape) {

@@ -28,6 +28,17 @@ LayerSpec average_pool(const Extent& window) {
   return spec;
 }
 
+/// `from` by the numbers of layers, as name_layers() will name them.
+LayerSpec add_of(const std::string& one, const std::string& other) {
+  LayerSpec spec = layer(LayerKind::add);
+  spec.from = {one, other};
+  return spec;
+}
+LayerSpec from(LayerSpec spec, const std::string& name) {
+  spec.from = {name};
+  return spec;
+}
+
 /// Of planes that the direct kernels serve, with enough of them for several in each part of the sums. A layer before
 /// them wants their dx.
 std::vector<ConvNormCase> conv_norm_cases() {
@@ -59,6 +70,37 @@ std::vector<ConvNormCase> conv_norm_cases() {
        volume(4, {18, 9, 8}, 2),
        {same_conv(16, cube), norm, relu, same_conv(16, cube), norm, relu},
        2},
+      {"2-D, residual block",
+       image(40, 13, 9, 5),
+       {before, relu, same_conv(6, flat), norm, relu, same_conv(6, flat), norm, add_of("batch_norm2", "relu1"), relu,
+        layer(LayerKind::tanh)},
+       5},
+      {"2-D, residual blocks in a row, of a convolution each",
+       image(40, 12, 9, 5),
+       {same_conv(16, flat), relu, same_conv(16, flat), norm, add_of("relu1", "batch_norm1"), leaky(0.2F),
+        same_conv(16, flat), norm, add_of("batch_norm2", "leaky_relu1"), relu},
+       4},
+      {"2-D, residual block with a convolution in its shortcut",
+       image(40, 13, 9, 5),
+       {before, same_conv(16, flat, {1, 2, 2}), norm, from(same_conv(16, {1, 1, 1}, {1, 2, 2}), "conv1"), norm,
+        add_of("batch_norm1", "batch_norm2"), relu},
+       3},
+      {"3-D, a shortcut and no activation",
+       volume(4, {20, 10, 9}, 4),
+       {before, same_conv(16, cube), norm, from(same_conv(16, cube), "conv1"), norm,
+        add_of("batch_norm2", "batch_norm1")},
+       3},
+      {"2-D, shortcuts whose sum is added up once more",
+       image(40, 8, 8, 5),
+       {before, same_conv(16, flat), norm, from(same_conv(16, flat), "conv1"), norm,
+        add_of("batch_norm2", "batch_norm1"), from(same_conv(16, flat), "conv1"), norm, relu, add_of("add1", "relu1"),
+        add_of("add2", "add1")},
+       6},
+      {"2-D, a shortcut from the network's input, and a norm that others read, too",
+       image(40, 8, 8, 16),
+       {same_conv(16, flat), norm, add_of("batch_norm1", "input"), relu, same_conv(16, flat), norm,
+        add_of("batch_norm2", "relu1"), add_of("add2", "batch_norm2")},
+       6},
   };
 }
 
@@ -113,9 +155,9 @@ TEST_CASE("convolution fused with its batch norm: the same bits in every run") {
 
 TEST_CASE("convolution fused with its batch norm: by each of the kernels that trials may choose") {
   const auto reference = make_reference_backend();
-  for (const char* kernels :
-       {"winograd", "planes", "direct", "winograd512", "planes512", "direct512", "amx", "amx_winograd", "onednn",
-        "onednn winograd direct", "winograd direct onednn", "planes direct winograd", "apart"})
+  for (const char* kernels : {"winograd", "planes", "squares", "direct", "winograd512", "planes512", "squares512",
+                              "direct512", "amx", "amx_winograd", "onednn", "onednn winograd direct",
+                              "winograd direct onednn", "planes direct winograd", "apart"})
     for (const ConvNormCase& c : conv_norm_cases()) {
       INFO(kernels, ": ", c.title);
       const auto backend = backend_with(kernels, c.in, c.layers);
