@@ -65,8 +65,7 @@ class DirectConv final : public PlanewiseConv {
   }
   bool backward_making(const Gradients& call, const MadeGradient& dy, PlanewiseConv& data) override;
 
-  /// dy where it is stored, or what makes it.
-  struct Gradient {
+  struct Gradient {  ///< dy where it is stored, or what makes it
     Shape shape;
     const float* stored = nullptr;
     const MadeGradient* made = nullptr;
@@ -360,11 +359,13 @@ void DirectConv::make_data(int thread, const DataPlanes& planes, Tensor dx) {
   });
 }
 
-/// Each plane of dx must come from one of dy, in no more than one band, and the caches must hold that of dy.
+/// Each plane of dx must come from one of dy, in no more than one band. The caches must hold that of dy, and what the
+/// loop goes over for every plane: weights, and their gradient.
 bool DirectConv::in_one_loop(const DirectConv& data) const {
   const Sweep &weights = weights_.whole(), &of_data = data.data_.whole();
   return memory_ == data.memory_ && weights_.bands.count() == 1 && data.data_.bands.count() == 1 &&
-         weights.planes_alone() && of_data.planes_alone() && data.data_.shape.all_meet_taps() && makes_apart();
+         weights.planes_alone() && of_data.planes_alone() && data.data_.shape.all_meet_taps() && makes_apart() &&
+         (data.data_.packed + gradient_floats_) * 4 <= cache_room() / 2;
 }
 
 bool DirectConv::backward_making(const Gradients& call, const MadeGradient& dy, PlanewiseConv& data) {
