@@ -143,6 +143,7 @@ std::optional<DirectKernels> direct_kernels(const std::string& name) {
   if (algorithm == "direct") return DirectKernels{Algorithm::plain, set};
   if (algorithm == "winograd") return DirectKernels{Algorithm::winograd, set};
   if (algorithm == "planes") return DirectKernels{Algorithm::winograd_planes, set};
+  if (algorithm == "squares") return DirectKernels{Algorithm::winograd_squares, set};
   return std::nullopt;
 }
 
@@ -156,7 +157,8 @@ bool deep_enough_for_planes(const ConvGeometry& c) {
 // Names of kernels, in kernels.txt and in what `bench layers` prints. With "512" they are for AVX-512, else for the
 // best set below.
 //
-//   planes        Winograd's along the last two axes (winograd_planes.inl)
+//   planes        Winograd's along the last two axes (winograd_planes.inl), by tiles of two rows of four outputs
+//   squares       the same by tiles of four rows: less arithmetic, and more rounding
 //   winograd      Winograd's along the last axis (winograd.inl); with pooling: conv_pool_relu_winograd.inl
 //   direct        plain products of ours, without im2col (direct_conv.inl)
 //   amx           products on AMX of floats in three parts (direct_kernels_amx.cpp); amx_winograd: of Winograd's
@@ -185,10 +187,10 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   const bool deep = deep_enough_for_planes(p.geometry);
   const std::string first = deep ? "planes" : "winograd", second = deep ? "winograd" : "planes";
   if (set == InstructionSet::avx512) {
-    std::vector<std::string> names{"few", first + "512", second + "512"};
+    std::vector<std::string> names{"few", first + "512", second + "512", "squares512"};
     // Processors with AMX have AVX-512 of full width, beside which AVX2 gains nothing. AMX's stand behind those that
     // processors without it take, too: fixed kernels in float32 give the same bits on both.
-    if (!has_amx()) names.insert(names.end(), {first, second});
+    if (!has_amx()) names.insert(names.end(), {first, second, "squares"});
     names.push_back("direct512");
     if (has_amx()) names.insert(names.end(), {"amx", "amx_winograd"});
     if (has_amx() && in_bf16()) names.insert(names.begin() + 1, "amx_bf16");
@@ -199,12 +201,12 @@ std::vector<std::string> CpuBackend::kernels_of(const ConvProblem& p) const {
   }
   // oneDNN's weight gradients go through im2col below AVX-512, and are slow where a sample has few positions.
   const bool few = product(p.geometry.out()) <= p.geometry.out_channels;
-  return {first, second, "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps", "all_taps"};
+  return {first, second, "squares", "direct", "few", few ? "taps" : "onednn", few ? "onednn" : "taps", "all_taps"};
 }
 
 std::vector<std::string> CpuBackend::norm_conv_kernels_of() const {
-  if (instruction_set() != InstructionSet::avx512) return {"winograd", "planes", "direct", "apart"};
-  std::vector<std::string> names{"winograd512", "winograd", "planes512", "direct512"};
+  if (instruction_set() != InstructionSet::avx512) return {"winograd", "planes", "squares", "direct", "apart"};
+  std::vector<std::string> names{"winograd512", "winograd", "planes512", "squares512", "direct512"};
   if (has_amx()) names.insert(names.end(), {"amx", "amx_winograd"});
   if (has_amx() && in_bf16()) names.insert(names.begin(), "amx_bf16");
   names.push_back("apart");

@@ -23,7 +23,7 @@ class NormSums;  // kernels/cpu/batch_norm.hpp
 /// the last axis, or along the last two; or on AMX: of floats in three parts, plain or of Winograd's transforms along
 /// the second axis, or of rounded ones. `set` is the instruction set that they are compiled for.
 struct DirectKernels {
-  enum class Algorithm { plain, winograd, winograd_planes, amx, amx_winograd, amx_bf16 } algorithm;
+  enum class Algorithm { plain, winograd, winograd_planes, winograd_squares, amx, amx_winograd, amx_bf16 } algorithm;
   InstructionSet set;
   Index room =
       0;  ///< bytes for a thread's copies of input planes, which are cut into bands of rows; 0: by the L2 cache

@@ -168,6 +168,7 @@ const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
     case Algorithm::plain: return &of.plain;
     case Algorithm::winograd: return winograd ? &of.winograd : nullptr;
     case Algorithm::winograd_planes: return winograd && rows ? &of.winograd_planes : nullptr;
+    case Algorithm::winograd_squares: return winograd && rows ? &of.winograd_squares : nullptr;
     case Algorithm::amx: return amx ? &direct::amx_kernels().fp32 : nullptr;
     case Algorithm::amx_winograd: return amx && rows ? &direct::amx_kernels().winograd : nullptr;
     case Algorithm::amx_bf16: return amx ? &direct::amx_kernels().bf16 : nullptr;

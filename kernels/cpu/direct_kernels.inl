@@ -10,10 +10,15 @@ namespace winograd {
 #include "kernels/cpu/winograd.inl"
 }
 namespace winograd_planes {
+using OfRows = winograd::TwoRows;
 #include "kernels/cpu/winograd_planes.inl"
-}
+}  // namespace winograd_planes
+namespace winograd_squares {
+using OfRows = winograd::FourRows;
+#include "kernels/cpu/winograd_planes.inl"
+}  // namespace winograd_squares
 
-const KernelSet kernel_set{plain::kernels, winograd::kernels, winograd_planes::kernels};
+const KernelSet kernel_set{plain::kernels, winograd::kernels, winograd_planes::kernels, winograd_squares::kernels};
 
 }  // namespace
 }  // namespace mrmf::cpu::direct

@@ -3,8 +3,8 @@
 //
 // A float is the sum of three numbers in bf16, of 8 bits each. Of the nine products of two such sums, the six that
 // reach the last bit of a float are added, in float32: so the outputs are as exact as those of plain products in
-// float32 (tests/unit/test_amx_conv.cpp), at six sixteenths of their time. With run.precision = "bf16" the first part
-// of each is multiplied alone.
+// float32 (tests/unit/test_conv_exactness.cpp), at six sixteenths of their time. With run.precision = "bf16" the first
+// part of each is multiplied alone.
 //
 // The copy of an input plane for forward is (part, position of the padded plane, in channel), so that the rows of a
 // left factor are neighbouring positions, and its columns the run of input under them: no im2col. Weights are (16 out

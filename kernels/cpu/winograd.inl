@@ -153,7 +153,15 @@ struct RowStore {
       for (long k = 0; k < outputs; ++k) store(to + k * out_channels, row.v[k]);
   }
   // As far as positions and channels are there.
-  __attribute__((noinline)) void part(TileRow row, float* to, long there, long channels) const {
+  void part(const TileRow& row, float* to, long there, long channels) const {
+    part_of(row.v[0], row.v[1], row.v[2], row.v[3], to, there, channels);
+  }
+
+ private:
+  // Its vectors in registers: a row as a whole would be passed in memory.
+  __attribute__((noinline)) void part_of(Vector first, Vector second, Vector third, Vector fourth, float* to,
+                                         long there, long channels) const {
+    const TileRow row{{first, second, third, fourth}};
     for (long k = 0; k < there; ++k)
       if (channels < lanes)
         for (long c = 0; c < channels; ++c) to[k * out_channels + c] = row.v[k][c];

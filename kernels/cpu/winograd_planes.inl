@@ -1,17 +1,18 @@
-// The convolution of three by three taps along the second and third axis by Winograd's F(2,3) along the second and
-// F(4,3) along the third (A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks): 24 products give eight
-// outputs instead of 72. Included once per instruction set, inside a namespace of its own.
+// The convolution of three by three taps along the second and third axis by Winograd's algorithm along both (A. Lavin,
+// S. Gray, Fast Algorithms for Convolutional Neural Networks): F(4,3) along the third, and along the second what OfRows
+// says. By F(2,3) there 24 products give eight outputs instead of 72, by F(4,3) 36 give 16 instead of 144. Included
+// once per instruction set and OfRows, inside a namespace of its own.
 //
-// Along the first axis each of the 24 transforms is a convolution of its own, of the tiles of a plane: a tile is two
-// rows of four outputs, four rows of six inputs. The direct kernels' products do the work. Tiles lie row by row, those
-// of planes that are taken together plane by plane.
+// Along the first axis each of the transforms is a convolution of its own, of the tiles of a plane: a tile is two or
+// four rows of four outputs, of six inputs and two more rows. The direct kernels' products do the work. Tiles lie row
+// by row, those of planes that are taken together plane by plane.
 //
 // The copy of input planes has transforms of tiles, (transform, run of in channels, tile, in channel of the run), and
 // behind them the padded planes. Where
 // several output planes read a plane, its tiles are transformed as it is copied; else group by group as they are
 // wanted, so that the transforms stay in the nearest caches. Weights and their gradient are (block of out channels,
-// transform, depth of one transform's product, out channel of the block). Transform 4 t + s is the t-th of columns and
-// the s-th of rows.
+// transform, depth of one transform's product, out channel of the block). Transform across * t + s is the t-th of
+// columns and the s-th of rows.
 
 // Comes after winograd.inl, whose transforms along the third axis it uses.
 
@@ -29,8 +30,8 @@ using winograd::transform_outputs;
 using winograd::transform_six;
 using winograd::transform_taps;
 
-constexpr long wide = 4, high = 2;     // outputs of a tile along the third and second axis
-constexpr long along = 6, across = 4;  // transforms of columns and rows
+constexpr long wide = 4, high = OfRows::high;       // outputs of a tile along the third and second axis
+constexpr long along = 6, across = OfRows::across;  // transforms of columns and rows
 constexpr long transforms = along * across;
 
 constexpr long most_held = 48;  // tiles that are transformed at a time, when they are wanted
@@ -130,8 +131,8 @@ void pack(const Geometry& g, const Weights& w, long first, float* packed) {
       transform_taps(taps, rows[j]);
     }
     for (long t = 0; t < along; ++t) {
-      const Vector outer = (rows[0][t] + rows[2][t]) / 2, middle = rows[1][t] / 2;
-      const Vector all[across] = {rows[0][t], outer + middle, outer - middle, rows[2][t]};
+      Vector all[across];
+      OfRows::taps({rows[0][t], rows[1][t], rows[2][t]}, all);
       for (long s = 0; s < across; ++s) store(at.to + ((t * across + s) * depth + r) * at.row, all[s]);
     }
   }
@@ -142,6 +143,23 @@ struct TileRange {
   long first, count;
 };
 
+// Two of a tile's transforms of columns, of all rows. No more at a time, so that they stay in registers.
+template <long One, long Other, class V>
+inline void transform_pair(const float* from, long row, long channels, float* to, long step) {
+  V one[across], other[across], all[across];
+#pragma GCC unroll 6
+  for (long k = 0; k < across; ++k) {
+    V d[along], six[along];
+    for (long t = 0; t < along; ++t) d[t] = get<V>(from + k * row + t * channels);
+    transform_six(d, six);
+    one[k] = six[One], other[k] = six[Other];
+  }
+  OfRows::inputs(one, all);
+  for (long s = 0; s < across; ++s) put(to + (One * across + s) * step, all[s]);
+  OfRows::inputs(other, all);
+  for (long s = 0; s < across; ++s) put(to + (Other * across + s) * step, all[s]);
+}
+
 // Transforms some tiles of a copy's padded planes.
 template <class V>
 void transform_as(const Geometry& g, const TileRange& s, float* plane) {
@@ -151,19 +169,11 @@ void transform_as(const Geometry& g, const TileRange& s, float* plane) {
   PlaneTile at(g, tiles, s.first);
   for (long p = 0; p < s.count; ++p, at.next())
     for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
-      V of_rows[across][along];
-      for (long k = 0; k < across; ++k) {
-        V d[along];
-        for (long t = 0; t < along; ++t) d[t] = get<V>(padded + at.input + k * row + t * channels + c);
-        transform_six(d, of_rows[k]);
-      }
-      float* to = plane + (c / run * tiles.held + p) * run + c % run;
-      for (long t = 0; t < along; ++t, to += across * step) {
-        put(to, of_rows[0][t] - of_rows[2][t]);
-        put(to + step, of_rows[1][t] + of_rows[2][t]);
-        put(to + 2 * step, of_rows[2][t] - of_rows[1][t]);
-        put(to + 3 * step, of_rows[1][t] - of_rows[3][t]);
-      }
+      const float* const from = padded + at.input + c;
+      float* const to = plane + (c / run * tiles.held + p) * run + c % run;
+      transform_pair<1, 2, V>(from, row, channels, to, step);
+      transform_pair<3, 4, V>(from, row, channels, to, step);
+      transform_pair<0, 5, V>(from, row, channels, to, step);
     }
 }
 
@@ -203,9 +213,10 @@ constexpr long most_tiles = 24;  // tiles of a strip, so few that their products
 inline void tile_outputs(const float* products, long step, TileRow (&y)[high]) {
   Vector rows[high][along];
   for (long t = 0; t < along; ++t, products += across * step) {
-    const Vector second = load(products + step), third = load(products + 2 * step);
-    rows[0][t] = load(products) + second + third;
-    rows[1][t] = second - third - load(products + 3 * step);
+    Vector p[across], column[high];
+    for (long s = 0; s < across; ++s) p[s] = load(products + s * step);
+    OfRows::outputs(p, column);
+    for (long h = 0; h < high; ++h) rows[h][t] = column[h];
   }
   for (long h = 0; h < high; ++h) column_outputs(rows[h], y[h].v);
 }
@@ -229,7 +240,7 @@ void store_outputs(const Geometry& g, const TileRange& s, const float* products,
       if (n >= left) break;
       TileRow rows[high];
       tile_outputs(products + p * channels + n, step, rows);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (long h = 0; h < high; ++h) {
         if (h >= to.rows) break;
         if (together)
@@ -309,15 +320,16 @@ void transform_gradients(const Geometry& g, const TileRange& s, const float* dy,
     for (long n = 0; n < channels; n += lanes) {
       const float* const from = dy + at.position * g.out_channels + n;
       Vector q[high][along];
-      transform_outputs(load_row(from, g.out_channels, at.width).v, q[0]);
-      const long second = at.rows < high ? 0 : at.width;  // columns of the second row
-      transform_outputs(load_row(from + g.width * g.out_channels, g.out_channels, second).v, q[1]);
+#pragma GCC unroll 4
+      for (long h = 0; h < high; ++h)
+        transform_outputs(load_row(from + h * g.width * g.out_channels, g.out_channels, h < at.rows ? at.width : 0).v,
+                          q[h]);
       float* all = to + p * channels + n;
       for (long t = 0; t < along; ++t, all += across * step) {
-        store(all, q[0][t]);
-        store(all + step, q[0][t] + q[1][t]);
-        store(all + 2 * step, q[0][t] - q[1][t]);
-        store(all + 3 * step, -q[1][t]);
+        Vector column[high], transformed[across];
+        for (long h = 0; h < high; ++h) column[h] = q[h][t];
+        OfRows::gradients(column, transformed);
+        for (long a = 0; a < across; ++a) store(all + a * step, transformed[a]);
       }
     }
   }
@@ -377,8 +389,9 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
       }
       float* to = dw + first * g.depth + r / g.in_channels * g.kernel[1] * g.row + r % g.in_channels;
       for (long k = 0; k < 3; ++k) {
-        const Vector even = (by_row[1][k] + by_row[2][k]) / 2, odd = (by_row[1][k] - by_row[2][k]) / 2;
-        const Vector taps[3] = {by_row[0][k] + even, odd, even + by_row[3][k]};
+        Vector column[across], taps[3];
+        for (long s = 0; s < across; ++s) column[s] = by_row[s][k];
+        OfRows::taps_of(column, taps);
         for (long j = 0; j < 3; ++j)
           for (long o = 0; o < lanes; ++o) to[o * g.depth + (j * 3 + k) * g.in_channels] = taps[j][o];
       }

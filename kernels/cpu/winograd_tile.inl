@@ -1,5 +1,5 @@
-// A tile of Winograd's F(4,3) along one axis: four outputs, six inputs, by the points 0, 1, -1, 2, -2 and infinity.
-// Included inside an anonymous namespace, behind vectors.inl.
+// Tiles of Winograd's algorithm along one axis: of F(4,3), four outputs and six inputs, by the points 0, 1, -1, 2, -2
+// and infinity; and of F(2,3), two outputs and four inputs. Included inside an anonymous namespace, behind vectors.inl.
 
 // The six transforms of a tile's inputs, V a vector or a single float.
 template <class V>
@@ -51,3 +51,38 @@ inline void column_taps(const Vector q[6], Vector taps[3]) {
   taps[1] = (q[2] - q[1]) / 6 + (q[3] - q[4]) / 12;
   taps[2] = 4 * fine - coarse + q[5];
 }
+
+// The two as the second axis of a tile of two axes: each transform is one of vectors.
+struct TwoRows {
+  static constexpr long high = 2, across = 4;
+  template <class V>
+  static void inputs(const V (&d)[4], V (&to)[4]) {
+    to[0] = d[0] - d[2], to[1] = d[1] + d[2], to[2] = d[2] - d[1], to[3] = d[1] - d[3];
+  }
+  static void outputs(const Vector (&p)[4], Vector (&y)[2]) {
+    y[0] = p[0] + p[1] + p[2];
+    y[1] = p[1] - p[2] - p[3];
+  }
+  static void taps(const Vector (&w)[3], Vector (&to)[4]) {
+    const Vector outer = (w[0] + w[2]) / 2, middle = w[1] / 2;
+    to[0] = w[0], to[1] = outer + middle, to[2] = outer - middle, to[3] = w[2];
+  }
+  static void gradients(const Vector (&d)[2], Vector (&to)[4]) {
+    to[0] = d[0], to[1] = d[0] + d[1], to[2] = d[0] - d[1], to[3] = -d[1];
+  }
+  static void taps_of(const Vector (&q)[4], Vector (&taps)[3]) {
+    const Vector even = (q[1] + q[2]) / 2;
+    taps[0] = q[0] + even, taps[1] = (q[1] - q[2]) / 2, taps[2] = even + q[3];
+  }
+};
+struct FourRows {
+  static constexpr long high = 4, across = 6;
+  template <class V>
+  static void inputs(const V (&d)[6], V (&to)[6]) {
+    transform_six(d, to);
+  }
+  static void outputs(const Vector (&p)[6], Vector (&y)[4]) { outputs_of_tile(p, p[5], y); }
+  static void taps(const Vector (&w)[3], Vector (&to)[6]) { transform_taps(w, to); }
+  static void gradients(const Vector (&d)[4], Vector (&to)[6]) { transform_outputs(d, to); }
+  static void taps_of(const Vector (&q)[6], Vector (&taps)[3]) { column_taps(q, taps); }
+};

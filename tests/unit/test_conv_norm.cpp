@@ -186,7 +186,7 @@ TEST_CASE("convolution fused with its batch norm: two ranks have the gradients o
 TEST_CASE("convolution fused with its batch norm: outputs past the caches") {
   const LayerSpec norm = layer(LayerKind::batch_norm);
   const ConvNormCase c{"", volume(2, {50, 96, 96}, 4), {norm, same_conv(32, {3, 3, 3}), norm}, 1};
-  for (const char* kernels : {"winograd", "planes", "direct"}) {
+  for (const char* kernels : {"winograd", "planes", "squares", "direct"}) {
     INFO(kernels);
     const auto backend = backend_with(kernels, c.in, c.layers);
     FusedNetwork fused = network_of(*backend, c, true), plain = network_of(*backend, c, false);

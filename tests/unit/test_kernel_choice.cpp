@@ -119,9 +119,9 @@ TEST_CASE("kernel choice: all kernels compute the convolution that the reference
         conv_problem({1, 9, 9}, 4, 8, {1, 2, 2}), conv_problem({2, 2, 2}, 8, 16, {3, 3, 3}),
         conv_problem({2, 29, 13}, 16, 48, {2, 3, 3}), conv_problem({3, 2, 3}, 64, 128, {3, 3, 3})}) {
     const ConvPasses want = passes_of(*reference, problem);
-    for (const char* kernels :
-         {"winograd", "direct", "few", "onednn", "taps", "all_taps", "winograd512", "direct512", "amx", "amx_winograd",
-          "winograd onednn direct", "onednn direct512 taps", "no such kernels"}) {
+    for (const char* kernels : {"winograd", "planes", "squares", "direct", "few", "onednn", "taps", "all_taps",
+                                "winograd512", "planes512", "squares512", "direct512", "amx", "amx_winograd",
+                                "winograd onednn direct", "onednn direct512 taps", "no such kernels"}) {
       INFO(problem.text() << ": " << kernels);
       const auto backend = cpu::make_choosing_backend(2);
       cpu::kernel_choices(*backend)->put(problem.text(), {kernels});

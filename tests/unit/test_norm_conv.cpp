@@ -75,7 +75,7 @@ TEST_CASE("input batch norm fused with its convolution: the gradients of the two
 
 TEST_CASE("input batch norm fused with its convolution: by each of the kernels that trials may choose") {
   const auto reference = make_reference_backend();
-  for (const char* kernels : {"winograd", "planes", "direct", "amx", "amx_winograd", "apart"})
+  for (const char* kernels : {"winograd", "planes", "squares", "direct", "amx", "amx_winograd", "apart"})
     for (const NormConvCase& c : norm_conv_cases()) {
       INFO(kernels, ": ", c.title);
       const auto backend = backend_with(kernels, c.in, layers_of(c));

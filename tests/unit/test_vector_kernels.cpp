@@ -82,10 +82,13 @@ TEST_CASE("values: what kernels write past the caches has the same bits") {
   for (const auto& [set, kernels] :
        {std::pair{InstructionSet::generic, &cpu::direct::generic_kernels().winograd},
         std::pair{InstructionSet::generic, &cpu::direct::generic_kernels().winograd_planes},
+        std::pair{InstructionSet::generic, &cpu::direct::generic_kernels().winograd_squares},
         std::pair{InstructionSet::avx2, &cpu::direct::avx2_kernels().winograd},
         std::pair{InstructionSet::avx2, &cpu::direct::avx2_kernels().winograd_planes},
+        std::pair{InstructionSet::avx2, &cpu::direct::avx2_kernels().winograd_squares},
         std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd},
-        std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd_planes}})
+        std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd_planes},
+        std::pair{InstructionSet::avx512, &cpu::direct::avx512_kernels().winograd_squares}})
     if (has(set)) {
       CHECK(winograd_plane(*kernels, true) == winograd_plane(*kernels, false));
       if (kernels->together(small_plane()) > 1)

@@ -1,8 +1,9 @@
-// Convolutions on AMX (kernels/cpu/direct_kernels_amx.cpp): of floats in three parts as exact as plain products in
-// float32, and of rounded factors exact where nothing is rounded. Without AMX they do not serve; unit_sixteen_lanes
-// emulates it.
+// How exact convolutions are: Winograd's, and those on AMX (kernels/cpu/direct_kernels_amx.cpp), of floats in three
+// parts as exact as plain products in float32, and of rounded factors exact where nothing is rounded. Without AMX these
+// do not serve; unit_sixteen_lanes emulates it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -78,6 +79,13 @@ Passes inputs_of(const ConvGeometry& g, int bits) {
           {}};
 }
 
+bool serves(Algorithm algorithm, const ConvGeometry& g) {
+  if (algorithm == Algorithm::amx_winograd) return cpu::has_amx() && g.kernel[1] == 3;
+  if (algorithm >= Algorithm::amx) return cpu::has_amx();
+  const Extent out = g.out();
+  return g.kernel[2] == 3 && (algorithm == Algorithm::winograd || g.kernel[1] == 3) && std::min(out[1], g.in[1]) >= 6;
+}
+
 // Against the reference, beside plain products: no more than so many times as far from it. A part of 8 bits less, or a
 // product that is missing, is off by 2^-16.
 void check_exactness(Algorithm algorithm, double times) {
@@ -88,8 +96,7 @@ void check_exactness(Algorithm algorithm, double times) {
     const std::vector<float> b(static_cast<std::size_t>(g.out_channels), 0.25F);
     const auto op = cpu::make_direct_conv({algorithm, cpu::instruction_set()}, g, own_workspace());
     INFO(c.in[0] << "x" << c.in[1] << "x" << c.in[2] << ", " << g.in_channels << " to " << g.out_channels);
-    const bool serves = algorithm != Algorithm::amx_winograd || c.kernel[1] == 3;
-    REQUIRE((op != nullptr) == (cpu::has_amx() && serves));
+    REQUIRE((op != nullptr) == serves(algorithm, g));
     if (op == nullptr) continue;
     const Passes want = passes_of(*reference->conv(g, 3), g, from, b), got = passes_of(*op, g, from, b);
     const auto plain_op = cpu::make_direct_conv({Algorithm::plain, cpu::instruction_set()}, g, own_workspace());
@@ -103,6 +110,12 @@ void check_exactness(Algorithm algorithm, double times) {
 }
 
 }  // namespace
+
+TEST_CASE("exactness: Winograd's convolutions round a few times as much as plain sums") {
+  check_exactness(Algorithm::winograd, 4);
+  check_exactness(Algorithm::winograd_planes, 4);
+  check_exactness(Algorithm::winograd_squares, 10);
+}
 
 TEST_CASE("amx: convolutions of floats in three parts are as exact as of floats") {
   check_exactness(Algorithm::amx, 4);
