@@ -283,7 +283,7 @@ class ConvNormOp {
     Span input_dgamma, input_dbeta;  ///< empty without `input`
     Span dw, db, dgamma, dbeta;      ///< all of them this rank's part of the sum
     Tensor dx;                       ///< empty: nobody wants it, as with `input`
-    ConstTensor y{};                 ///< with a shortcut: what forward wrote
+    ConstTensor y{};                 ///< with a shortcut and an activation: what forward wrote
     Tensor dshortcut{};              ///< its gradient, always wanted; may be over dy
   };
   virtual ~ConvNormOp() = default;

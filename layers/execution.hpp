@@ -23,7 +23,7 @@ struct Unit {
   Join* join = nullptr;              ///< the layer, if it has several inputs
   LossTerms* terms = nullptr;        ///< the layer, if it is the terms of the loss
   bool overlaps_next = false;        ///< a halo exchange that runs in halves around the next unit, its only reader
-  std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u; x, and maybe a shortcut
+  std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
   Shape out{};                       ///< n = max_rows
   ArenaSpan bias{};                  ///< in the parameter arena: LayerBuffers::bias
   ArenaSpan cache{};                 ///< in the cache arena

@@ -122,7 +122,7 @@ class NormPasses {
   PoolGeometry pool_;
   Extent out_;
   norm_loops::Line line_{};
-  float slope_behind_shortcut_;  // the activation's, where that comes behind a shortcut: line_ has none then
+  float slope_behind_shortcut_;  // the activation's, where that comes behind a shortcut: the norm's own line_ has none
   NormSums sums_;
 };
 

@@ -25,8 +25,9 @@ class NormSums;  // kernels/cpu/batch_norm.hpp
 struct DirectKernels {
   enum class Algorithm { plain, winograd, winograd_planes, winograd_squares, amx, amx_winograd, amx_bf16 } algorithm;
   InstructionSet set;
-  Index room =
-      0;  ///< bytes for a thread's copies of input planes, which are cut into bands of rows; 0: by the L2 cache
+  /// Bytes for a thread's copies of input planes, which are cut into bands of rows, and what goes with them in one
+  /// loop; 0: half of the L2 cache.
+  Index room = 0;
 };
 
 /// The gradient of a convolution's output, which a batch norm behind it makes where the convolution wants it.

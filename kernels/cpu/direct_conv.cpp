@@ -18,7 +18,7 @@
 namespace mrmf::cpu {
 namespace {
 
-/// Calls body(first, count) for planes [first, last) in equal groups of at most `most`.
+/// Calls body(first, count) for [first, last) in equal groups of at most `most`.
 template <class Body>
 void for_groups(Index first, Index last, Index most, const Body& body) {
   const Index groups = (last - first + most - 1) / most;
@@ -118,7 +118,7 @@ class DirectConv final : public PlanewiseConv {
   };
   /// Whether a dy that is made, and not wanted later, has memory of its own while the caches hold it: what takes the
   /// place of z must be written to memory.
-  bool makes_apart() const { return weights_.whole().output_plane * weights_.whole().g.together * 4 <= cache_room(); }
+  bool makes_apart() const { return weights_.whole().output_plane * weights_.whole().g.together * 4 <= room_; }
   const float* gradient_at(const Gradient& dy, const GradientPlanes& planes, Index rows, float* own) const;
   void add_weights(int thread, const PlaneInput& input, const Gradient& dy, const Part& part, const Along& along);
   /// dx of some planes of dy, which are the planes [first, first + count) of all samples.
@@ -131,6 +131,7 @@ class DirectConv final : public PlanewiseConv {
 
   int threads_;
   SharedWorkspace memory_;
+  Index room_;  // of a thread's caches: bytes
   Pass forward_, data_, weights_;
   Index bias_at_;                  // where the bias lies behind the packed weights
   Index gradient_floats_, parts_;  // of a part of the planes, weights and bias
@@ -186,6 +187,7 @@ bool supported(const ConvGeometry& c, const Kernels& kernels) {
 DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry, Index room, SharedWorkspace memory)
     : threads_(memory->threads()),
       memory_(std::move(memory)),
+      room_(room > 0 ? room : cache_room()),
       forward_(kernels, cpu::forward_of(geometry), room, false, threads_),
       data_(kernels, data_gradient_of(geometry), room, false, threads_),
       weights_(kernels, cpu::forward_of(geometry), room, true, threads_),
@@ -318,11 +320,9 @@ void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient
                              const Along& along) {
   const Index count = weights_.bands.count(), planes = weights_.whole().planes;
   TapSums* const taps = along.taps;
-  std::vector<PlaneRing>& rings = weights_.rings.of(thread, *memory_);
-  float* const sums = gradient(part.number).data();
   for (Index band = 0; band < count; ++band) {
     const Sweep& sweep = weights_.bands[band];
-    PlaneRing& ring = rings[weights_.bands.kind(band)];
+    PlaneRing& ring = weights_.rings.of(thread, *memory_)[weights_.bands.kind(band)];
     const bool with_taps = taps != nullptr && band == 0;  // which want whole planes, and leave those that have a place
     const bool left = taps != nullptr && band > 0 && !makes_apart();
     const Index rows = with_taps ? weights_.whole().g.rows : left ? 0 : sweep.g.rows;
@@ -334,7 +334,7 @@ void DirectConv::add_weights(int thread, const PlaneInput& input, const Gradient
       float* const* under = sweep.g.together > 1
                                 ? ring.together(sweep, now, input, plane)
                                 : ring.under(sweep, input, plane / planes * count + band, count, plane % planes);
-      sweep.kernels.weights(now, under, from, sums);
+      sweep.kernels.weights(now, under, from, gradient(part.number).data());
       for (Index p = 0; with_taps && p < there; ++p)
         taps->add_plane(part.number, plane + p, from + p * sweep.output_plane);
       if (along.data != nullptr)
@@ -366,7 +366,7 @@ bool DirectConv::in_one_loop(const DirectConv& data) const {
   const Sweep &weights = weights_.whole(), &of_data = data.data_.whole();
   return memory_ == data.memory_ && weights_.bands.count() == 1 && data.data_.bands.count() == 1 &&
          weights.planes_alone() && of_data.planes_alone() && data.data_.shape.all_meet_taps() && makes_apart() &&
-         (data.data_.packed + gradient_floats_) * 4 <= cache_room() / 2;
+         (data.data_.packed + gradient_floats_) * 4 <= room_ / 2;
 }
 
 bool DirectConv::backward_making(const Gradients& call, const MadeGradient& dy, PlanewiseConv& data) {

@@ -24,7 +24,7 @@ NormPasses::NormPasses(const NormReluPool& settings, bool shortcut)
   line_.window = pool_.window[2];
   line_.pooled = out_[2];
   line_.share = 1.0F / static_cast<float>(product(pool_.window));
-  line_.slope = shortcut ? 1 : settings.slope;
+  line_.slope = shortcut ? 1 : settings.slope;  // the gradient that data() is given is the sum's
 }
 
 bool NormPasses::serve(const NormReluPool& settings) {
@@ -83,6 +83,7 @@ void NormPasses::forward_adding(const norm_loops::Terms& terms, ConstTensor x, C
 void NormPasses::add_gradients_adding(NormGradient& of, ConstTensor y, Tensor dshortcut) {
   norm_loops::Line form = line_;
   form.slope = slope_behind_shortcut_;
+  if (form.slope == 1) y = of.dy;  // no activation asks for it, and nobody keeps it
   sums_.add_up(of.x.shape.n * out_[0] * out_[1], [&](Index first, Index last, double* sums) {
     for (Index at = first * in_line(); at < last * in_line(); at += in_line())
       loops_.gradients_adding(form, of.terms, of.x.data.data() + at, y.data.data() + at, of.dy.data.data() + at,

@@ -197,7 +197,7 @@ struct KernelSet {
   /// the arithmetic; what it gains over one axis is lost again where depth and channels are small.
   const Kernels& winograd_planes;
   /// The same by larger tiles, of four rows: a quarter of the arithmetic, and about twice the rounding error of
-  /// `winograd_planes`. What it gains over those is lost again where rows are no multiple of four.
+  /// `winograd_planes`. What it gains over those is lost again where few rows are no multiple of four.
   const Kernels& winograd_squares;
 };
 const KernelSet& generic_kernels();

@@ -4,15 +4,14 @@
 // once per instruction set and OfRows, inside a namespace of its own.
 //
 // Along the first axis each of the transforms is a convolution of its own, of the tiles of a plane: a tile is two or
-// four rows of four outputs, of six inputs and two more rows. The direct kernels' products do the work. Tiles lie row
-// by row, those of planes that are taken together plane by plane.
+// four rows of four outputs, which read four or six rows of six inputs. The direct kernels' products do the work. Tiles
+// lie row by row, those of planes that are taken together plane by plane.
 //
 // The copy of input planes has transforms of tiles, (transform, run of in channels, tile, in channel of the run), and
-// behind them the padded planes. Where
-// several output planes read a plane, its tiles are transformed as it is copied; else group by group as they are
-// wanted, so that the transforms stay in the nearest caches. Weights and their gradient are (block of out channels,
-// transform, depth of one transform's product, out channel of the block). Transform across * t + s is the t-th of
-// columns and the s-th of rows.
+// behind them the padded planes. Where several output planes read a plane, its tiles are transformed as it is copied;
+// else group by group as they are wanted, so that the transforms stay in the nearest caches. Weights and their gradient
+// are (block of out channels, transform, depth of one transform's product, out channel of the block). Transform across
+// * t + s is the t-th of columns and the s-th of rows.
 
 // Comes after winograd.inl, whose transforms along the third axis it uses.
 

@@ -58,7 +58,9 @@ class Follower {
     operation.elements = static_cast<double>(unit.out.per_sample());
     for (const std::size_t number : unit.reads)
       operation.elements += static_cast<double>(shape_of(number).per_sample());
-    operation.data_gradient = std::ranges::any_of(unit.reads, [](std::size_t number) { return number != 0; });
+    const auto wanted = [](std::size_t number) { return number != 0; };
+    const bool shortcut = unit.layer->footprint().shortcut;  // whose gradient costs no convolution
+    operation.data_gradient = shortcut ? wanted(unit.reads[0]) : std::ranges::any_of(unit.reads, wanted);
     return operation;
   }
 

@@ -155,8 +155,9 @@ TEST_CASE("conv bands: both gradients in one loop have the bits of one after the
     for (const Algorithm of_weights : kOurs)
       for (const Algorithm of_data : kOurs) {
         const cpu::SharedWorkspace memory = own_workspace();
-        const auto weights = cpu::make_direct_conv({of_weights, cpu::instruction_set()}, c, memory);
-        const auto data = cpu::make_direct_conv({of_data, cpu::instruction_set()}, c, memory);
+        constexpr Index room = Index{1} << 20;  // for all of them, whatever this processor's caches
+        const auto weights = cpu::make_direct_conv({of_weights, cpu::instruction_set(), room}, c, memory);
+        const auto data = cpu::make_direct_conv({of_data, cpu::instruction_set(), room}, c, memory);
         if (weights == nullptr || data == nullptr) continue;  // strides are not Winograd's
         INFO("in planes: ", c.in[0], ", width: ", c.in[2], ", kernels: ", static_cast<int>(of_weights), " ",
              static_cast<int>(of_data));
