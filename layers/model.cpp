@@ -113,10 +113,11 @@ LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step) {
 }
 
 LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step, ConstTensor x) {
-  const LayerBuffers buffers = buffers_of(unit, step);
+  LayerBuffers buffers = buffers_of(unit, step);
   if (unit.join != nullptr || unit.terms != nullptr || unit.reads.size() < 2) return buffers;
-  return {buffers.step, buffers.params,  buffers.grads,    buffers.state,        buffers.cache,
-          buffers.bias, buffers.updated, buffers.velocity, input_of(unit, 1, x), gradient_of(unit, 1, x)};
+  buffers.shortcut = input_of(unit, 1, x);
+  buffers.dshortcut = gradient_of(unit, 1, x);
+  return buffers;
 }
 
 Tensor Model::activation(const ArenaSpan& span, const Shape& shape) {
