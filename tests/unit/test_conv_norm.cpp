@@ -73,7 +73,7 @@ std::vector<ConvNormCase> conv_norm_cases() {
       {"2-D, residual block",
        image(40, 13, 9, 5),
        {before, relu, same_conv(6, flat), norm, relu, same_conv(6, flat), norm, add_of("batch_norm2", "relu1"), relu,
-        layer(LayerKind::tanh)},
+        layer(LayerKind::sigmoid)},  // over its output, which backward reads
        5},
       {"2-D, residual blocks in a row, of a convolution each",
        image(40, 12, 9, 5),
