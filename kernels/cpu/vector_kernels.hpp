@@ -196,7 +196,7 @@ struct KernelSet {
   /// For three by three taps along the second and third axis, with no more padding than `winograd` takes. A third of
   /// the arithmetic; what it gains over one axis is lost again where depth and channels are small.
   const Kernels& winograd_planes;
-  /// The same by larger tiles, of four rows: a quarter of the arithmetic, and about twice the rounding error of
+  /// The same by larger tiles, of four rows: a quarter of the arithmetic, and two to three times the rounding error of
   /// `winograd_planes`. What it gains over those is lost again where few rows are no multiple of four.
   const Kernels& winograd_squares;
 };

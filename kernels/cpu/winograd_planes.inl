@@ -10,8 +10,8 @@
 // The copy of input planes has transforms of tiles, (transform, run of in channels, tile, in channel of the run), and
 // behind them the padded planes. Where several output planes read a plane, its tiles are transformed as it is copied;
 // else group by group as they are wanted, so that the transforms stay in the nearest caches. Weights and their gradient
-// are (block of out channels, transform, depth of one transform's product, out channel of the block). Transform across
-// * t + s is the t-th of columns and the s-th of rows.
+// are (block of out channels, transform, depth of one transform's product, out channel of the block). The t-th
+// transform of columns and the s-th of rows is transform across * t + s.
 
 // Comes after winograd.inl, whose transforms along the third axis it uses.
 
