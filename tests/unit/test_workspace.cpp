@@ -2,6 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
@@ -26,47 +30,66 @@ struct Results {
   bool operator==(const Results&) const = default;
 };
 
-// All passes of one of the backend's operations. value: of all its input; without one, numbers of every kind.
-Results results_of(WeightedOp& op, const ConvProblem& p, std::optional<float> value = {}) {
+struct Input {
+  std::vector<float> x, dy, w, b;
+};
+
+/// Numbers of every kind.
+Input made_up(const ConvGeometry& g, Index rows) {
   Rng rng(5);
-  const auto made_up = [&](Index count) {
-    std::vector<float> values = uniform(rng, static_cast<std::size_t>(count));
-    if (value) std::ranges::fill(values, *value);
-    return values;
-  };
+  const auto some = [&](Index count) { return uniform(rng, static_cast<std::size_t>(count)); };
+  return {some(rows * product(g.in) * g.in_channels), some(rows * product(g.out()) * g.out_channels),
+          some(g.weights()), some(g.out_channels)};
+}
+
+// All passes of one of the backend's operations.
+Results results_of(WeightedOp& op, const ConvProblem& p, const Input& input) {
   const ConvGeometry& g = p.geometry;
   const Shape in{p.rows, g.in, g.in_channels, 3}, out{p.rows, g.out(), g.out_channels, 3};
-  const auto x = made_up(in.count()), dy = made_up(out.count()), w = made_up(g.weights()), b = made_up(g.out_channels);
-  Results r{std::vector<float>(dy.size()), std::vector<float>(x.size()), std::vector<float>(w.size()),
-            std::vector<float>(b.size())};
+  Results r{std::vector<float>(input.dy.size()), std::vector<float>(input.x.size()),
+            std::vector<float>(input.w.size()), std::vector<float>(input.b.size())};
   op.prepare(p.rows);
-  op.forward({in, x}, w, b, {out, r.y});
-  op.backward_data({out, dy}, w, {in, r.dx});
-  op.backward_weights({in, x}, {out, dy}, r.dw, r.db);
-  op.forward({in, x}, w, b, {out, r.y});  // so that the next one's forward meets what this pass left
+  op.forward({in, input.x}, input.w, input.b, {out, r.y});
+  op.backward_data({out, input.dy}, input.w, {in, r.dx});
+  op.backward_weights({in, input.x}, {out, input.dy}, r.dw, r.db);
+  op.forward({in, input.x}, input.w, input.b, {out, r.y});  // so that the next one's forward meets what this pass left
   return r;
 }
 
+/// An operation of a backend that others share, and what it computes in a backend of its own.
+struct Operation {
+  const ConvProblem& problem;
+  std::string kernels;
+  std::unique_ptr<WeightedOp> shared;
+  const Input& input;
+  Results alone;
+};
+
 // Every operation behind every other one, whose input is no number anywhere.
 void check_all_pairs(const std::vector<ConvProblem>& problems, Precision precision) {
-  for (const ConvProblem& p : problems)
-    for (const std::string& kernels : cpu::CpuBackend(2, precision).kernels_of(p)) {
+  std::list<Input> inputs;
+  cpu::CpuBackend shared(2, precision);
+  std::vector<Operation> operations;
+  for (const ConvProblem& p : problems) {
+    const Input& input = inputs.emplace_back(made_up(p.geometry, p.rows));
+    for (const std::string& kernels : shared.kernels_of(p)) {
       cpu::CpuBackend alone(2, precision);
       const auto op = alone.weighted_by(kernels, p);
       if (op == nullptr) continue;
-      const Results want = results_of(*op, p);
-      CHECK(std::isfinite(want.y.front()));
-      for (const ConvProblem& other : problems) {
-        cpu::CpuBackend shared(2, precision);
-        for (const std::string& before : shared.kernels_of(other)) {
-          const auto first = shared.weighted_by(before, other), second = shared.weighted_by(kernels, p);
-          if (first == nullptr) continue;
-          INFO(p.text() << " by " << kernels << " behind " << other.text() << " by " << before);
-          results_of(*first, other, NAN);
-          CHECK(results_of(*second, p) == want);
-        }
-      }
+      operations.push_back({p, kernels, shared.weighted_by(kernels, p), input, results_of(*op, p, input)});
+      CHECK(std::isfinite(operations.back().alone.y.front()));
     }
+  }
+  for (Operation& first : operations) {
+    Input nothing = first.input;
+    for (std::vector<float>* values : {&nothing.x, &nothing.dy, &nothing.w, &nothing.b}) std::ranges::fill(*values, NAN);
+    for (Operation& second : operations) {
+      INFO(second.problem.text() << " by " << second.kernels << " behind " << first.problem.text() << " by "
+                                 << first.kernels);
+      results_of(*first.shared, first.problem, nothing);
+      CHECK(results_of(*second.shared, second.problem, second.input) == second.alone);
+    }
+  }
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "tests/unit/support/backends.hpp"
 #include "tests/unit/support/check_slope.hpp"
@@ -31,10 +33,13 @@ struct Subject {
   LayerMemory buffers(Index rows) { return {*layer, layer_case.in, rows}; }
 };
 
+/// To the nearest of so many significant bits; of two, to the even one.
 float rounded(float value, int bits) {
-  int exponent = 0;
-  const float significand = std::frexp(value, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(significand, bits)), exponent - bits);
+  const int dropped = std::numeric_limits<float>::digits - bits;
+  if (dropped <= 0) return value;
+  const auto all = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t least = std::uint32_t{1} << dropped, half = least / 2 - 1 + (all >> dropped & 1);
+  return std::bit_cast<float>((all + half) & ~(least - 1));
 }
 
 /// Random inputs of the kind that the check asks for.

@@ -78,7 +78,7 @@ inline std::unique_ptr<Backend> backend_with(const char* kernels, const Shape& i
                                              const std::vector<LayerSpec>& layers) {
   auto backend = cpu::make_choosing_backend(2);
   cpu::KernelChoices& choices = *cpu::kernel_choices(*backend);
-  { const FusedNetwork asks(*backend, in, layers, true); }
+  { const Model asks(*backend, FusedNetwork::settings(in, layers, true)); }
   for (const std::string& problem : choices.asked()) choices.put(problem, {kernels});
   return backend;
 }
