@@ -355,7 +355,6 @@ class ConvNormLayer final : public Layer {
             .state = {},
             .cache = kept_first() + op_->kept_floats(z_.n),
             .reads_output = shortcut_ && activates_,
-            .shortcut = shortcut_,
             .accepted_slices = {.y = op_->accepts_slices() && !shortcut_}};
   }
   double flop() const override { return conv_flop(conv_); }

@@ -202,7 +202,7 @@ class ExecutionBuilder {
   /// The second input of the add within a fused unit.
   void add_shortcut(Unit& unit) {
     for (std::size_t i = unit.first + 1; i < unit.last; ++i)
-      if (const auto k = shortcut_of(i)) unit.reads.push_back(input(i, *k));
+      if (const auto k = shortcut_of(i)) unit.reads.push_back(input(i, *k)), unit.shortcut = true;
   }
 
   /// Which input of layer i is a shortcut, if it adds one to the output of the layer before it. Not the network's
@@ -350,7 +350,7 @@ Execution build_execution(Backend& backend, const Network& network, const ModelS
                      .reads_output = footprint.reads_output,
                      .reads_input = footprint.reads_input,
                      .dx_is_dy = footprint.dx_is_dy,
-                     .shortcut = footprint.shortcut,
+                     .shortcut = unit.shortcut,
                      .accepted_slices = footprint.accepted_slices,
                      .parts = footprint.parts,
                      .margin = footprint.margin});

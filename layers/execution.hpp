@@ -22,6 +22,7 @@ struct Unit {
   Layer* layer = nullptr;            ///< the layer itself, or the fused one
   Join* join = nullptr;              ///< the layer, if it has several inputs
   LossTerms* terms = nullptr;        ///< the layer, if it is the terms of the loss
+  bool shortcut = false;             ///< the second of `reads` is LayerBuffers::shortcut, which backward does not read
   bool overlaps_next = false;        ///< a halo exchange that runs in halves around the next unit, its only reader
   std::vector<std::size_t> reads{};  ///< 0: the network's input, u + 1: the output of unit u
   Shape out{};                       ///< n = max_rows

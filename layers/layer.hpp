@@ -47,8 +47,8 @@ struct LayerBuffers {
   /// Where the layer is updated in place: the parameters again, which backward updates by step.sgd, and their
   /// velocities (none without momentum). grads is empty then.
   Span updated{}, velocity{};
-  /// With Footprint::shortcut: what the layer adds (y may be over it), and where backward puts the gradient of that, in
-  /// memory that may be dy's.
+  /// Of a fused layer that ends a residual block: what it adds (y may be over it), and where backward puts the gradient
+  /// of that, in memory that may be dy's.
   ConstTensor shortcut{};
   Tensor dshortcut{};
 };
@@ -76,7 +76,6 @@ struct Footprint {
   bool reads_output = false;  ///< backward reads y, so no later layer may overwrite it
   bool reads_input = true;    ///< backward reads x, so no later layer may overwrite it
   bool dx_is_dy = false;      ///< the gradient of every input is dy: no memory and no work
-  bool shortcut = false;  ///< a fused layer has a second input, LayerBuffers::shortcut, which backward does not read
   AcceptedSlices accepted_slices = {};
   /// concat: the channels of each input, where these may lie in their slices of y before the call, and their gradients
   /// may be dy's slices.

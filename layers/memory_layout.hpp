@@ -26,7 +26,7 @@ struct UnitFacts {
   std::vector<std::size_t> reads;  ///< as in Wiring, of units
   Index floats = 0;                ///< floats of its output
   bool in_place = false, identity = false, reads_output = false, reads_input = true, dx_is_dy = false;  ///< Footprint
-  bool shortcut = false;                ///< Footprint: the second of `reads`
+  bool shortcut = false;                ///< Unit: the second of `reads`
   AcceptedSlices accepted_slices = {};  ///< Footprint
   std::vector<Index> parts = {};        ///< Footprint
   std::optional<Index> margin = {};     ///< Footprint

@@ -114,7 +114,7 @@ LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step) {
 
 LayerBuffers Model::buffers_of(const Unit& unit, const StepContext& step, ConstTensor x) {
   LayerBuffers buffers = buffers_of(unit, step);
-  if (unit.join != nullptr || unit.terms != nullptr || unit.reads.size() < 2) return buffers;
+  if (!unit.shortcut) return buffers;
   buffers.shortcut = input_of(unit, 1, x);
   buffers.dshortcut = gradient_of(unit, 1, x);
   return buffers;

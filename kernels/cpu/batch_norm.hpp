@@ -84,8 +84,12 @@ class NormSums {
 /// The gradient of a batch norm's input, as the passes below make it of that of their output.
 struct NormGradient {
   norm_loops::Terms terms;
-  norm_loops::DataTerms data;
+  norm_loops::DataTerms data;  ///< not for add_gradients()
   ConstTensor x, dy;
+  /// With a shortcut: the output, and where add_gradients() puts the gradient of the sum, which is the shortcut's. It
+  /// may be over dy, whose place it takes in what follows.
+  ConstTensor y{};
+  Tensor dshortcut{};
 };
 
 /// Batch norm, an activation (slope 1: none) and average pooling, by lines of positions. Or, without pooling, a batch
@@ -98,13 +102,10 @@ class NormPasses {
   NormSums& sums() { return sums_; }
   /// kept: what of forward saves add_gradients() a pass over x, so many floats where that is worth while (else 0).
   Index kept_floats(Index rows) const;
-  void forward(const norm_loops::Terms& terms, ConstTensor x, Tensor y, Span kept = {});
-  void add_gradients(const NormGradient& of, ConstSpan kept = {});  ///< sums of them in sums()
-  /// With a shortcut: forward, and add_gradients(), which makes the gradient of the sum as well. That is the
-  /// shortcut's, and takes the place of dy in what follows. y may be over the shortcut, and dshortcut over dy.
-  void forward_adding(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y);
-  void add_gradients_adding(NormGradient& of, ConstTensor y, Tensor dshortcut);
-  void data_gradient(const NormGradient& of, Tensor dx);  ///< may be over x
+  /// shortcut: what is added, or empty; y may be over it.
+  void forward(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y, Span kept = {});
+  void add_gradients(NormGradient& of, ConstSpan kept = {});  ///< sums of them in sums()
+  void data_gradient(const NormGradient& of, Tensor dx);      ///< may be over x
   /// dx of lines [first, last), counted over all samples, which begins at `dx`.
   void data_lines(const NormGradient& of, Index first, Index last, float* dx) const {
     data_lines(line_, of, first, last, dx);
@@ -113,6 +114,8 @@ class NormPasses {
  private:
   static constexpr Index most_lines = 16;  // input lines under an output line
 
+  void forward_adding(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y);
+  void add_gradients_adding(NormGradient& of);
   Index lines_under(Index line, const float* x, std::array<const float*, most_lines>& lines) const;
   const float* gradient_of(Index line, const float* dy) const;
   void data_lines(const norm_loops::Line& form, const NormGradient& of, Index first, Index last, float* dx) const;
@@ -122,7 +125,8 @@ class NormPasses {
   PoolGeometry pool_;
   Extent out_;
   norm_loops::Line line_{};
-  float slope_behind_shortcut_;  // the activation's, where that comes behind a shortcut: the norm's own line_ has none
+  std::optional<float>
+      slope_behind_shortcut_;  // the activation's, where there is a shortcut: the norm's line_ has none
   NormSums sums_;
 };
 

@@ -62,8 +62,17 @@ inline long runs_together(long bytes) {
   constexpr long room = 32 * 1024;
   return bytes * most_runs <= room ? most_runs : bytes * 2 <= room ? 2 : 1;
 }
-// How many are next of those that are left, where the last one may be shorter.
-inline long next_runs(long left, long together) { return left < 1 ? 1 : left < together ? left : together; }
+// Calls body(first, length, Constant<runs>) for runs of `length` rows, as many as go together from row `first` on.
+// Those have of_run rows each, but for the last one of all, which comes by itself if it is shorter.
+template <class Body>
+inline void for_runs(long rows, long of_run, long together, const Body& body) {
+  for (long first = 0, count = 0; first < rows; first += count) {
+    const long left = rows - first, whole = left / of_run, length = left < of_run ? left : of_run;
+    const long runs = whole < 1 ? 1 : whole < together ? whole : together;
+    count = runs * length;
+    with_constant<most_runs>(runs, [&](auto n) { body(first, length, n); });
+  }
+}
 
 template <long Runs>
 inline void moments_of(long rows, long channels, const float* x, const float* shift, double* sums) {
@@ -84,12 +93,9 @@ inline void moments_of(long rows, long channels, const float* x, const float* sh
 }
 
 void moments_by_channels(long rows, long channels, const float* x, const float* shift, double* sums) {
-  const long together = runs_together(run * channels * 4);
-  for (long first = 0, count = 0; first < rows; first += count, x += count * channels) {
-    const long left = rows - first, runs = next_runs(left / run, together), of_run = left < run ? left : run;
-    count = runs * of_run;
-    with_constant<most_runs>(runs, [&](auto n) { moments_of<n.value>(of_run, channels, x, shift, sums); });
-  }
+  for_runs(rows, run, runs_together(run * channels * 4), [&](long first, long length, auto n) {
+    moments_of<decltype(n)::value>(length, channels, x + first * channels, shift, sums);
+  });
 }
 
 // Where a vector has room for several rows, as of a network's input, it takes them together.
@@ -132,22 +138,26 @@ inline V activate(V z, float slope) {
 // lines that are written past the caches in several vectors are whole soon.
 constexpr long at_once = lanes >= 16 ? 8 : 4;
 
-// Without pooling: loops that the compiler knows to have one turn take a third less time.
-void forward_alone(const Line& l, const Terms& terms, const float* x, float* y) {
+// Without pooling: loops that the compiler knows to have one turn take a third less time. plus(z, channels, where they
+// lie in x): what is activated.
+template <class Plus>
+void forward_alone(const Line& l, const Terms& terms, const float* x, float* y, const Plus& plus) {
   for (long first = 0; first < l.pooled; first += at_once) {
     const long last = first + at_once < l.pooled ? first + at_once : l.pooled;
     for_vectors(l.channels, [&](long c, auto some) {
       const Affine<decltype(some)> a(terms, c);
-      for (long k = first; k < last; ++k)
-        put_to(l, some, y + k * l.y_stride + c,
-               activate((some.get(x + k * l.channels + c) - a.mean) * a.factor + a.beta, l.slope));
+      for (long k = first; k < last; ++k) {
+        const long at = k * l.channels + c;
+        const auto z = (some.get(x + at) - a.mean) * a.factor + a.beta;
+        put_to(l, some, y + k * l.y_stride + c, activate(plus(z, some, at), l.slope));
+      }
     });
   }
 }
 
 void forward(const Line& l, const Terms& terms, const float* const* lines, long count, float* y) {
   if (count == 1 && l.window == 1) {
-    forward_alone(l, terms, lines[0], y);
+    forward_alone(l, terms, lines[0], y, [](auto z, auto, long) { return z; });
   } else {
     for (long k = 0; k < l.pooled; ++k)
       for_vectors(l.channels, [&](long c, auto some) {
@@ -238,14 +248,10 @@ void gradients_of(const Line& l, const Terms& terms, const float* x, const float
   const long window = kAlone ? 1 : l.window, windows = run / window < 1 ? 1 : run / window;
   // Compilers contract single floats in their own ways where several runs are together.
   const long together = l.channels % 4 == 0 ? runs_together(2 * run * l.channels * 4) : 1;
-  for (long first = 0, count = 0; first < l.pooled; first += count) {
-    const float *const from = x + first * window * l.channels, *const of = dy + first * l.channels;
-    const long left = l.pooled - first, runs = next_runs(left / windows, together);
-    const long of_run = left < windows ? left : windows;
-    count = runs * of_run;
-    with_constant<most_runs>(runs,
-                             [&](auto n) { gradients_of_runs<kAlone, n.value>(l, terms, of_run, from, of, sums); });
-  }
+  for_runs(l.pooled, windows, together, [&](long first, long length, auto n) {
+    gradients_of_runs<kAlone, decltype(n)::value>(l, terms, length, x + first * window * l.channels,
+                                                  dy + first * l.channels, sums);
+  });
 }
 
 void gradients(const Line& l, const Terms& terms, const float* x, const float* dy, double* sums) {
@@ -253,16 +259,7 @@ void gradients(const Line& l, const Terms& terms, const float* x, const float* d
 }
 
 void forward_adding(const Line& l, const Terms& terms, const float* x, const float* shortcut, float* y) {
-  for (long first = 0; first < l.pooled; first += at_once) {
-    const long last = first + at_once < l.pooled ? first + at_once : l.pooled;
-    for_vectors(l.channels, [&](long c, auto some) {
-      const Affine<decltype(some)> a(terms, c);
-      for (long k = first; k < last; ++k) {
-        const auto normed = (some.get(x + k * l.channels + c) - a.mean) * a.factor + a.beta;
-        put_to(l, some, y + k * l.channels + c, activate(normed + some.get(shortcut + k * l.channels + c), l.slope));
-      }
-    });
-  }
+  forward_alone(l, terms, x, y, [&](auto z, auto some, long at) { return z + some.get(shortcut + at); });
   if (l.stream) fence();
 }
 
@@ -291,13 +288,10 @@ inline void gradients_adding_of(const Line& l, const Terms& terms, long position
 void gradients_adding(const Line& l, const Terms& terms, const float* x, const float* y, const float* dy, float* g,
                       double* sums) {
   const long together = l.channels % 4 == 0 ? runs_together(3 * run * l.channels * 4) : 1;
-  for (long first = 0, count = 0; first < l.pooled; first += count) {
-    const long at = first * l.channels, left = l.pooled - first;
-    const long runs = next_runs(left / run, together), of_run = left < run ? left : run;
-    count = runs * of_run;
-    with_constant<most_runs>(
-        runs, [&](auto n) { gradients_adding_of<n.value>(l, terms, of_run, x + at, y + at, dy + at, g + at, sums); });
-  }
+  for_runs(l.pooled, run, together, [&](long first, long length, auto n) {
+    const long at = first * l.channels;
+    gradients_adding_of<decltype(n)::value>(l, terms, length, x + at, y + at, dy + at, g + at, sums);
+  });
 }
 
 // What is dx's of some channels.

@@ -275,7 +275,7 @@ class NormActivatePool final : public NormOp {
   void forward(const StepContext& step, ConstTensor x, const NormMemory& memory, Tensor y) override {
     NormSums& sums = passes_.sums();
     if (step.training) sums.update_statistics(step, x.data, memory);
-    passes_.forward(sums.terms(step, memory), x, y);
+    passes_.forward(sums.terms(step, memory), x, {}, y);
   }
 
   void backward(const StepContext& step, ConstTensor x, ConstTensor dy, const NormMemory& memory, Span dgamma,

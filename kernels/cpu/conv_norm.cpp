@@ -20,7 +20,6 @@ class ConvThenNorm final : public ConvNormOp {
         data_(dynamic_cast<PlanewiseConv*>(parts_.conv[1].get())),
         making_(dynamic_cast<PlanewiseConv*>(parts_.conv[2].get())),
         input_(product(settings.conv.in) * settings.conv.in_channels),
-        shortcut_(settings.shortcut),
         norm_(settings.output, settings.shortcut) {}
 
   bool accepts_slices() const override { return true; }
@@ -43,20 +42,14 @@ class ConvThenNorm final : public ConvNormOp {
     else if (step.training)
       sums.update_statistics(step, f.z.data, f.memory);
     const norm_loops::Terms terms = sums.terms(step, f.memory);
-    if (shortcut_)
-      norm_.forward_adding(terms, f.z, f.shortcut, f.y);
-    else
-      norm_.forward(terms, f.z, f.y, step.training ? of_norm(f.kept, f.x.shape.n) : Span{});
+    norm_.forward(terms, f.z, f.shortcut, f.y, step.training ? of_norm(f.kept, f.x.shape.n) : Span{});
   }
 
   void backward(const StepContext& step, const Backward& b) override {
     MRMF_CHECK(b.input == nullptr || b.dx.data.empty(), "a batch norm fused with its convolution gives no dx");
     NormSums& sums = norm_.sums();
-    NormGradient of{sums.terms(step, b.memory), {}, b.z, b.dy};
-    if (shortcut_)
-      norm_.add_gradients_adding(of, b.y, b.dshortcut);
-    else
-      norm_.add_gradients(of, of_norm(b.kept, b.x.shape.n));
+    NormGradient of{sums.terms(step, b.memory), {}, b.z, b.dy, b.y, b.dshortcut};
+    norm_.add_gradients(of, of_norm(b.kept, b.x.shape.n));
     sums.parameter_gradients(b.memory, b.dgamma, b.dbeta);
     of.data = sums.data_terms(step, std::ssize(b.z.data) / b.z.shape.channels, b.memory);
     const MadeGradient dz{b.z.shape, [&](Index first, Index last, float* to) { norm_.data_lines(of, first, last, to); },
@@ -115,7 +108,6 @@ class ConvThenNorm final : public ConvNormOp {
   PlanewiseNormConv* planewise_;  // null: the pass does not go plane by plane, as the next three
   PlanewiseConv *adding_, *data_, *making_;
   Index input_;  // floats of a row of x
-  bool shortcut_;
   NormPasses norm_;
 };
 

@@ -1,5 +1,6 @@
 // Batch norm with what may follow it in one pass, by lines of positions.
 #include <algorithm>
+#include <optional>
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/batch_norm.hpp"
@@ -17,7 +18,7 @@ NormPasses::NormPasses(const NormReluPool& settings, bool shortcut)
     : loops_(norm_kernels()),
       pool_(pool_of(settings)),
       out_(pool_.out()),
-      slope_behind_shortcut_(settings.slope),
+      slope_behind_shortcut_(shortcut ? std::optional(settings.slope) : std::nullopt),
       sums_(settings.norm) {
   line_.positions = pool_.in[2];
   line_.channels = pool_.channels;
@@ -37,7 +38,8 @@ Index NormPasses::kept_floats(Index rows) const {
   return product(pool_.window) > 4 ? rows * 2 * product(out_) * pool_.channels : 0;
 }
 
-void NormPasses::forward(const norm_loops::Terms& terms, ConstTensor x, Tensor y, Span kept) {
+void NormPasses::forward(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y, Span kept) {
+  if (slope_behind_shortcut_) return forward_adding(terms, x, shortcut, y);
   norm_loops::Line form = line_;
   form.y_stride = y.stride();
   form.stream = streams(y);
@@ -56,7 +58,8 @@ void NormPasses::forward(const norm_loops::Terms& terms, ConstTensor x, Tensor y
   });
 }
 
-void NormPasses::add_gradients(const NormGradient& of, ConstSpan kept) {
+void NormPasses::add_gradients(NormGradient& of, ConstSpan kept) {
+  if (slope_behind_shortcut_) return add_gradients_adding(of);
   const Index channels = line_.channels;
   if (!kept.empty())
     return sums_.add_up(of.x.shape.n * product(out_), [&](Index first, Index last, double* sums) {
@@ -72,7 +75,8 @@ void NormPasses::add_gradients(const NormGradient& of, ConstSpan kept) {
 
 void NormPasses::forward_adding(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y) {
   norm_loops::Line form = line_;
-  form.slope = slope_behind_shortcut_;
+  form.slope = *slope_behind_shortcut_;
+  form.y_stride = form.channels;
   form.stream = streams(y) && y.data.data() != shortcut.data.data();  // lines that are still read stay in the caches
   share_out(x.shape.n * out_[0] * out_[1], sums_.threads(), [&](Index first, Index last, int) {
     for (Index at = first * in_line(); at < last * in_line(); at += in_line())
@@ -80,16 +84,16 @@ void NormPasses::forward_adding(const norm_loops::Terms& terms, ConstTensor x, C
   });
 }
 
-void NormPasses::add_gradients_adding(NormGradient& of, ConstTensor y, Tensor dshortcut) {
+void NormPasses::add_gradients_adding(NormGradient& of) {
   norm_loops::Line form = line_;
-  form.slope = slope_behind_shortcut_;
-  if (form.slope == 1) y = of.dy;  // no activation asks for it, and nobody keeps it
+  form.slope = *slope_behind_shortcut_;
+  const ConstTensor y = form.slope == 1 ? of.dy : of.y;  // without an activation nobody keeps it
   sums_.add_up(of.x.shape.n * out_[0] * out_[1], [&](Index first, Index last, double* sums) {
     for (Index at = first * in_line(); at < last * in_line(); at += in_line())
       loops_.gradients_adding(form, of.terms, of.x.data.data() + at, y.data.data() + at, of.dy.data.data() + at,
-                              dshortcut.data.data() + at, sums);
+                              of.dshortcut.data.data() + at, sums);
   });
-  of.dy = dshortcut;
+  of.dy = of.dshortcut;
 }
 
 void NormPasses::data_gradient(const NormGradient& of, Tensor dx) {

@@ -117,7 +117,7 @@ class TimedUnits {
     step_ = {.training = true, .seed = 1, .ids = ids_};
     add_tensors(model_.network().input(), false, 0);
     for (const Unit& unit : model_.units())  // over its only input, its shortcut, or one of a join's
-      add_tensors(unit.out, unit.memory.in_place, unit.join == nullptr ? unit.reads.back() : unit.reads[0]);
+      add_tensors(unit.out, unit.memory.in_place, unit.reads[unit.shortcut ? 1 : 0]);
   }
 
   Times time(std::size_t u) {

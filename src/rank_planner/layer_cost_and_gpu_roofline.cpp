@@ -59,8 +59,8 @@ class Follower {
     for (const std::size_t number : unit.reads)
       operation.elements += static_cast<double>(shape_of(number).per_sample());
     const auto wanted = [](std::size_t number) { return number != 0; };
-    const bool shortcut = unit.layer->footprint().shortcut;  // whose gradient costs no convolution
-    operation.data_gradient = shortcut ? wanted(unit.reads[0]) : std::ranges::any_of(unit.reads, wanted);
+    // The gradient of a shortcut costs no convolution.
+    operation.data_gradient = unit.shortcut ? wanted(unit.reads[0]) : std::ranges::any_of(unit.reads, wanted);
     return operation;
   }
 

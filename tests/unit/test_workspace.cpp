@@ -38,16 +38,16 @@ struct Input {
 Input made_up(const ConvGeometry& g, Index rows) {
   Rng rng(5);
   const auto some = [&](Index count) { return uniform(rng, static_cast<std::size_t>(count)); };
-  return {some(rows * product(g.in) * g.in_channels), some(rows * product(g.out()) * g.out_channels),
-          some(g.weights()), some(g.out_channels)};
+  return {some(rows * product(g.in) * g.in_channels), some(rows * product(g.out()) * g.out_channels), some(g.weights()),
+          some(g.out_channels)};
 }
 
 // All passes of one of the backend's operations.
 Results results_of(WeightedOp& op, const ConvProblem& p, const Input& input) {
   const ConvGeometry& g = p.geometry;
   const Shape in{p.rows, g.in, g.in_channels, 3}, out{p.rows, g.out(), g.out_channels, 3};
-  Results r{std::vector<float>(input.dy.size()), std::vector<float>(input.x.size()),
-            std::vector<float>(input.w.size()), std::vector<float>(input.b.size())};
+  Results r{std::vector<float>(input.dy.size()), std::vector<float>(input.x.size()), std::vector<float>(input.w.size()),
+            std::vector<float>(input.b.size())};
   op.prepare(p.rows);
   op.forward({in, input.x}, input.w, input.b, {out, r.y});
   op.backward_data({out, input.dy}, input.w, {in, r.dx});
@@ -82,7 +82,8 @@ void check_all_pairs(const std::vector<ConvProblem>& problems, Precision precisi
   }
   for (Operation& first : operations) {
     Input nothing = first.input;
-    for (std::vector<float>* values : {&nothing.x, &nothing.dy, &nothing.w, &nothing.b}) std::ranges::fill(*values, NAN);
+    for (std::vector<float>* values : {&nothing.x, &nothing.dy, &nothing.w, &nothing.b})
+      std::ranges::fill(*values, NAN);
     for (Operation& second : operations) {
       INFO(second.problem.text() << " by " << second.kernels << " behind " << first.problem.text() << " by "
                                  << first.kernels);
