@@ -86,8 +86,8 @@ struct NormGradient {
   norm_loops::Terms terms;
   norm_loops::DataTerms data;  ///< not for add_gradients()
   ConstTensor x, dy;
-  /// With a shortcut: the output, and where add_gradients() puts the gradient of the sum, which is the shortcut's. It
-  /// may be over dy, whose place it takes in what follows.
+  /// With a shortcut. y: the output, read only with an activation. dshortcut: where add_gradients() puts the gradient
+  /// of the sum, which is the shortcut's. It may be over dy, whose place it takes in what follows.
   ConstTensor y{};
   Tensor dshortcut{};
 };
@@ -102,7 +102,7 @@ class NormPasses {
   NormSums& sums() { return sums_; }
   /// kept: what of forward saves add_gradients() a pass over x, so many floats where that is worth while (else 0).
   Index kept_floats(Index rows) const;
-  /// shortcut: what is added, or empty; y may be over it.
+  /// shortcut: what is added, if the constructor was told of one, else empty; y may be over it.
   void forward(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y, Span kept = {});
   void add_gradients(NormGradient& of, ConstSpan kept = {});  ///< sums of them in sums()
   void data_gradient(const NormGradient& of, Tensor dx);      ///< may be over x
@@ -125,8 +125,7 @@ class NormPasses {
   PoolGeometry pool_;
   Extent out_;
   norm_loops::Line line_{};
-  std::optional<float>
-      slope_behind_shortcut_;  // the activation's, where there is a shortcut: the norm's line_ has none
+  std::optional<float> slope_behind_shortcut_;  // of the activation there; line_, the norm's own, has none then
   NormSums sums_;
 };
 

@@ -62,8 +62,9 @@ inline long runs_together(long bytes) {
   constexpr long room = 32 * 1024;
   return bytes * most_runs <= room ? most_runs : bytes * 2 <= room ? 2 : 1;
 }
-// Calls body(first, length, Constant<runs>) for runs of `length` rows, as many as go together from row `first` on.
-// Those have of_run rows each, but for the last one of all, which comes by itself if it is shorter.
+
+// Calls body(first, length, Constant<n>) for n runs of `length` rows (or windows) from row `first` on. All runs have
+// of_run rows, but the last may be shorter and then comes alone.
 template <class Body>
 inline void for_runs(long rows, long of_run, long together, const Body& body) {
   for (long first = 0, count = 0; first < rows; first += count) {

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/batch_norm.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cpu {
 namespace {
@@ -39,6 +40,7 @@ Index NormPasses::kept_floats(Index rows) const {
 }
 
 void NormPasses::forward(const norm_loops::Terms& terms, ConstTensor x, ConstTensor shortcut, Tensor y, Span kept) {
+  MRMF_CHECK(shortcut.data.empty() != slope_behind_shortcut_.has_value(), "a shortcut that was not announced");
   if (slope_behind_shortcut_) return forward_adding(terms, x, shortcut, y);
   norm_loops::Line form = line_;
   form.y_stride = y.stride();
