@@ -105,12 +105,13 @@ TEST_CASE("pipeline: seconds of the epochs add up to the run's") {
   PipelineExperiment experiment;
   const Outcome outcome = experiment.run(MethodName::mrmf, {{1, 1, 4}, kHalved, kOriginal}, std::nullopt);
   REQUIRE(outcome.phases.size() == 5);
-  // What passes between the run's start and its first trainer is in no epoch: microseconds, more if descheduled.
+  // What passes between the run's start and its first trainer is in no epoch: nothing where the clock is coarse, more
+  // than the run takes where the process is descheduled. So the epochs may round to a little more, and no bound is known.
   const PhaseRecord& first = outcome.phases.front();
   CHECK(first.seconds > 0);
-  CHECK(first.last.total_seconds >= first.seconds);
-  CHECK(first.last.total_seconds - first.seconds < 0.5 * outcome.seconds);
-  // After that every second is a stage's: sums and differences of doubles, so exact but for rounding.
+  CHECK(first.seconds <= first.last.total_seconds + 1e-9);
+  // After that every second is a stage's: sums and differences of doubles, so exact but for rounding. Seconds of the
+  // first stage that were in no epoch would be missing in the totals of the later ones, as those of any stage.
   double seconds = first.last.total_seconds;
   for (std::size_t i = 1; i < outcome.phases.size(); ++i) {
     CHECK(outcome.phases[i].seconds > 0);
