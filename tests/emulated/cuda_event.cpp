@@ -60,9 +60,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return api([&](Machine& machine, Machine::Lock&) {
-    const MarkerPtr marker = outside_capture(machine, event, "cudaEventQuery");
-    require(reached(machine, marker), cudaErrorNotReady, "work before the event waits for something");
+  return query("work before the event waits for something", [&](Machine& machine) {
+    return reached(machine, outside_capture(machine, event, "cudaEventQuery"));
   });
 }
 

@@ -59,11 +59,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return api([&](Machine& machine, Machine::Lock&) {
+  return query("work of the stream waits for something", [&](Machine& machine) {
     CUstream_st& queue = machine.stream(stream);
     forbid_when_capturing(queue, "cudaStreamQuery");
     forbid_in_capture(machine, "cudaStreamQuery");
-    require(machine.advance(queue), cudaErrorNotReady, "work of the stream waits for something");
+    return machine.advance(queue);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/emulated/failure.hpp"
@@ -146,6 +147,18 @@ cudaError_t api(Body body) {
   } catch (const Failure& failure) {
     return remember(failure);
   }
+}
+
+/// A call that asks whether work is done, which the body tells. It is made again and again until the answer is yes: so
+/// "not ready" is no exception, whose unwinding took half of the time of several ranks, and leaves the core to whoever
+/// the work waits for.
+template <class Body>
+cudaError_t query(const char* what_waits, Body body) {
+  bool ready = true;
+  const cudaError_t status = api([&](Machine& machine, Machine::Lock&) { ready = body(machine); });
+  if (status != cudaSuccess || ready) return status;
+  std::this_thread::yield();
+  return remember(Failure(cudaErrorNotReady, what_waits));
 }
 
 }  // namespace mrmf::emulated

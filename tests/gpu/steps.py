@@ -40,7 +40,7 @@ SIZES = {
            "cosmoflow": "{here}/trial_cubes.toml --sample 32x32x32x4 --batch 1",
            "small_neuron_inverter": "--preset neuron_inverter --length 400 --batch 8 --steps 1",
            "parity_neuron_inverter": "--preset neuron_inverter --length 400 --batch 1 --steps 3",
-           "first": "--first 2", "few": "--steps 1", "steps": "--steps 1", "samples": "64", "batch": "8", "half_batch": "4"},
+           "first": "--first 2", "few": "--steps 1", "steps": "--steps 1", "samples": "80", "batch": "8", "half_batch": "4"},
 }
 TRIAL_CUBES = (("first steps", "cosmoflow bf16"), ("kernels", "cosmoflow bf16"))
 

@@ -17,7 +17,7 @@ namespace {
 using cpu::ConvProblem;
 
 ConvProblem problem_of(const Extent& in, Index in_channels, Index out_channels) {
-  ConvProblem problem{ConvProblem::Kind::conv, {in_channels, out_channels, in}, 5, 2};
+  ConvProblem problem{ConvProblem::Kind::conv, {in_channels, out_channels, in}, 3, 2};
   for (std::size_t a = 0; a < 3; ++a) {
     problem.geometry.kernel[a] = std::min<Index>(3, in[a]);
     problem.geometry.pad_before[a] = problem.geometry.pad_after[a] = problem.geometry.kernel[a] / 2;
