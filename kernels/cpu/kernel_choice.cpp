@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/arena.hpp"
 #include "kernels/cpu/backend.hpp"
+#include "kernels/cpu/direct_passes.hpp"
 #include "kernels/random.hpp"
 #include "kernels/timer.hpp"
 
@@ -306,13 +307,12 @@ ConvProblem with_fewer_positions(ConvProblem p) {
   return p;
 }
 
-/// Enough rows for some milliseconds, as many for every thread; not more, because a network has many convolutions. Of
-/// large samples one is enough, because threads share it. What a dense layer does with its weights takes as long for
-/// one row as for all, so its trial has many.
-Index rows_in_trial(const ConvProblem& p) {
-  const double flop = p.kind == ConvProblem::Kind::dense ? 7e8 * p.threads : 4e8;
-  const Index enough = static_cast<Index>(std::min(flop / flop_of_row(p), 1e6)) / p.threads * p.threads;
-  return std::min(p.rows, std::max<Index>(1, enough));
+/// What threads can share of one row, at most: its planes, and where they are larger than a core's caches bands of
+/// them.
+Index shares_of_row(const ConvProblem& p) {
+  const ConvGeometry& g = p.geometry;
+  const Index plane = g.in[1] * g.in[2] * std::max(g.in_channels, g.out_channels) * Index{sizeof(float)};
+  return g.out()[0] * std::max<Index>(1, plane / cache_room());
 }
 
 std::vector<Contestant> weighted_contestants(CpuBackend& backend, const ConvProblem& p, Memory& m) {
@@ -375,16 +375,55 @@ std::vector<Contestant> conv_pool_contestants(CpuBackend& backend, const ConvPro
 
 }  // namespace
 
+bool has_kernels(const Backend& backend, const ConvProblem& problem, const KernelChoice& choice) {
+  const auto* const cpu = dynamic_cast<const CpuBackend*>(&backend);
+  if (cpu == nullptr) return false;
+  const std::vector<std::string> here = cpu->kernels_of(problem);
+  std::istringstream names(choice.kernels);
+  for (std::string name; names >> name;)
+    if (std::ranges::find(here, name) == here.end()) return false;
+  return true;
+}
+
+bool worth_timing(const ConvProblem& problem) {
+  constexpr double least_flop = 1e6;
+  return flop_of_row(problem) * static_cast<double>(problem.rows) >= least_flop;
+}
+
+/// As many rows for every thread; not more, because a network has many convolutions. Of large samples one is enough
+/// where threads share it. What a dense layer does with its weights takes as long for one row as for all, so its trial
+/// has many.
+Index rows_in_trial(const ConvProblem& p) {
+  const Index threads = p.threads;
+  const double of_thread = p.kind == ConvProblem::Kind::dense ? 7e8 : threads > 1 ? 2e8 : 4e8;  // flop
+  const Index enough = static_cast<Index>(std::min(of_thread * static_cast<double>(threads) / flop_of_row(p), 1e6));
+  const Index shares = shares_of_row(p), least = (threads + shares - 1) / shares;
+  return std::min(p.rows, enough >= threads ? enough / threads * threads : std::max(enough, least));
+}
+
+namespace {
+
+/// The kernels that the backend takes without a choice, not timed.
+KernelChoice fixed_choice(CpuBackend& backend, const ConvProblem& p) {
+  NormSettings norm{p.geometry.in_channels};
+  norm.in = p.geometry.in;
+  for (const std::string& kernels : backend.kernels_of(p)) {
+    const bool serves = p.kind == ConvProblem::Kind::norm_conv   ? backend.norm_conv_by(kernels, p, norm) != nullptr
+                        : p.kind == ConvProblem::Kind::conv_pool ? backend.conv_pool_by(kernels, p) != nullptr
+                                                                 : backend.weighted_by(kernels, p) != nullptr;
+    if (serves) return {kernels};
+  }
+  return {};
+}
+
+}  // namespace
+
 std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& whole) {
   auto* const cpu = dynamic_cast<CpuBackend*>(&backend);
   constexpr double most = 1.5e9;  // flop of a pass over one row, for each thread: no trial of more ends in its time
   if (cpu == nullptr || whole.threads != cpu->threads()) return std::nullopt;
+  if (!worth_timing(whole) || cpu->kernels_of(whole).size() == 1) return fixed_choice(*cpu, whole);
   const ConvProblem problem = with_fewer_positions(whole);
-  const std::vector<std::string> names = cpu->kernels_of(problem);
-  // What takes some microseconds is decided by what ran before it: no trial by itself can tell.
-  constexpr double least_flop = 1e6;
-  if (names.size() == 1 || flop_of_row(problem) * static_cast<double>(problem.rows) < least_flop)
-    return KernelChoice{names.front()};
   constexpr Index most_weights = Index{1} << 27;  // the trial's own, beside the network's
   if (flop_of_row(problem) > most * problem.threads || problem.geometry.weights() > most_weights) return std::nullopt;
   Extent to = problem.geometry.out();

@@ -35,7 +35,7 @@ struct ConvProblem {
 /// one for each of forward, data gradient and weight gradient. And what was gained by them.
 struct KernelChoice {
   std::string kernels;           ///< empty: the fixed ones, because trials could not tell
-  double fixed = 0, chosen = 0;  ///< seconds of all passes by the fixed kernels, and by these
+  double fixed = 0, chosen = 0;  ///< seconds of all passes by the fixed kernels, and by these; 0: not timed
 };
 
 /// What was chosen for each problem, and which problems were met without a choice.
@@ -50,6 +50,7 @@ class KernelChoices {
   /// Forgets the questions until now: those of networks that were built for other ends than to run.
   void forget_questions() { asked_.clear(); }
   void put(const std::string& problem, KernelChoice choice);
+  void drop(const std::string& problem) { choices_.erase(problem); }
   /// Problems that were asked for, and those of them that have no choice.
   std::set<std::string> asked() const;
   std::set<std::string> open() const;
@@ -73,8 +74,16 @@ std::unique_ptr<Backend> make_choosing_backend(int threads, Precision precision 
 bool rounds_to_bf16(const Backend& backend);
 /// The choices of such a backend; null of any other, which always takes fixed kernels.
 KernelChoices* kernel_choices(Backend& backend);
+/// Whether this backend has all kernels of a choice: another processor's are not here. The fixed ones always are.
+bool has_kernels(const Backend& backend, const ConvProblem& problem, const KernelChoice& choice);
+/// Whether there is enough work to time. What takes some microseconds is decided by what ran before it: no trial by
+/// itself can tell.
+bool worth_timing(const ConvProblem& problem);
+/// How many of the problem's rows a trial has: enough for some milliseconds, and to give work to every thread.
+Index rows_in_trial(const ConvProblem& problem);
 /// Times the kernels that can solve the problem, on so many of its rows, and of its planes, as take some milliseconds.
-/// None where the machine is too busy to tell, or the problem is for another number of threads than the backend's.
+/// The fixed ones, not timed, where only these serve or there is too little work. None where the machine is too busy to
+/// tell, or the problem is for another number of threads than the backend's.
 std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& problem);
 
 }  // namespace mrmf::cpu

@@ -263,7 +263,7 @@ struct TablesSettings {
 };
 
 /// Tables of this machine and library, without any measurement.
-CostTables no_tables(const Backend& backend);
+CostTables no_tables(Backend& backend);
 
 /// Measures with as many ranks as take part, all at once, as in training. Times are medians over the rounds, so one
 /// slow round does no harm to them. How long ranks wait for each other is a mean. Collective; the root has the result.

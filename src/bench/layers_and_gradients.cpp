@@ -84,12 +84,15 @@ std::string choice_line(const cpu::ConvProblem& problem, const cpu::KernelChoice
   constexpr std::array<const char*, 4> kinds{"conv", "batch_norm+conv", "conv+max_pool+relu", "dense"};
   const std::string gain = choice.chosen > 0
                                ? fmt::format("{:6.2f} times as fast as the default", choice.fixed / choice.chosen)
-                               : "  only one serves";
+                           : choice.kernels.empty()     ? "  trials could not tell"
+                           : cpu::worth_timing(problem) ? "  only these serve"
+                                                        : "  too little work to time";
   const auto sizes = [](const Extent& extent) { return fmt::format("{}", fmt::join(extent, "x")); };
   const std::string where =
       problem.kind == cpu::ConvProblem::Kind::dense ? "" : fmt::format("{} on {}", sizes(g.kernel), sizes(g.in));
   return fmt::format("{:<20}{:>4} to {:<4}   {:<22} {:<26}{}\n", kinds.at(static_cast<std::size_t>(problem.kind)),
-                     g.in_channels, g.out_channels, where, choice.kernels, gain);
+                     g.in_channels, g.out_channels, where, choice.kernels.empty() ? "the default" : choice.kernels,
+                     gain);
 }
 
 std::string choice_lines(Backend& backend) {

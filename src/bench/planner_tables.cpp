@@ -353,9 +353,11 @@ std::string spread_text(const RoundSpread& spread) {
 
 }  // namespace
 
-CostTables no_tables(const Backend& backend) {
+CostTables no_tables(Backend& backend) {
   const std::string description = backend.description();  // the number of threads comes last: each team has its own
-  return {this_machine(), description.substr(0, description.find(", threads")), these_versions("").mrmf, 0, {}};
+  std::string library = description.substr(0, description.find(", threads"));
+  if (cpu::kernel_choices(backend) == nullptr) library += kDefaultKernels;
+  return {this_machine(), library, these_versions("").mrmf, 0, {}};
 }
 
 CostTables measure_tables(const TablesSettings& given, Backend& backend, Comm& world, std::ostream& out) {

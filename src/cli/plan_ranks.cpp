@@ -48,6 +48,10 @@ std::unique_ptr<CostModel> costs_of(const Config& config, const RanksOptions& op
     std::cerr << "mrmf: warning: " << file
               << ": these times are those of run.precision = " << (of_bf16 ? "\"bf16\"" : "\"fp32\"")
               << ", which the configuration has not; measure it with mrmf bench tables\n";
+  if (config.run.deterministic && tables.library.find(kDefaultKernels) == std::string::npos)
+    std::cerr << "mrmf: warning: " << file
+              << ": these times are those of kernels that trials chose, and run.deterministic takes the default ones; "
+                 "measure them with MRMF_CPU_KERNELS=fixed mrmf bench tables\n";
   return table_costs(std::move(tables), ranks);
 }
 

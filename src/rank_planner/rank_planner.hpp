@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -204,7 +205,7 @@ struct TeamTables {
 
 struct CostTables {
   Machine machine;
-  std::string library;  ///< Backend::description()
+  std::string library;  ///< Backend::description(); with kDefaultKernels behind it where none were timed
   std::string version;  ///< version of the program
   double read = 0;      ///< bytes per second from a file; 0: not measured
   std::vector<TeamTables> teams;
@@ -213,6 +214,9 @@ struct CostTables {
   /// the larger spread and waiting of both.
   void merge(const CostTables& newer);
 };
+
+/// Stands in CostTables::library: times of one kind of kernels say nothing about the other's.
+inline constexpr std::string_view kDefaultKernels = ", default kernels";
 
 std::string to_json(const CostTables& tables);
 /// DataError, with the file's name, for anything else than such a file.

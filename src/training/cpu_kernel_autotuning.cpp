@@ -55,7 +55,9 @@ void KernelFile::read() {
   if (::lstat(path_.c_str(), &found) != 0) return;
   may_replace_ = false;
   if (!S_ISREG(found.st_mode) || found.st_uid != ::geteuid()) {
-    ignored_ = path_ + " is not a file of this user";
+    ignored_ = path_ + (S_ISLNK(found.st_mode)   ? " is a link"
+                        : S_ISREG(found.st_mode) ? " is another user's"
+                                                 : " is no file");
     return;
   }
   constexpr Index most = Index{16} << 20;
@@ -97,12 +99,15 @@ void KernelFile::fill(cpu::KernelChoices& choices, const std::string& machine) c
 std::string KernelFile::keep(const cpu::KernelChoices& choices, const std::string& machine) {
   if (path_.empty()) return "there is no home folder";
   if (!may_replace_) return ignored_;
-  cpu::KernelChoices known;  // what trials could not tell is tried again
+  KernelFile now(path_);  // trials take seconds: other runs may have kept theirs meanwhile
+  if (!now.may_replace_) return now.ignored_;
+  cpu::KernelChoices known;
+  now.fill(known, machine);
   for (const auto& [problem, choice] : choices.all())
-    if (!choice.kernels.empty()) known.put(problem, choice);
-  by_machine_[machine] = known.text();
+    if (!choice.kernels.empty()) known.put(problem, choice);  // what trials could not tell is tried again
+  now.by_machine_[machine] = known.text();
   std::string body;
-  for (const auto& [name, text] : by_machine_) body += std::string(kMachine) + name + "\n" + text;
+  for (const auto& [name, text] : now.by_machine_) body += std::string(kMachine) + name + "\n" + text;
   try {
     const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
     if (!folder.empty()) make_folders(folder.string());
@@ -146,7 +151,46 @@ std::set<std::string> open_of_all(const KernelChoices& choices, Comm& ranks) {
   return all;
 }
 
+/// Forgets choices that this backend cannot follow, as of a run that began on another processor.
+void drop_foreign(const Backend& backend, KernelChoices& choices) {
+  for (const std::string& text : choices.asked())
+    if (const auto found = choices.all().find(text); found != choices.all().end())
+      if (const auto problem = ConvProblem::parse(text);
+          !problem || !cpu::has_kernels(backend, *problem, found->second))
+        choices.drop(text);
+}
+
 constexpr double kMostSeconds = 4;  // seconds of trials before a run, on a busy machine
+
+std::string layers(int count) { return fmt::format("{} layer{}", count, count == 1 ? "" : "s"); }
+
+/// What came of the problems that had no choice.
+struct Trials {
+  int timed = 0, small = 0, unclear = 0, late = 0;
+  int others = 0;  // with faster kernels than the fixed ones
+  double fixed = 0, chosen = 0;
+
+  KernelChoice add(Backend& backend, const ConvProblem& problem, bool in_time) {
+    if (!in_time) return ++late, KernelChoice{};  // next time, perhaps
+    const std::optional<KernelChoice> choice = cpu::time_kernels(backend, problem);
+    if (!choice) return ++unclear, KernelChoice{};
+    ++(choice->fixed > 0 ? timed : small);
+    others += choice->chosen < choice->fixed ? 1 : 0;
+    fixed += choice->fixed, chosen += choice->chosen;
+    return *choice;
+  }
+
+  bool any() const { return timed + small + unclear + late > 0; }
+  std::string text(double seconds) const {
+    std::string line = fmt::format("{} timed in {:.2f} s", layers(timed), seconds);
+    if (small > 0) line += fmt::format(", {} with too little work or only one kernel", small);
+    if (unclear > 0) line += fmt::format(", {} where trials could not tell", unclear);
+    if (late > 0) line += fmt::format(", {} left for another run", late);
+    if (others > 0)
+      line += fmt::format("; {} with faster ones than the default, {:.2f} times as fast", others, fixed / chosen);
+    return line;
+  }
+};
 
 /// Chooses for these problems; returns what there is to say.
 std::string choose(Backend& backend, KernelChoices& choices, const std::set<std::string>& open) {
@@ -155,34 +199,27 @@ std::string choose(Backend& backend, KernelChoices& choices, const std::set<std:
   const std::string machine = kernel_machine(backend);
   file.fill(known, machine);
   const Timer timer;
-  int timed = 0, others = 0;
-  double fixed = 0, chosen = 0;
+  Trials trials;
   for (const std::string& text : open) {
     const std::optional<ConvProblem> problem = ConvProblem::parse(text);
     if (!problem) continue;
-    if (const KernelChoice* const earlier = known.find(*problem)) {
+    const KernelChoice* const earlier = known.find(*problem);
+    if (earlier != nullptr && cpu::has_kernels(backend, *problem, *earlier)) {
       choices.put(text, *earlier);
       continue;
     }
-    KernelChoice choice;
-    if (timer.seconds() <= kMostSeconds) {  // else next time, perhaps
-      choice = cpu::time_kernels(backend, *problem).value_or(KernelChoice{});
-      ++timed;
-      others += choice.chosen < choice.fixed ? 1 : 0;
-      fixed += choice.fixed, chosen += choice.chosen;
-      known.put(text, choice);
-    }
+    const KernelChoice choice = trials.add(backend, *problem, timer.seconds() <= kMostSeconds);
+    known.put(text, choice);
     choices.put(text, choice);
   }
   const std::string ignored = file.ignored().empty() ? "" : file.ignored() + ", so it is not read; ";
-  if (timed == 0)
+  if (!trials.any())
     return "kernels: " + ignored + "nothing to time; those timed before on this machine are in " + choices.file();
-  std::string line =
-      fmt::format("kernels: {}{} layer{} timed in {:.2f} s", ignored, timed, timed == 1 ? "" : "s", timer.seconds());
-  if (others > 0)
-    line += fmt::format("; {} with faster ones than the default, {:.2f} times as fast", others, fixed / chosen);
   const std::string fault = file.keep(known, machine);
-  return line + (fault.empty() ? "; kept in " + choices.file() : "; not kept: " + fault);
+  const std::string kept = fault.empty()             ? "kept in " + choices.file()
+                           : fault == file.ignored() ? std::string("not kept")
+                                                     : "not kept: " + fault;
+  return "kernels: " + ignored + trials.text(timer.seconds()) + "; " + kept;
 }
 
 }  // namespace
@@ -192,6 +229,7 @@ std::string choose_kernels(Backend& backend, const std::vector<ModelSettings>& m
   if (ranks.any(choices == nullptr)) return {};
   choices->forget_questions();
   for (const ModelSettings& model : models) ask(backend, model);
+  drop_foreign(backend, *choices);
   const std::set<std::string> open = open_of_all(*choices, ranks);
   if (open.empty()) return {};
   std::string line;
@@ -206,7 +244,7 @@ namespace {
 
 constexpr std::string_view kInBf16 = "in bf16\n";  // before a checkpoint's choices of such a run
 
-/// Takes the choices that a run's checkpoint has; returns what there is to say.
+/// Takes the choices that a run's checkpoint has. Returns why it takes none; else nothing.
 std::string take_up(KernelChoices& choices, std::string_view kept, bool in_bf16) {
   const bool began_in_bf16 = kept.starts_with(kInBf16);
   if (began_in_bf16) kept.remove_prefix(kInBf16.size());
@@ -214,25 +252,38 @@ std::string take_up(KernelChoices& choices, std::string_view kept, bool in_bf16)
     return fmt::format("kernels: the default ones in {}, because the run began in {}", in_bf16 ? "bf16" : "float32",
                        began_in_bf16 ? "bf16" : "float32");
   const bool known = choices.add(kept) && !choices.all().empty();
-  return known ? "kernels: those that the run began with" : "kernels: the default ones, as the run began";
+  return known ? "" : "kernels: the default ones, as the run began";
 }
 
-}  // namespace
-
-void choose_kernels(const Plan& plan, const Config& config, const RunContext& ctx) {
-  KernelChoices* const choices = cpu::kernel_choices(ctx.backend);
-  if (ctx.team.any(choices == nullptr)) return;
-  if (ctx.saving != nullptr && ctx.saving->checkpoints.found()) {
-    ctx.log.line(take_up(*choices, ctx.saving->checkpoints.kernels(), cpu::rounds_to_bf16(ctx.backend)));
-    return;
-  }
+std::vector<ModelSettings> models_of(const Plan& plan, const Config& config, const RunContext& ctx) {
   std::vector<ModelSettings> models;
   for (const Extent& resolution : plan.resolutions()) {
     ModelSettings model{.network = network_settings(config, plan, ctx.data.shape().sample, resolution)};
     if (SampleGrid* const grid = ctx.grid(resolution)) model.grid = grid->grid(), model.block = grid->block();
     models.push_back(std::move(model));
   }
-  if (const std::string line = choose_kernels(ctx.backend, models, ctx.team); !line.empty()) ctx.log.line(line);
+  return models;
+}
+
+}  // namespace
+
+void choose_kernels(const Plan& plan, const Config& config, const RunContext& ctx) {
+  KernelChoices* const choices = cpu::kernel_choices(ctx.backend);
+  const bool continues = ctx.saving != nullptr && ctx.saving->checkpoints.found();
+  if (ctx.team.any(choices == nullptr)) {
+    if (continues && ctx.backend.synchronous() && !ctx.saving->checkpoints.kernels().empty())
+      ctx.log.line("kernels: the default ones, although the run began with those that trials found");
+    return;
+  }
+  if (continues) {
+    const std::string none = take_up(*choices, ctx.saving->checkpoints.kernels(), cpu::rounds_to_bf16(ctx.backend));
+    if (!none.empty()) return ctx.log.line(none);
+  }
+  const std::string line = choose_kernels(ctx.backend, models_of(plan, config, ctx), ctx.team);
+  if (continues && line.empty())
+    ctx.log.line("kernels: those that the run began with");
+  else if (!line.empty())
+    ctx.log.line(continues ? line + "; those that the run began with do not serve here" : line);
   const std::string precision = cpu::rounds_to_bf16(ctx.backend) ? std::string(kInBf16) : "";
   if (ctx.saving != nullptr) ctx.saving->checkpoints.set_kernels(precision + choices->text());
 }

@@ -28,7 +28,7 @@ class KernelFile {
   const std::string& ignored() const { return ignored_; }
   /// Adds what was chosen on this machine.
   void fill(cpu::KernelChoices& choices, const std::string& machine) const;
-  /// Keeps them. Several runs may do so at the same time: the last one's stay. Returns why it could not; else nothing.
+  /// Keeps them beside what others have kept since the file was read. Returns why it could not; else nothing.
   std::string keep(const cpu::KernelChoices& choices, const std::string& machine);
 
  private:
@@ -36,7 +36,7 @@ class KernelFile {
 
   std::string path_, ignored_;
   bool may_replace_ = true;
-  std::map<std::string, std::string> by_machine_;  // KernelChoices::text()
+  std::map<std::string, std::string> by_machine_;  // KernelChoices::text(); of other versions, whatever they wrote
 };
 
 /// Chooses for all convolutions and dense layers of such models, so that models made by this backend from now on have
@@ -44,8 +44,8 @@ class KernelFile {
 /// Returns what there is to say about it: a line on the root, or nothing.
 std::string choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks);
 
-/// The same for the models of a plan. A run that continues keeps the kernels that it began with, and takes fixed ones
-/// for what it did not have.
+/// The same for the models of a plan. A run that continues keeps the kernels that it began with; where it has other
+/// layers than it began with, or another number of threads or another processor, these are chosen for as for a new run.
 void choose_kernels(const Plan& plan, const Config& config, const RunContext& ctx);
 
 }  // namespace mrmf

@@ -45,6 +45,17 @@ class KernelChoice(MrmfTest):
         self.assertIn("kernels: those that the run began with", output)
         self.same_models("whole", "parts")
 
+    def test_a_run_that_continues_elsewhere_says_what_it_cannot_keep(self):
+        self.train("run", "--set", "run.threads=2")
+        output = self.mrmf("train", "--continue", "run", "--set", "training.epochs=5", "--set", "run.threads=1")
+        self.assertEqual(len(self.kernel_lines(output)), 1, output)
+        self.assertRegex(output, r"kernels: .*; those that the run began with do not serve here")
+        output = self.mrmf("train", "--continue", "run", "--set", "training.epochs=6", "--set", "run.threads=1")
+        self.assertIn("kernels: those that the run began with\n", output)
+        with mock.patch.dict(os.environ, {"MRMF_CPU_KERNELS": "fixed"}):
+            output = self.mrmf("train", "--continue", "run", "--set", "training.epochs=7", "--set", "run.threads=1")
+        self.assertIn("kernels: the default ones, although the run began with those that trials found", output)
+
     def test_deterministic_runs_have_fixed_kernels(self):
         output = self.train("fixed", "--set", "run.deterministic=true")
         self.assertEqual(self.kernel_lines(output), [])
@@ -68,6 +79,7 @@ class KernelChoice(MrmfTest):
         output = self.mrmf("bench", "layers", "--preset", "neuron_inverter", "--sample", "200x3", "--batch", "4",
                            "--steps", "2")
         self.assertRegex(output, r"conv\+max_pool\+relu +3 to 30 +1x1x4 on 1x1x200 +\w")
+        self.assertRegex(output, r"dense +128 to 19 +\w+ +too little work to time")
 
     def test_another_wish_is_refused(self):
         with mock.patch.dict(os.environ, {"MRMF_CPU_KERNELS": "fast"}):

@@ -60,9 +60,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return query("work before the event waits for something", [&](Machine& machine) {
-    return reached(machine, outside_capture(machine, event, "cudaEventQuery"));
-  });
+  return query("work before the event waits for something",
+               [&](Machine& machine) { return reached(machine, outside_capture(machine, event, "cudaEventQuery")); });
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

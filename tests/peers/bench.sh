@@ -75,7 +75,7 @@ compare() {  # network, sample, batch, steps
   if [ "$JAX" = on ]; then
     echo "== JAX"
     $venv/bin/python tests/peers/jax/bench_jax.py --network "$network" --sample "$sample" --batch "$batch" \
-      --threads "$threads" --steps "$steps" | tee "$log.jax"
+      --threads "$threads" --steps "$steps" | tee "$log.jax" || { echo "JAX ended early: no number of it"; rm -f "$log.jax"; }
   fi
   echo "== mrmf, second run"; ours training | tee "$log.second"
   if "$build/mrmf" doctor | grep -q '^products .*bf16'; then

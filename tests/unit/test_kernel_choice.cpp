@@ -205,6 +205,55 @@ TEST_CASE("kernel choice: open problems are timed, and what was chosen is no slo
   CHECK(cpu::kernel_choices(*make_cpu_backend(2)) == nullptr);
 }
 
+TEST_CASE("kernel choice: where nothing is timed, the kernels that are named are those that serve") {
+  const auto backend = cpu::make_choosing_backend(2);
+  ConvProblem small = conv_problem({1, 9, 9}, 3, 16, {1, 3, 3});  // too many positions for the kernels of few
+  small.rows = 1;
+  CHECK_FALSE(cpu::worth_timing(small));
+  ConvProblem dense = conv_problem({1, 1, 1}, 128, 19, {1, 1, 1});
+  dense.kind = ConvProblem::Kind::dense;
+  for (const ConvProblem& problem : {small, dense}) {
+    const KernelChoice choice = cpu::time_kernels(*backend, problem).value_or(KernelChoice{});
+    INFO(problem.text() << ": " << choice.kernels);
+    CHECK_FALSE(choice.kernels.empty());
+    CHECK(choice.kernels != "few");
+    CHECK(choice.fixed == 0);
+    CHECK(cpu::has_kernels(*backend, problem, choice));
+  }
+}
+
+TEST_CASE("kernel choice: what another processor has is known not to be here") {
+  const auto backend = cpu::make_choosing_backend(2);
+  const ConvProblem problem = conv_problem({1, 16, 16}, 16, 16, {1, 3, 3});
+  for (const char* there : {"", "onednn", "taps onednn onednn"}) CHECK(cpu::has_kernels(*backend, problem, {there}));
+  for (const char* missing : {"nosuch", "onednn nosuch onednn", "avx512"})  // the last is one of pooling
+    CHECK_FALSE(cpu::has_kernels(*backend, problem, {missing}));
+  CHECK_FALSE(cpu::has_kernels(*make_reference_backend(), problem, {"onednn"}));
+}
+
+TEST_CASE("kernel choice: a trial has work for every thread") {
+  const auto rows = [](const ConvProblem& of, int threads) {
+    ConvProblem problem = of;
+    problem.rows = 512, problem.threads = threads;
+    return cpu::rows_in_trial(problem);
+  };
+  // The Neuron Inverter's second convolution: a row is one plane, which one thread has.
+  const ConvProblem line = conv_problem({1, 1, 399}, 30, 90, {1, 1, 4});
+  const ConvProblem image = conv_problem({1, 16, 16}, 64, 64, {1, 3, 3});
+  for (const int threads : {1, 2, 3, 48, 64, 200}) {
+    CAPTURE(threads);
+    for (const ConvProblem& problem : {line, image}) {
+      CHECK(rows(problem, threads) >= threads);
+      CHECK((rows(problem, threads) % threads == 0 || rows(problem, threads) == 512));
+      CHECK(rows(problem, threads) <= 512);
+    }
+  }
+  CHECK(rows(line, 1000) == 512);  // all that there are
+  // Threads share the planes of a cube.
+  CHECK(rows(conv_problem({128, 128, 128}, 16, 16, {3, 3, 3}), 16) == 1);
+  CHECK(rows(conv_problem({8, 64, 64}, 64, 64, {3, 3, 3}), 64) < 64);
+}
+
 TEST_CASE("kernel choice: a problem's text has the pooling of planes, and one without is read as before") {
   ConvProblem pooled = conv_problem({1, 12, 10}, 3, 8, {1, 3, 3});
   pooled.kind = ConvProblem::Kind::conv_pool;
@@ -256,6 +305,20 @@ TEST_CASE("kernel file: the same choices are read back, on the same machine alon
   CHECK(still.text() == read.text());
 }
 
+TEST_CASE("kernel file: of two runs at the same time each keeps what it chose") {
+  const OwnFile own;
+  KernelFile one(own.path), other(own.path);  // both read it before either has timed anything
+  KernelChoices of_one, of_other;
+  of_one.put(conv_problem({1, 8, 8}, 8, 8, {1, 3, 3}).text(), {"direct", 2, 1});
+  of_other.put(conv_problem({1, 9, 9}, 8, 8, {1, 3, 3}).text(), {"direct", 2, 1});
+  CHECK(one.keep(of_one, "one").empty());
+  CHECK(other.keep(of_other, "one").empty());
+  CHECK(one.keep(of_one, "another").empty());
+  KernelChoices found;
+  KernelFile(own.path).fill(found, "one");
+  CHECK(found.all().size() == 2);
+}
+
 TEST_CASE("kernel file: a damaged one is replaced, one of other contents or of another user stays") {
   const OwnFile own;
   const auto all_of = [&] {
@@ -285,10 +348,19 @@ TEST_CASE("kernel file: a damaged one is replaced, one of other contents or of a
   if (::geteuid() == 0) {
     REQUIRE(::chown(own.path.c_str(), 1, 1) == 0);
     KernelFile foreign(own.path);
-    CHECK(foreign.ignored().find("not a file of this user") != std::string::npos);
+    CHECK(foreign.ignored().find("is another user's") != std::string::npos);
     CHECK_FALSE(foreign.keep(two_choices(), "one").empty());
     CHECK(all_of() == 0);
   }
+  std::filesystem::rename(own.path, own.path + ".there");
+  std::filesystem::create_symlink(own.path + ".there", own.path);
+  CHECK(KernelFile(own.path).ignored().find("is a link") != std::string::npos);
+  std::filesystem::remove(own.path);
+  std::filesystem::create_directory(own.path);
+  CHECK(KernelFile(own.path).ignored().find("is no file") != std::string::npos);
+  CHECK_FALSE(KernelFile(own.path).keep(two_choices(), "one").empty());
+  std::filesystem::remove(own.path);
+  std::filesystem::rename(own.path + ".there", own.path);
   CHECK_FALSE(KernelFile(own.folder.path() + "/cache/kernels.txt/below").keep(two_choices(), "one").empty());
   CHECK_FALSE(KernelFile("").keep(two_choices(), "one").empty());
 }

@@ -106,7 +106,8 @@ TEST_CASE("pipeline: seconds of the epochs add up to the run's") {
   const Outcome outcome = experiment.run(MethodName::mrmf, {{1, 1, 4}, kHalved, kOriginal}, std::nullopt);
   REQUIRE(outcome.phases.size() == 5);
   // What passes between the run's start and its first trainer is in no epoch: nothing where the clock is coarse, more
-  // than the run takes where the process is descheduled. So the epochs may round to a little more, and no bound is known.
+  // than the run takes where the process is descheduled. So the epochs may round to a little more, and no bound is
+  // known.
   const PhaseRecord& first = outcome.phases.front();
   CHECK(first.seconds > 0);
   CHECK(first.seconds <= first.last.total_seconds + 1e-9);
