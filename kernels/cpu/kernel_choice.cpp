@@ -310,6 +310,7 @@ ConvProblem with_fewer_positions(ConvProblem p) {
 /// What threads can share of one row, at most: its planes, and where they are larger than a core's caches bands of
 /// them.
 Index shares_of_row(const ConvProblem& p) {
+  if (p.kind == ConvProblem::Kind::conv_pool) return 1;  // a thread has whole samples
   const ConvGeometry& g = p.geometry;
   const Index plane = g.in[1] * g.in[2] * std::max(g.in_channels, g.out_channels) * Index{sizeof(float)};
   return g.out()[0] * std::max<Index>(1, plane / cache_room());
@@ -375,13 +376,29 @@ std::vector<Contestant> conv_pool_contestants(CpuBackend& backend, const ConvPro
 
 }  // namespace
 
-bool has_kernels(const Backend& backend, const ConvProblem& problem, const KernelChoice& choice) {
-  const auto* const cpu = dynamic_cast<const CpuBackend*>(&backend);
+namespace {
+
+bool makes(CpuBackend& backend, const std::string& kernels, const ConvProblem& p) {
+  NormSettings norm{p.geometry.in_channels};
+  norm.in = p.geometry.in;
+  switch (p.kind) {
+    case ConvProblem::Kind::norm_conv: return backend.norm_conv_by(kernels, p, norm) != nullptr;
+    case ConvProblem::Kind::conv_pool: return backend.conv_pool_by(kernels, p) != nullptr;
+    case ConvProblem::Kind::conv:
+    case ConvProblem::Kind::dense: return backend.weighted_by(kernels, p) != nullptr;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_kernels(Backend& backend, const ConvProblem& problem, const KernelChoice& choice) {
+  auto* const cpu = dynamic_cast<CpuBackend*>(&backend);
   if (cpu == nullptr) return false;
-  const std::vector<std::string> here = cpu->kernels_of(problem);
+  const std::vector<std::string> offered = cpu->kernels_of(problem);
   std::istringstream names(choice.kernels);
-  for (std::string name; names >> name;)
-    if (std::ranges::find(here, name) == here.end()) return false;
+  for (std::string name; names >> name;)  // what is not offered, but serves: of a processor with fewer instructions
+    if (std::ranges::find(offered, name) == offered.end() && !makes(*cpu, name, problem)) return false;
   return true;
 }
 
@@ -405,14 +422,8 @@ namespace {
 
 /// The kernels that the backend takes without a choice, not timed.
 KernelChoice fixed_choice(CpuBackend& backend, const ConvProblem& p) {
-  NormSettings norm{p.geometry.in_channels};
-  norm.in = p.geometry.in;
-  for (const std::string& kernels : backend.kernels_of(p)) {
-    const bool serves = p.kind == ConvProblem::Kind::norm_conv   ? backend.norm_conv_by(kernels, p, norm) != nullptr
-                        : p.kind == ConvProblem::Kind::conv_pool ? backend.conv_pool_by(kernels, p) != nullptr
-                                                                 : backend.weighted_by(kernels, p) != nullptr;
-    if (serves) return {kernels};
-  }
+  for (const std::string& kernels : backend.kernels_of(p))
+    if (makes(backend, kernels, p)) return {kernels};
   return {};
 }
 

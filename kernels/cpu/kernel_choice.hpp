@@ -74,16 +74,17 @@ std::unique_ptr<Backend> make_choosing_backend(int threads, Precision precision 
 bool rounds_to_bf16(const Backend& backend);
 /// The choices of such a backend; null of any other, which always takes fixed kernels.
 KernelChoices* kernel_choices(Backend& backend);
-/// Whether this backend has all kernels of a choice: another processor's are not here. The fixed ones always are.
-bool has_kernels(const Backend& backend, const ConvProblem& problem, const KernelChoice& choice);
+/// Whether this backend can make all kernels of a choice: another processor's it cannot. The fixed ones always serve.
+bool has_kernels(Backend& backend, const ConvProblem& problem, const KernelChoice& choice);
 /// Whether there is enough work to time. What takes some microseconds is decided by what ran before it: no trial by
 /// itself can tell.
 bool worth_timing(const ConvProblem& problem);
-/// How many of the problem's rows a trial has: enough for some milliseconds, and to give work to every thread.
+/// How many of the problem's rows a trial has: enough for some milliseconds, and for every thread if there are as many.
 Index rows_in_trial(const ConvProblem& problem);
 /// Times the kernels that can solve the problem, on so many of its rows, and of its planes, as take some milliseconds.
 /// The fixed ones, not timed, where only these serve or there is too little work. None where the machine is too busy to
-/// tell, or the problem is for another number of threads than the backend's.
+/// tell, a trial would take too long or too much memory, or the problem is for another number of threads than the
+/// backend's.
 std::optional<KernelChoice> time_kernels(Backend& backend, const ConvProblem& problem);
 
 }  // namespace mrmf::cpu

@@ -84,7 +84,7 @@ std::string choice_line(const cpu::ConvProblem& problem, const cpu::KernelChoice
   constexpr std::array<const char*, 4> kinds{"conv", "batch_norm+conv", "conv+max_pool+relu", "dense"};
   const std::string gain = choice.chosen > 0
                                ? fmt::format("{:6.2f} times as fast as the default", choice.fixed / choice.chosen)
-                           : choice.kernels.empty()     ? "  trials could not tell"
+                           : choice.kernels.empty()     ? "  no trial, or it could not tell"
                            : cpu::worth_timing(problem) ? "  only these serve"
                                                         : "  too little work to time";
   const auto sizes = [](const Extent& extent) { return fmt::format("{}", fmt::join(extent, "x")); };

@@ -33,7 +33,7 @@ CostTables earlier_tables(const CostTables& now, const std::string& file, bool f
   if (fresh || !std::filesystem::exists(file, none)) return now;
   CostTables earlier = read_tables(file);
   if (earlier.machine.processor != now.machine.processor || earlier.library != now.library)
-    throw ConfigError(file + ": these tables are from another processor, library or precision (" +
+    throw ConfigError(file + ": these tables are of another processor, library, precision or choice of kernels (" +
                       earlier.machine.processor + ", " + earlier.library +
                       "); give --fresh to replace them, or another --output");
   return earlier;

@@ -51,7 +51,7 @@ std::unique_ptr<CostModel> costs_of(const Config& config, const RanksOptions& op
   if (config.run.deterministic && tables.library.find(kDefaultKernels) == std::string::npos)
     std::cerr << "mrmf: warning: " << file
               << ": these times are those of kernels that trials chose, and run.deterministic takes the default ones; "
-                 "measure them with MRMF_CPU_KERNELS=fixed mrmf bench tables\n";
+                 "measure them with MRMF_CPU_KERNELS=fixed mrmf bench tables --output FILE, and give --tables FILE\n";
   return table_costs(std::move(tables), ranks);
 }
 

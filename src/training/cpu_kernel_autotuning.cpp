@@ -1,6 +1,7 @@
 #include "src/training/cpu_kernel_autotuning.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -152,7 +153,7 @@ std::set<std::string> open_of_all(const KernelChoices& choices, Comm& ranks) {
 }
 
 /// Forgets choices that this backend cannot follow, as of a run that began on another processor.
-void drop_foreign(const Backend& backend, KernelChoices& choices) {
+void drop_foreign(Backend& backend, KernelChoices& choices) {
   for (const std::string& text : choices.asked())
     if (const auto found = choices.all().find(text); found != choices.all().end())
       if (const auto problem = ConvProblem::parse(text);
@@ -180,12 +181,13 @@ struct Trials {
     return *choice;
   }
 
-  bool any() const { return timed + small + unclear + late > 0; }
   std::string text(double seconds) const {
-    std::string line = fmt::format("{} timed in {:.2f} s", layers(timed), seconds);
-    if (small > 0) line += fmt::format(", {} with too little work or only one kernel", small);
-    if (unclear > 0) line += fmt::format(", {} where trials could not tell", unclear);
-    if (late > 0) line += fmt::format(", {} left for another run", late);
+    std::vector<std::string> parts;
+    if (timed > 0) parts.push_back(fmt::format("{} timed in {:.2f} s", layers(timed), seconds));
+    if (small > 0) parts.push_back(layers(small) + " with too little work or only one kernel");
+    if (unclear > 0) parts.push_back(layers(unclear) + " too large or the machine too busy to tell");
+    if (late > 0) parts.push_back(layers(late) + " left for another run");
+    std::string line = fmt::format("{}", fmt::join(parts, ", "));
     if (others > 0)
       line += fmt::format("; {} with faster ones than the default, {:.2f} times as fast", others, fixed / chosen);
     return line;
@@ -213,7 +215,7 @@ std::string choose(Backend& backend, KernelChoices& choices, const std::set<std:
     choices.put(text, choice);
   }
   const std::string ignored = file.ignored().empty() ? "" : file.ignored() + ", so it is not read; ";
-  if (!trials.any())
+  if (trials.text(0).empty())
     return "kernels: " + ignored + "nothing to time; those timed before on this machine are in " + choices.file();
   const std::string fault = file.keep(known, machine);
   const std::string kept = fault.empty()             ? "kept in " + choices.file()
@@ -224,24 +226,39 @@ std::string choose(Backend& backend, KernelChoices& choices, const std::set<std:
 
 }  // namespace
 
+namespace {
+
+void ask_for(Backend& backend, KernelChoices& choices, const std::vector<ModelSettings>& models) {
+  choices.forget_questions();
+  for (const ModelSettings& model : models) ask(backend, model);
+}
+
+/// Chooses for what was asked and has no choice. The root knows which choices serve: it can follow them, and where
+/// another rank cannot, fixed kernels take their place there. Collective.
+std::string choose_open(Backend& backend, KernelChoices& choices, Comm& ranks) {
+  if (ranks.root()) drop_foreign(backend, choices);
+  const std::set<std::string> open = open_of_all(choices, ranks);
+  if (open.empty()) return {};
+  std::string line;
+  collective_try_on_root(ranks, [&] { line = choose(backend, choices, open); });
+  std::string text = choices.text();
+  ranks.broadcast(text, 0);
+  choices.add(text);
+  return line;
+}
+
+}  // namespace
+
 std::string choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks) {
   KernelChoices* const choices = cpu::kernel_choices(backend);
   if (ranks.any(choices == nullptr)) return {};
-  choices->forget_questions();
-  for (const ModelSettings& model : models) ask(backend, model);
-  drop_foreign(backend, *choices);
-  const std::set<std::string> open = open_of_all(*choices, ranks);
-  if (open.empty()) return {};
-  std::string line;
-  collective_try_on_root(ranks, [&] { line = choose(backend, *choices, open); });
-  std::string text = choices->text();
-  ranks.broadcast(text, 0);
-  choices->add(text);
-  return line;
+  ask_for(backend, *choices, models);
+  return choose_open(backend, *choices, ranks);
 }
 
 namespace {
 
+constexpr std::string_view kAsBegun = "kernels: those that the run began with";
 constexpr std::string_view kInBf16 = "in bf16\n";  // before a checkpoint's choices of such a run
 
 /// Takes the choices that a run's checkpoint has. Returns why it takes none; else nothing.
@@ -275,15 +292,26 @@ void choose_kernels(const Plan& plan, const Config& config, const RunContext& ct
       ctx.log.line("kernels: the default ones, although the run began with those that trials found");
     return;
   }
+  // Before any choice is there, as when the run began: one that others run in one pass is asked for by itself where
+  // these run it apart.
+  ask_for(ctx.backend, *choices, models_of(plan, config, ctx));
+  const std::size_t all = choices->asked().size();
+  std::size_t kept = 0;
   if (continues) {
     const std::string none = take_up(*choices, ctx.saving->checkpoints.kernels(), cpu::rounds_to_bf16(ctx.backend));
-    if (!none.empty()) return ctx.log.line(none);
+    if (ctx.team.any(!none.empty()))  // processors may differ in bf16
+      return ctx.log.line(none.empty() ? std::string(kAsBegun) : none);
+    if (ctx.team.root()) drop_foreign(ctx.backend, *choices);
+    kept = all - choices->open().size();
   }
-  const std::string line = choose_kernels(ctx.backend, models_of(plan, config, ctx), ctx.team);
+  const std::string line = choose_open(ctx.backend, *choices, ctx.team);
   if (continues && line.empty())
-    ctx.log.line("kernels: those that the run began with");
+    ctx.log.line(std::string(kAsBegun));
+  else if (continues)
+    ctx.log.line(fmt::format("{}; only {} of {} as the run began: threads, rows a rank, or the processor differ", line,
+                             kept, layers(static_cast<int>(all))));
   else if (!line.empty())
-    ctx.log.line(continues ? line + "; those that the run began with do not serve here" : line);
+    ctx.log.line(line);
   const std::string precision = cpu::rounds_to_bf16(ctx.backend) ? std::string(kInBf16) : "";
   if (ctx.saving != nullptr) ctx.saving->checkpoints.set_kernels(precision + choices->text());
 }

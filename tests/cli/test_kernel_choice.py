@@ -4,7 +4,15 @@ import os
 import unittest
 from unittest import mock
 
-from support import MrmfTest, main, make_data
+from support import LAYERS, MrmfTest, main, make_data
+
+NORM_AND_CONV = """
+[model]
+layers = [
+  { type = "batch_norm" }, { type = "conv", filters = 5, kernel = 3, dilation = 2, padding = "same" }, { type = "relu" },
+  { type = "flatten" }, { type = "dense", units = 2 },
+]
+"""
 
 
 class KernelChoice(MrmfTest):
@@ -25,6 +33,7 @@ class KernelChoice(MrmfTest):
         return [line for line in output.splitlines() if "kernels: " in line]
 
     def test_a_second_run_has_the_kernels_and_the_bits_of_the_first(self):
+        self.config(replace=[("filters = 6", "filters = 96")])  # enough work to be timed
         first = self.train("first")
         self.assertEqual(len(self.kernel_lines(first)), 1, first)
         self.assertRegex(first, r"kernels: [0-9]+ layers? timed in [0-9.]+ s.*kept in .*/cache/mrmf/kernels\.txt")
@@ -45,11 +54,19 @@ class KernelChoice(MrmfTest):
         self.assertIn("kernels: those that the run began with", output)
         self.same_models("whole", "parts")
 
+    def test_a_batch_norm_apart_from_its_convolution_stays_so(self):
+        """The two run apart where no kernel of both serves. Then the convolution has fixed kernels, as nobody asked for them
+        when the run began, and keeps them."""
+        self.config(replace=[(LAYERS, NORM_AND_CONV)])
+        self.train("apart")
+        output = self.mrmf("train", "--continue", "apart", "--set", "training.epochs=5")
+        self.assertIn("kernels: those that the run began with\n", output)
+
     def test_a_run_that_continues_elsewhere_says_what_it_cannot_keep(self):
         self.train("run", "--set", "run.threads=2")
         output = self.mrmf("train", "--continue", "run", "--set", "training.epochs=5", "--set", "run.threads=1")
         self.assertEqual(len(self.kernel_lines(output)), 1, output)
-        self.assertRegex(output, r"kernels: .*; those that the run began with do not serve here")
+        self.assertRegex(output, r"kernels: .*; only 0 of [0-9]+ layers as the run began: threads, ")
         output = self.mrmf("train", "--continue", "run", "--set", "training.epochs=6", "--set", "run.threads=1")
         self.assertIn("kernels: those that the run began with\n", output)
         with mock.patch.dict(os.environ, {"MRMF_CPU_KERNELS": "fixed"}):

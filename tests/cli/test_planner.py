@@ -2,6 +2,7 @@
 import json
 import os
 import re
+from unittest import mock
 
 import support
 
@@ -186,6 +187,18 @@ class Planner(support.MrmfTest):
         other["processor"] = "another"
         self.write("tables.json", json.dumps(other))
         self.assertIn("--fresh", self.tables("config.toml", code=2))
+
+    def test_tables_of_one_kind_of_kernels_are_not_the_others(self):
+        words = ("plan", "config.toml", "--ranks", "1", "--tables", "tables.json", "--set")
+        timed = {"MRMF_CPU_KERNELS": "timed", "XDG_CACHE_HOME": self.path("cache")}
+        with mock.patch.dict(os.environ, timed):
+            self.tables("config.toml")
+            self.assertIn("run.deterministic takes the default ones", self.mrmf(*words, "run.deterministic=true"))
+            self.assertNotIn("warning", self.mrmf(*words, "run.deterministic=false"))
+        self.assertIn("choice of kernels", self.tables("config.toml", code=2))
+        self.tables("config.toml", "--fresh")
+        self.assertIn("default kernels", self.measured()["library"])
+        self.assertNotIn("warning", self.mrmf(*words, "run.deterministic=true"))
 
     def test_what_is_missing_is_told(self):
         self.assertIn("mrmf bench tables", self.mrmf("plan", "config.toml", "--ranks", "2", "--tables", "none.json", code=3))
