@@ -44,8 +44,9 @@ class KernelFile {
 /// Returns what there is to say about it: a line on the root, or nothing.
 std::string choose_kernels(Backend& backend, const std::vector<ModelSettings>& models, Comm& ranks);
 
-/// The same for the models of a plan. A run that continues keeps the kernels that it began with. Where they do not serve,
-/// as with another number of threads, other rows or blocks on a rank, or on another processor, it chooses as a new run.
+/// The same for the models of a plan. A run that continues keeps the kernels that it began with. Where they do not
+/// serve, as with another number of threads, other rows or blocks on a rank, or on another processor, it chooses as a
+/// new run.
 void choose_kernels(const Plan& plan, const Config& config, const RunContext& ctx);
 
 }  // namespace mrmf

@@ -6,14 +6,6 @@ from unittest import mock
 
 from support import LAYERS, MrmfTest, main, make_data
 
-NORM_AND_CONV = """
-[model]
-layers = [
-  { type = "batch_norm" }, { type = "conv", filters = 5, kernel = 3, dilation = 2, padding = "same" }, { type = "relu" },
-  { type = "flatten" }, { type = "dense", units = 2 },
-]
-"""
-
 
 class KernelChoice(MrmfTest):
     def setUp(self):
@@ -53,14 +45,6 @@ class KernelChoice(MrmfTest):
         output = self.mrmf("train", "--continue", "parts", "--set", "training.epochs=4")
         self.assertIn("kernels: those that the run began with", output)
         self.same_models("whole", "parts")
-
-    def test_a_batch_norm_apart_from_its_convolution_stays_so(self):
-        """The two run apart where no kernel of both serves. Then the convolution has fixed kernels, as nobody asked for them
-        when the run began, and keeps them."""
-        self.config(replace=[(LAYERS, NORM_AND_CONV)])
-        self.train("apart")
-        output = self.mrmf("train", "--continue", "apart", "--set", "training.epochs=5")
-        self.assertIn("kernels: those that the run began with\n", output)
 
     def test_a_run_that_continues_elsewhere_says_what_it_cannot_keep(self):
         self.train("run", "--set", "run.threads=2")

@@ -296,6 +296,26 @@ TEST_CASE("kernel choice: a convolution that others run in one pass is still ask
   CHECK_FALSE(choices.asked().contains(problem.text()));
 }
 
+TEST_CASE(
+    "kernel choice: a convolution apart from its batch norm is a question only where that choice is known already") {
+  const auto backend = cpu::make_choosing_backend(2);
+  KernelChoices& choices = *cpu::kernel_choices(*backend);
+  ConvProblem problem = conv_problem({1, 16, 16}, 16, 16, {1, 3, 3});
+  NormSettings norm{16};
+  norm.in = problem.geometry.in;
+  const auto ask = [&] {
+    choices.forget_questions();
+    backend->conv(problem.geometry, problem.rows);
+    REQUIRE(backend->norm_conv(norm, problem.geometry, problem.rows) != nullptr);
+  };
+  ask();  // as when a run begins; so a run that continues asks before it takes up what was chosen then
+  problem.kind = ConvProblem::Kind::norm_conv;
+  choices.put(problem.text(), {"apart", 2, 1});
+  CHECK(choices.open().empty());
+  ask();
+  CHECK(choices.open().size() == 1);
+}
+
 TEST_CASE("kernel file: the same choices are read back, on the same machine alone") {
   const OwnFile own;
   CHECK(KernelFile(own.path).keep(two_choices(), "one").empty());
