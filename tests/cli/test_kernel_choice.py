@@ -4,7 +4,7 @@ import os
 import unittest
 from unittest import mock
 
-from support import LAYERS, MrmfTest, main, make_data
+from support import MrmfTest, main, make_data
 
 
 class KernelChoice(MrmfTest):
