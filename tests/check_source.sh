@@ -66,6 +66,7 @@ broken=$(git ls-files -s | while read -r mode _ _ file; do
   case $file in *.sh) bash -n "$file" 2>&1 ;; esac
 done)
 if [ -n "$broken" ]; then echo "RULE: no file is empty, and scripts can be run"; echo "$broken"; failed=1; fi
+PLANT=only tests/mutants.sh || { echo "RULE: every bug of tests/mutants.txt can be planted"; failed=1; }
 python3 tests/check_types.py || failed=1
 python3 tests/check_docs.py || failed=1
 python3 tests/check_walks.py || failed=1
