@@ -374,10 +374,6 @@ std::vector<Contestant> conv_pool_contestants(CpuBackend& backend, const ConvPro
   return contestants;
 }
 
-}  // namespace
-
-namespace {
-
 bool makes(CpuBackend& backend, const std::string& kernels, const ConvProblem& p) {
   NormSettings norm{p.geometry.in_channels};
   norm.in = p.geometry.in;

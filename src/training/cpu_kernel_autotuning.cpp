@@ -224,10 +224,6 @@ std::string choose(Backend& backend, KernelChoices& choices, const std::set<std:
   return "kernels: " + ignored + trials.text(timer.seconds()) + "; " + kept;
 }
 
-}  // namespace
-
-namespace {
-
 void ask_for(Backend& backend, KernelChoices& choices, const std::vector<ModelSettings>& models) {
   choices.forget_questions();
   for (const ModelSettings& model : models) ask(backend, model);
