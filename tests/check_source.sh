@@ -66,6 +66,8 @@ broken=$(git ls-files -s | while read -r mode _ _ file; do
   case $file in *.sh) bash -n "$file" 2>&1 ;; esac
 done)
 if [ -n "$broken" ]; then echo "RULE: no file is empty, and scripts can be run"; echo "$broken"; failed=1; fi
+strange=$(git ls-files | cut -d/ -f1 | sort -u | grep -vxE '\.(ci|clang-format|clang-tidy|gitignore|shellcheckrc)|CHANGELOG\.md|CITATION\.cff|CMakeLists\.txt|Makefile|README\.md|VERSION|docs|io|jobs|kernels|layers|mpi|src|tests')
+if [ -n "$strange" ]; then echo "RULE: no other file or folder stands at the top, such as a run's"; echo "$strange"; failed=1; fi
 PLANT=only tests/mutants.sh || { echo "RULE: every bug of tests/mutants.txt can be planted"; failed=1; }
 python3 tests/check_types.py || failed=1
 python3 tests/check_docs.py || failed=1
