@@ -85,7 +85,7 @@ class ThreadScratch {
                            whole_lines(input(g) + lanes) + whole_lines(std::max(input(g) + lanes, forward)) +
                            whole_lines(g.chunk * g.field * 4))),
         entries_(static_cast<std::size_t>(g.out_channels * g.chunk)),
-        ints_(static_cast<std::size_t>(g.padded_out + groups(g) + entries(g) + lanes + g.out_channels)) {
+        ints_(static_cast<std::size_t>(g.padded_out + groups(g) + 2 * (entries(g) + lanes) + g.out_channels)) {
     float* f = floats_.span().data();
     const auto take = [&f](long count) { return std::exchange(f, f + whole_lines(count)); };
     s_.gradient = take(g.padded_out);
@@ -100,6 +100,7 @@ class ThreadScratch {
     std::fill_n(s_.code + g.out_channels, g.padded_out - g.out_channels, -1);
     s_.group_begin = take_int(groups(g));
     s_.channel = take_int(entries(g) + lanes);
+    s_.offset = take_int(entries(g) + lanes);
     s_.channel_end = take_int(g.out_channels);
     s_.channel_entry = entries_.data();
   }
@@ -194,22 +195,25 @@ class FusedConvPool final : public ConvPoolOp {
   float* bias_gradient(Index part) { return weight_gradient(part) + wide_.out_channels * wide_.padded_field; }
   bool is_wide() const { return wide_.in_channels > g_.in_channels; }
 
-  /// copy(sample's, padded form's) for the runs of floats that a sample has in both.
+  /// copy(sample's, padded form's) for the lines of a sample that it has in both.
   template <class Copy>
-  void for_runs(const fused::Geometry& padded, const Copy& copy) const {
-    const Index channels = conv_.in_channels, first = conv_.pad_before[1] * padded.line;
-    const Index runs = padded.in_channels > channels ? conv_.in[2] : 1, floats = conv_.in[2] / runs * channels;
-    for (Index i = 0; i < conv_.in[1]; ++i)
-      for (Index k = 0; k < runs; ++k)
-        copy((i * runs + k) * floats, first + i * padded.line + (conv_.pad_before[2] + k) * padded.in_channels, floats);
+  void for_lines(const fused::Geometry& padded, const Copy& copy) const {
+    const Index first = conv_.pad_before[1] * padded.line + conv_.pad_before[2] * padded.in_channels;
+    for (Index i = 0; i < conv_.in[1]; ++i) copy(i * conv_.in[2] * conv_.in_channels, first + i * padded.line);
   }
   /// The sample with zeros around it, and behind its channels, which are in `to` already.
   const float* with_padding(const fused::Geometry& padded, const float* sample, float* to) const {
-    for_runs(padded, [&](Index at, Index there, Index floats) { std::copy_n(sample + at, floats, to + there); });
+    for_lines(padded, [&](Index at, Index there) {
+      kernels_.copy_positions(conv_.in[2], conv_.in_channels, sample + at, conv_.in_channels, to + there,
+                              padded.in_channels);
+    });
     return to;
   }
   void without_padding(const float* from, float* sample) const {
-    for_runs(wide_, [&](Index at, Index there, Index floats) { std::copy_n(from + there, floats, sample + at); });
+    for_lines(wide_, [&](Index at, Index there) {
+      kernels_.copy_positions(conv_.in[2], conv_.in_channels, from + there, wide_.in_channels, sample + at,
+                              conv_.in_channels);
+    });
   }
   /// The weights as those of backward's convolution.
   const float* widened(ConstSpan w) {

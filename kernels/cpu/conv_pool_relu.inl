@@ -1,7 +1,7 @@
 // The fused convolution + max pool + ReLU for one sample, written with GCC's vector extensions and included once per
-// instruction set. The including file defines VECTOR_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
-// and, in its own anonymous namespace, fused_compress() and fused_select(); or FUSED_BF16, where forward is to multiply
-// in bf16, with fused_round() and fused_products(). Everything here has internal linkage.
+// instruction set. The including file includes its instructions_*.inl before; where forward is to multiply in bf16, it
+// defines FUSED_BF16, and fused_round() and fused_products() in its own anonymous namespace. Everything here has
+// internal linkage.
 //
 // Forward. In channels-last layout the inputs under an output position are contiguous runs of kernel * in_channels
 // floats, one of each line that the kernel covers: a matrix product whose left operand needs no im2col. Four positions
@@ -18,8 +18,6 @@ namespace {
 
 typedef int Mask __attribute__((vector_size(sizeof(int) * lanes)));
 typedef int MaskAnywhere __attribute__((vector_size(sizeof(int) * lanes), aligned(4), may_alias));
-typedef unsigned char Bytes __attribute__((vector_size(lanes)));
-typedef unsigned char BytesAnywhere __attribute__((vector_size(lanes), aligned(1), may_alias));
 
 constexpr long tile_positions = 4;
 // Registers: tile_positions * block accumulators, `block` weights, one broadcast input.
@@ -193,20 +191,27 @@ inline __attribute__((always_inline)) Best<Block> best_of_window(const Geometry&
   return best;
 }
 
+// The first `count` of a vector's lanes, as bytes, in halves, quarters and so on.
+inline void store_some_bytes(unsigned char* to, long count, Mask ints) {
+  unsigned char all[lanes];
+  store_bytes(all, ints);
+  long at = 0;
+#pragma GCC unroll 4
+  for (long part = lanes / 2; part > 0; part /= 2)
+    if (count & part) __builtin_memcpy(to + at, all + at, static_cast<unsigned long>(part)), at += part;
+}
+
 // ReLU of one window's maxima, from output channel `first` on.
 inline __attribute__((always_inline)) void store_pooled(const Geometry& g, const Forward& f, Vector y, Mask position,
                                                         long window, long first) {
   y = y < 0 ? Vector{} : y;
-  const Bytes winner = __builtin_convertvector(position, Bytes);
   const long at = window * g.out_channels + first, count = g.out_channels - first;
   if (count >= lanes) {
     store(f.y + at, y);
-    if (f.winner) *reinterpret_cast<BytesAnywhere*>(f.winner + at) = winner;
+    if (f.winner) store_bytes(f.winner + at, position);
   } else {
-    for (long lane = 0; lane < count; ++lane) {
-      f.y[at + lane] = y[lane];
-      if (f.winner) f.winner[at + lane] = winner[lane];
-    }
+    store_some(f.y + at, count, y);
+    if (f.winner) store_some_bytes(f.winner + at, count, position);
   }
 }
 
@@ -244,8 +249,8 @@ void forward(const Geometry& g, const Forward& f) {
 
 #include "kernels/cpu/conv_pool_relu_winograd.inl"
 
-const Kernels kernels{lanes,           pack_forward,    pack_backward, forward,         backward,
-                      winograd_serves, winograd_floats, pack_winograd, forward_winograd};
+const Kernels kernels{lanes,          pack_forward,    pack_backward,   forward,       backward,
+                      copy_positions, winograd_serves, winograd_floats, pack_winograd, forward_winograd};
 #endif
 
 }  // namespace

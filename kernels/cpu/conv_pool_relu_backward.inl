@@ -29,8 +29,7 @@ struct WindowGradient {
   Mask winner;
 };
 inline WindowGradient load_window(const float* y, const float* dy, const unsigned char* winner) {
-  return {load(y) <= 0 ? Vector{} : load(dy),
-          __builtin_convertvector(*reinterpret_cast<const BytesAnywhere*>(winner), Mask)};
+  return {load(y) <= 0 ? Vector{} : load(dy), load_bytes(winner)};
 }
 // The same where a whole vector would reach past the end of the row of windows.
 inline WindowGradient load_window_end(const float* y, const float* dy, const unsigned char* winner, long count) {
@@ -53,7 +52,7 @@ void first_weight_gradient(const Geometry& g, const Backward& f, const Scratch& 
     const WindowGradient w = whole ? load_window(f.y + at, f.dy + at, f.winner + at)
                                    : load_window_end(f.y + at, f.dy + at, f.winner + at, count);
     bias += w.gradient;
-    for (long i = 0; i < Field; ++i) sum[i] += w.gradient * fused_select(candidates + 4 * i, w.winner);
+    for (long i = 0; i < Field; ++i) sum[i] += w.gradient * select_of_four(candidates + 4 * i, w.winner);
   }
   for (long lane = 0; lane < count; ++lane) {
     s.db[first + lane] += bias[lane];
@@ -74,9 +73,16 @@ void backward_first(const Geometry& g, const Backward& f, const Scratch& s) {
 
 // All other layers.
 
+// The first `count` bytes, and zeros.
+inline Mask load_some_bytes(const unsigned char* from, long count) {
+  unsigned char all[lanes] = {};
+  for (long lane = 0; lane < count; ++lane) all[lane] = from[lane];
+  return load_bytes(all);
+}
+
 // A run of the data gradient is worked on in chunks whose weights for all channels fit the L1 cache.
 inline long data_chunk(const Geometry& g, long count) {
-  constexpr long cache = 24 * 1024;
+  constexpr long cache = 48 * 1024;
   long most = cache / (g.out_channels * lanes * static_cast<long>(sizeof(float)));
   most = most < 4 ? 4 : most;
   return next_block(count, most < max_chunk ? most : max_chunk);
@@ -97,20 +103,20 @@ void take_window(const Geometry& g, const Backward& f, const Scratch& s, long wi
   const float* y = f.y + window * g.out_channels;
   const float* dy = f.dy + window * g.out_channels;
   const unsigned char* winner = f.winner + window * g.out_channels;
-  long o = 0;
-  for (; o + lanes <= g.out_channels; o += lanes) {
-    const Vector slope = load(dy + o);
-    const Mask idle = (load(y + o) <= 0) | (slope == 0);
-    const Mask won = __builtin_convertvector(*reinterpret_cast<const BytesAnywhere*>(winner + o), Mask);
-    store(s.gradient + o, idle ? Vector{} : slope);
+  const auto take = [&s](long o, Vector output, Vector slope, Mask won) {
+    const Mask idle = (output <= 0) | (slope == 0);
+    const Vector gradient = idle ? Vector{} : slope;
+    store(s.gradient + o, gradient);
     *reinterpret_cast<MaskAnywhere*>(s.code + o) = won | idle;
-  }
-  for (; o < g.out_channels; ++o) {
-    const int idle = -static_cast<int>((y[o] <= 0) | (dy[o] == 0));
-    s.gradient[o] = idle ? 0.0F : dy[o];
-    s.code[o] = static_cast<int>(winner[o]) | idle;
-  }
-  for (o = 0; o < g.padded_out; o += lanes) store(s.db + o, load(s.db + o) + load(s.gradient + o));
+    store(s.db + o, load(s.db + o) + gradient);
+  };
+  long o = 0;
+  for (; o + lanes <= g.out_channels; o += lanes) take(o, load(y + o), load(dy + o), load_bytes(winner + o));
+  if (o == g.out_channels) return;
+  const long count = g.out_channels - o;  // of the others, slopes of zero
+  const bool whole = window * g.out_channels + o + lanes <= g.windows * g.out_channels;
+  take(o, load_some(y + o, count), load_some(dy + o, count),
+       whole ? load_bytes(winner + o) : load_some_bytes(winner + o, count));
 }
 
 // Lists the nonzero gradients of windows [begin, end) of a row by position, and adds them to db.
@@ -121,31 +127,27 @@ void list_by_position(const Geometry& g, const Backward& f, const Scratch& s, lo
     take_window(g, f, s, window);
     for (int p = 0; p < static_cast<int>(g.positions); ++p) {
       *group++ = count;
+      const int offset = static_cast<int>(window * g.window * g.in_channels + g.input_offset[p]);
       for (long o = 0; o < g.padded_out; o += lanes) {
         const Mask code = *reinterpret_cast<const MaskAnywhere*>(s.code + o);
-        count +=
-            fused_compress(code == p, load(s.gradient + o), static_cast<int>(o), s.value + count, s.channel + count);
+        *reinterpret_cast<MaskAnywhere*>(s.offset + count) = offset - Mask{};
+        count += compress(code == p, load(s.gradient + o), static_cast<int>(o), s.value + count, s.channel + count);
       }
     }
   }
   *group = count;
 }
 
-// The same entries by output channel, with the offset of their input.
-void list_by_channel(const Geometry& g, const Scratch& s, long begin, long end) {
+// The same entries by output channel.
+void list_by_channel(const Geometry& g, const Scratch& s, int count) {
   // What the loop writes could be any of what `g` and `s` point to: so what it reads of them stands in variables.
   int* const __restrict next = s.channel_end;
   ChannelEntry* const __restrict entries = s.channel_entry;
   const float* const __restrict value = s.value;
+  const int* const __restrict offset = s.offset;
   const int* const __restrict channel = s.channel;
-  const int* group = s.group_begin;
-  const long positions = g.positions;
   for (long o = 0; o < g.out_channels; ++o) next[o] = static_cast<int>(o * g.chunk);
-  for (long window = begin; window < end; ++window)
-    for (long p = 0; p < positions; ++p, ++group) {
-      const int offset = static_cast<int>(window * g.window * g.in_channels + g.input_offset[p]);
-      for (int e = group[0], stop = group[1]; e < stop; ++e) entries[next[channel[e]]++] = {value[e], offset};
-    }
+  for (int e = 0; e < count; ++e) entries[next[channel[e]]++] = {value[e], offset[e]};
 }
 
 // dw[o] += sum over the channel's entries of value * (a run of its input), a chunk of the run in registers. `x` and
@@ -246,9 +248,22 @@ void backward_row(const Geometry& g, const Backward& f, const Scratch& s) {
   for (long begin = 0; begin < g.windows; begin += g.chunk) {
     const long end = begin + g.chunk < g.windows ? begin + g.chunk : g.windows;
     list_by_position(g, f, s, begin, end);
-    list_by_channel(g, s, begin, end);
+    list_by_channel(g, s, s.group_begin[(end - begin) * g.positions]);
     weight_gradient(g, f, s);
     if (f.with_dx) data_gradient(g, f, s, begin, end);
+  }
+}
+
+// `count` positions with their channels, which lie that many steps apart in the one and the other array.
+void copy_positions(long count, long channels, const float* from, long from_step, float* to, long to_step) {
+  for (; count > 0; --count, from += from_step, to += to_step) {
+    long c = 0;
+    for (; c + lanes <= channels; c += lanes) store(to + c, load(from + c));
+    if (c == channels) continue;
+    if (c > 0)
+      store(to + channels - lanes, load(from + channels - lanes));
+    else
+      store_some(to, channels, load_some(from, channels));
   }
 }
 

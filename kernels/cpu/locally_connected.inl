@@ -1,7 +1,5 @@
 // The matrix products of a locally connected layer, written with GCC's vector extensions and included once per
-// instruction set. The including file defines VECTOR_LANES (floats in a vector), FUSED_REGISTERS (vector registers)
-// and, in its own anonymous namespace, load_some(), store_some() and sums_of_four(). Everything here has internal
-// linkage.
+// instruction set. The including file includes its instructions_*.inl before. Everything here has internal linkage.
 //
 // Every position has weights of its own, (features, depth), which are used once for all rows, and read where they lie.
 // Registers hold a tile of the result. With many rows a tile takes each load for several multiply-adds; with few, each

@@ -51,6 +51,7 @@ struct Scratch {
   int* group_begin;             ///< chunk * positions + 1
   float* value;                 ///< chunk * padded_out + one vector
   int* channel;                 ///< chunk * padded_out + one vector
+  int* offset;                  ///< the same: from x's or dx's begin to an entry's input
   int* channel_end;             ///< out_channels: where a channel's entries end
   ChannelEntry* channel_entry;  ///< out_channels * chunk
   float* x;           ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
@@ -86,6 +87,8 @@ struct Kernels {
   void (*pack_backward)(const Geometry&, const float* w, float* packed);
   void (*forward)(const Geometry&, const Forward&);
   void (*backward)(const Geometry&, const Backward&, const Scratch&);  ///< adds to scratch.dw and .db
+  /// Copies positions with their channels. Positions have a number of floats from one to the next.
+  void (*copy_positions)(long count, long channels, const float* from, long from_step, float* to, long to_step);
   /// Forward by Winograd's algorithm: whether it serves, the scratch that it needs, the weights, for which padded_out *
   /// ((kernel + 3) * in_channels + 1) floats are kept, and forward itself.
   bool (*winograd_serves)(const Geometry&);

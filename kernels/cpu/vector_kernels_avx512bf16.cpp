@@ -1,10 +1,8 @@
 // Forward of the fused kernel for AVX512-BF16. See conv_pool_relu.inl.
-#include <immintrin.h>
-
 #include "kernels/cpu/vector_kernels.hpp"
+// Behind it, because the kernels are written in its terms:
+#include "kernels/cpu/instructions_avx512.inl"
 
-#define VECTOR_LANES 16
-#define FUSED_REGISTERS 32
 #define FUSED_BF16
 
 namespace mrmf::cpu::fused {

@@ -2,38 +2,9 @@
 // every processor of the architecture has: SSE2, or on ARM Neon. See conv_pool_relu.inl, batch_norm.inl,
 // locally_connected.inl and direct_kernels.inl.
 #include "kernels/cpu/vector_kernels.hpp"
-
-#define VECTOR_LANES 4
-#ifdef __aarch64__
-#define FUSED_REGISTERS 32
-#else
-#define FUSED_REGISTERS 16
-#endif
-
-namespace mrmf::cpu::fused {
-namespace {
-typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
-typedef int IntLanes __attribute__((vector_size(4 * VECTOR_LANES)));
-
-// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns their number. May
-// write a whole vector.
-inline int fused_compress(IntLanes mask, FloatLanes value, int first, float* values, int* indices) {
-  int count = 0;
-  for (int lane = 0; lane < VECTOR_LANES; ++lane) {
-    values[count] = value[lane];
-    indices[count] = first + lane;
-    count -= mask[lane];
-  }
-  return count;
-}
-
-// Each lane's choice of one of four floats.
-inline FloatLanes fused_select(const float* four, IntLanes choice) {
-  return FloatLanes{four[choice[0]], four[choice[1]], four[choice[2]], four[choice[3]]};
-}
-}  // namespace
-}  // namespace mrmf::cpu::fused
-
+// Behind it, because the kernels are written in its terms:
+#include "kernels/cpu/instructions_generic.inl"
+// Kernels:
 #include "kernels/cpu/conv_pool_relu.inl"
 
 namespace mrmf::cpu::fused {
@@ -45,27 +16,6 @@ const Kernels* generic_kernels() { return &kernels; }
 namespace mrmf::cpu::norm_loops {
 const Kernels* generic_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::norm_loops
-
-namespace mrmf::cpu::local {
-namespace {
-typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
-
-// The first `count` floats, and zeros.
-inline FloatLanes load_some(const float* from, long count) {
-  FloatLanes value{};
-  for (long lane = 0; lane < count; ++lane) value[lane] = from[lane];
-  return value;
-}
-inline void store_some(float* to, long count, FloatLanes value) {
-  for (long lane = 0; lane < count; ++lane) to[lane] = value[lane];
-}
-inline FloatLanes sums_of_four(FloatLanes a, FloatLanes b, FloatLanes c, FloatLanes d) {
-  FloatLanes sums{};
-  for (int lane = 0; lane < VECTOR_LANES; ++lane) sums += FloatLanes{a[lane], b[lane], c[lane], d[lane]};
-  return sums;
-}
-}  // namespace
-}  // namespace mrmf::cpu::local
 
 #include "kernels/cpu/locally_connected.inl"
 

@@ -5,14 +5,13 @@
 #include <cstdint>
 
 #include "kernels/cpu/vector_kernels.hpp"
+// Behind it, because the kernels are written in its terms:
+#include "tests/unit/support/instructions_sixteen_lanes.inl"
 
-#define VECTOR_LANES 16
-#define FUSED_REGISTERS 32
 #define FUSED_BF16
 
 namespace mrmf::cpu::fused {
 namespace {
-using SixteenFloats = float __attribute__((vector_size(64)));
 using SixteenBits = std::uint32_t __attribute__((vector_size(64)));
 
 inline float of_bf16(std::uint32_t bits) { return std::bit_cast<float>(bits << 16U); }

@@ -1,0 +1,57 @@
+// What the vector kernels need beyond GCC's vector extensions, for what every processor of the architecture has: SSE2,
+// or on ARM Neon. The files for other instruction sets have the same functions, and their number of lanes and of
+// vector registers. Conversions between bytes and ints are among them, because g++ 12 makes those of its vector
+// extensions lane by lane.
+#define VECTOR_LANES 4
+#ifdef __aarch64__
+#define FUSED_REGISTERS 32
+#else
+#define FUSED_REGISTERS 16
+#endif
+
+namespace mrmf::cpu {
+namespace {
+typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
+typedef int IntLanes __attribute__((vector_size(4 * VECTOR_LANES)));
+
+// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns their number. May
+// write a whole vector.
+inline int compress(IntLanes mask, FloatLanes value, int first, float* values, int* indices) {
+  int count = 0;
+  for (int lane = 0; lane < VECTOR_LANES; ++lane) {
+    values[count] = value[lane];
+    indices[count] = first + lane;
+    count -= mask[lane];
+  }
+  return count;
+}
+
+// Each lane's choice of one of four floats.
+inline FloatLanes select_of_four(const float* four, IntLanes choice) {
+  return FloatLanes{four[choice[0]], four[choice[1]], four[choice[2]], four[choice[3]]};
+}
+
+// A byte for each lane.
+inline IntLanes load_bytes(const unsigned char* from) { return IntLanes{from[0], from[1], from[2], from[3]}; }
+inline void store_bytes(unsigned char* to, IntLanes ints) {
+  for (int lane = 0; lane < VECTOR_LANES; ++lane) to[lane] = static_cast<unsigned char>(ints[lane]);
+}
+
+// The first `count` floats, and zeros; count is less than the number of lanes.
+inline FloatLanes load_some(const float* from, long count) {
+  FloatLanes value{};
+  for (long lane = 0; lane < count; ++lane) value[lane] = from[lane];
+  return value;
+}
+inline void store_some(float* to, long count, FloatLanes value) {
+  for (long lane = 0; lane < count; ++lane) to[lane] = value[lane];
+}
+
+// The sums of all lanes of a, b, c and d.
+inline FloatLanes sums_of_four(FloatLanes a, FloatLanes b, FloatLanes c, FloatLanes d) {
+  FloatLanes sums{};
+  for (int lane = 0; lane < VECTOR_LANES; ++lane) sums += FloatLanes{a[lane], b[lane], c[lane], d[lane]};
+  return sums;
+}
+}  // namespace
+}  // namespace mrmf::cpu
