@@ -1,5 +1,6 @@
 // ConvPoolOp on the fused kernels: owns the scratch memory, shares samples out over threads.
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -40,6 +41,17 @@ bool fused_conv_pool_serves(const ConvGeometry& c, const PoolGeometry& p) {
 
 namespace {
 
+/// Bytes of the L1 cache.
+long nearest_cache() {
+  constexpr long common = 32 * 1024;
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  static const long size = ::sysconf(_SC_LEVEL1_DCACHE_SIZE);  // 0 or -1 where the system does not know it
+  return std::clamp(size, common, 2 * common);
+#else
+  return common;
+#endif
+}
+
 fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long lanes) {
   const auto whole = [lanes](long n) { return (n + lanes - 1) / lanes * lanes; };
   fused::Geometry g{};
@@ -59,7 +71,8 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
   g.positions = g.window_lines * g.window;
   for (long position = 0; position < g.positions; ++position)
     g.input_offset[position] = position / g.window * g.line + position % g.window * g.in_channels;
-  constexpr long input_floats = 24 * 1024 / sizeof(float);  // most of an L1 cache
+  g.nearest_cache = nearest_cache();
+  const long input_floats = (g.nearest_cache - 8 * 1024) / static_cast<long>(sizeof(float));
   const long of_window = g.window * g.in_channels * (g.window_lines + g.kernel_lines - 1);
   const long most = std::clamp(input_floats / of_window, 8L, 64L);
   const long chunks = (g.windows + most - 1) / most;

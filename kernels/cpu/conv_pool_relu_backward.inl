@@ -80,10 +80,9 @@ inline Mask load_some_bytes(const unsigned char* from, long count) {
   return load_bytes(all);
 }
 
-// A run of the data gradient is worked on in chunks whose weights for all channels fit the L1 cache.
+// A run of the data gradient is worked on in chunks whose weights for all channels fit the nearest cache.
 inline long data_chunk(const Geometry& g, long count) {
-  constexpr long cache = 48 * 1024;
-  long most = cache / (g.out_channels * lanes * static_cast<long>(sizeof(float)));
+  long most = g.nearest_cache / (g.out_channels * lanes * static_cast<long>(sizeof(float)));
   most = most < 4 ? 4 : most;
   return next_block(count, most < max_chunk ? most : max_chunk);
 }

@@ -31,7 +31,8 @@ struct Geometry {
   long run;                   ///< contiguous floats of a line under one output position: kernel * in_channels
   long padded_run;            ///< run rounded up to whole vectors
   long padded_out;            ///< out_channels rounded up to whole vectors
-  long chunk;                 ///< windows that backward takes at a time, so that their input stays in the L1 cache
+  long nearest_cache;         ///< bytes of the L1 cache, as far as backward may count on them
+  long chunk;                 ///< windows that backward takes at a time, so that their input stays in that cache
   long positions;             ///< positions of a window, at most 255
   long input_offset[255];     ///< by position of a window: where its input lies, from the window's own
   long field;                 ///< floats under one output position: kernel_lines * run
