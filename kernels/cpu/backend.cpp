@@ -13,6 +13,7 @@
 #include "kernels/cpu/batch_norm.hpp"
 #include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/instruction_set.hpp"
+#include "kernels/cpu/skipping_dense.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "kernels/onednn/operations.hpp"
 
@@ -169,6 +170,7 @@ bool deep_enough_for_planes(const ConvGeometry& c) {
 //   taps          the same, but for the weight gradient, which goes tap by tap (gemm_conv.cpp)
 //   all_taps      all passes tap by tap, for many weights and few positions
 //   plain, packed                        dense layers by oneDNN: weights as they are, or packed in each call
+//   skipping      the same as plain, but for gradients, which skip zeros of dy (skipping_dense.cpp)
 //   generic, avx2, avx512, avx512_bf16   convolution, pooling and ReLU by plain products (conv_pool_relu.inl)
 //
 // Three names in a row are of forward, data gradient and weight gradient.
@@ -230,10 +232,13 @@ std::vector<std::string> CpuBackend::conv_pool_kernels_of(const ConvProblem& p) 
 // Only AVX-512's blocked products repay packing the weights in each call, and only where each weight meets many rows.
 std::vector<std::string> CpuBackend::dense_kernels_of(const ConvProblem& p) const {
   constexpr Index many_rows = 256, rows_for_bf16 = 64;
-  if (instruction_set() != InstructionSet::avx512) return {"plain"};
+  if (instruction_set() != InstructionSet::avx512) return {"plain", "skipping"};
   std::vector<std::string> names{"plain", "packed"};
   if (p.rows >= many_rows) std::swap(names[0], names[1]);
-  if (onednn_in_bf16()) names.insert(p.rows >= rows_for_bf16 ? names.begin() : names.end(), "onednn_bf16");
+  if (onednn_in_bf16())
+    names.insert(p.rows >= rows_for_bf16 ? names.begin() : names.end(), "onednn_bf16");
+  else
+    names.push_back("skipping512");
   return names;
 }
 
@@ -270,6 +275,11 @@ std::unique_ptr<WeightedOp> CpuBackend::dense_by(const std::string& kernels, con
   if (kernels == "plain") return onednn::make_dense(*context_, in, out, p.rows, DenseWeights::plain);
   if (kernels == "onednn_bf16" && onednn_in_bf16())
     return onednn::make_dense(*context_, in, out, p.rows, DenseWeights::packed, onednn::Factors::bf16);
+  const InstructionSet best = instruction_set();
+  const bool wide = kernels == "skipping512";
+  if (kernels == "skipping" || (wide && best == InstructionSet::avx512))
+    return make_skipping_dense(wide ? best : std::min(InstructionSet::avx2, best), dense_by("plain", p), in, out,
+                               workspace_);
   return nullptr;
 }
 

@@ -130,7 +130,10 @@ void list_by_position(const Geometry& g, const Backward& f, const Scratch& s, lo
       for (long o = 0; o < g.padded_out; o += lanes) {
         const Mask code = *reinterpret_cast<const MaskAnywhere*>(s.code + o);
         *reinterpret_cast<MaskAnywhere*>(s.offset + count) = offset - Mask{};
-        count += compress(code == p, load(s.gradient + o), static_cast<int>(o), s.value + count, s.channel + count);
+        const Lanes chosen = lanes_where(code == p);
+        store_lanes(chosen, load(s.gradient + o), s.value + count);
+        store_numbers(chosen, static_cast<int>(o), s.channel + count);
+        count += size_of(chosen);
       }
     }
   }

@@ -22,12 +22,17 @@ constexpr CompressTable make_compress_table() {
 }
 constexpr CompressTable compress_table = make_compress_table();
 
-inline int compress(__v8si mask, __m256 value, int first, float* values, int* indices) {
-  const int bits = _mm256_movemask_ps(reinterpret_cast<__m256>(mask));
-  const __m256i lane = _mm256_load_si256(reinterpret_cast<const __m256i*>(compress_table.lane[bits]));
-  _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(value, lane));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(indices), _mm256_add_epi32(lane, _mm256_set1_epi32(first)));
-  return __builtin_popcount(static_cast<unsigned>(bits));
+typedef int Lanes;  // bits
+inline Lanes lanes_where(__v8si mask) { return _mm256_movemask_ps(reinterpret_cast<__m256>(mask)); }
+inline int size_of(Lanes chosen) { return __builtin_popcount(static_cast<unsigned>(chosen)); }
+inline __m256i packed_lanes(Lanes chosen) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(compress_table.lane[chosen]));
+}
+inline void store_lanes(Lanes chosen, __m256 value, float* to) {
+  _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(value, packed_lanes(chosen)));
+}
+inline void store_numbers(Lanes chosen, int first, int* to) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_add_epi32(packed_lanes(chosen), _mm256_set1_epi32(first)));
 }
 
 inline __m256 select_of_four(const float* four, __v8si choice) {

@@ -9,14 +9,17 @@ namespace mrmf::cpu {
 namespace {
 inline __mmask16 first_lanes(long count) { return static_cast<__mmask16>((1U << count) - 1); }
 
+typedef __mmask16 Lanes;
+inline Lanes lanes_where(__v16si mask) { return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask)); }
+inline int size_of(Lanes chosen) { return __builtin_popcount(chosen); }
 // Compressing in registers and storing everything is faster than a compressing store.
-inline int compress(__v16si mask, __m512 value, int first, float* values, int* indices) {
-  const __mmask16 bits = _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask));
+inline void store_lanes(Lanes chosen, __m512 value, float* to) {
+  _mm512_storeu_ps(to, _mm512_maskz_compress_ps(chosen, value));
+}
+inline void store_numbers(Lanes chosen, int first, int* to) {
   const __m512i lane = _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                                         _mm512_set1_epi32(first));
-  _mm512_storeu_ps(values, _mm512_maskz_compress_ps(bits, value));
-  _mm512_storeu_si512(indices, _mm512_maskz_compress_epi32(bits, lane));
-  return __builtin_popcount(bits);
+  _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(chosen, lane));
 }
 
 inline __m512 select_of_four(const float* four, __v16si choice) {

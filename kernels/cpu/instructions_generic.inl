@@ -14,16 +14,16 @@ namespace {
 typedef float FloatLanes __attribute__((vector_size(4 * VECTOR_LANES)));
 typedef int IntLanes __attribute__((vector_size(4 * VECTOR_LANES)));
 
-// Appends the lanes of `value` where mask is set, with their indices first, first + 1, ...; returns their number. May
-// write a whole vector.
-inline int compress(IntLanes mask, FloatLanes value, int first, float* values, int* indices) {
-  int count = 0;
-  for (int lane = 0; lane < VECTOR_LANES; ++lane) {
-    values[count] = value[lane];
-    indices[count] = first + lane;
-    count -= mask[lane];
-  }
-  return count;
+// Lanes: those where a mask is set, and how many they are.
+typedef IntLanes Lanes;
+inline Lanes lanes_where(IntLanes mask) { return mask; }
+inline int size_of(Lanes chosen) { return -(chosen[0] + chosen[1] + chosen[2] + chosen[3]); }
+// Those of `value`, one behind the other; of the lanes' numbers, plus `first`. Both may write a whole vector.
+inline void store_lanes(Lanes chosen, FloatLanes value, float* to) {
+  for (int lane = 0, count = 0; lane < VECTOR_LANES; count -= chosen[lane++]) to[count] = value[lane];
+}
+inline void store_numbers(Lanes chosen, int first, int* to) {
+  for (int lane = 0, count = 0; lane < VECTOR_LANES; count -= chosen[lane++]) to[count] = first + lane;
 }
 
 // Each lane's choice of one of four floats.

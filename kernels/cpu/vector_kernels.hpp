@@ -7,6 +7,7 @@
 //   norm_loops  batch norm (batch_norm_local_contrast_norm.cpp) and group norm (group_norm.cpp); loops for every set
 //               from batch_norm.inl
 //   local       locally connected layers (locally_connected.cpp); products for every set from locally_connected.inl
+//   sparse      gradients of dense layers (skipping_dense.cpp); products for every set from sparse_products.inl
 //   fma         how fast a core multiplies and adds (instruction_set.cpp); a loop for every set from fma_loop.inl
 //
 // Only plain data and function pointers, no functions and no library headers: the linker might keep, for everybody, the
@@ -269,6 +270,41 @@ const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();
 
 }  // namespace mrmf::cpu::norm_loops
+
+namespace mrmf::cpu::sparse {
+
+constexpr int group_rows = 4;
+constexpr int group_sets = 1 << group_rows;
+constexpr long most_depth = 512;  ///< columns of a group: rows of B in a panel, which stays in the L2 cache
+
+/// Four rows of a matrix A with many zeros: for each set of these rows but the empty one (row r is in set s where s has
+/// bit r), the columns of A in which exactly the rows of the set are not zero; and for each row of the set what it has
+/// there, one list behind the other, each with a vector's room behind it.
+struct Group {
+  int begin[group_sets];  ///< where the columns of set s begin: at [s - 1]; those of the last end at the last number
+  const int* column;
+  const float* value;
+};
+
+struct Kernels {
+  long lanes;    ///< floats in a vector
+  long columns;  ///< of a panel: columns of B, and of C = A B
+  /// Lists `depth` columns of four rows, most_depth floats from one to the next. Up to a whole vector, columns behind
+  /// them are zeros. Takes depth + lanes columns and group_rows * depth + 2 * group_sets * lanes values.
+  void (*list)(long depth, const float* rows, int* column, float* value, Group&);
+  /// Copies `columns` columns, at most a panel's, of `depth` rows of B, and zeros for those that are not there. b and
+  /// pitch: the first, and floats from one row to the next.
+  void (*pack)(long depth, long columns, const float* b, long pitch, float* panel);
+  /// c(4, columns of a panel) = A's group times the panel, or adds that to c. pitch: floats from one row of c to the
+  /// next.
+  void (*multiply)(const Group&, const float* panel, bool add, float* c, long pitch);
+};
+
+const Kernels* generic_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+
+}  // namespace mrmf::cpu::sparse
 
 namespace mrmf::cpu::local {
 

@@ -22,6 +22,12 @@ namespace mrmf::cpu::local {
 const Kernels* avx2_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::local
 
+#include "kernels/cpu/sparse_products.inl"
+
+namespace mrmf::cpu::sparse {
+const Kernels* avx2_kernels() { return &kernels; }
+}  // namespace mrmf::cpu::sparse
+
 #include "kernels/cpu/fma_loop.inl"
 
 namespace mrmf::cpu::fma {

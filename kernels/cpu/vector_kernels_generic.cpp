@@ -23,6 +23,12 @@ namespace mrmf::cpu::local {
 const Kernels* generic_kernels() { return &kernels; }
 }  // namespace mrmf::cpu::local
 
+#include "kernels/cpu/sparse_products.inl"
+
+namespace mrmf::cpu::sparse {
+const Kernels* generic_kernels() { return &kernels; }
+}  // namespace mrmf::cpu::sparse
+
 #include "kernels/cpu/fma_loop.inl"
 
 namespace mrmf::cpu::fma {
@@ -49,6 +55,11 @@ const Kernels* avx2_kernels() { return generic_kernels(); }
 const Kernels* avx512_kernels() { return generic_kernels(); }
 const Kernels* avx512bf16_kernels() { return generic_kernels(); }
 }  // namespace mrmf::cpu::fused
+
+namespace mrmf::cpu::sparse {
+const Kernels* avx2_kernels() { return generic_kernels(); }
+const Kernels* avx512_kernels() { return generic_kernels(); }
+}  // namespace mrmf::cpu::sparse
 
 namespace mrmf::cpu::direct {
 const KernelSet& avx2_kernels() { return generic_kernels(); }

@@ -13,14 +13,20 @@ namespace {
 using SixteenFloats = float __attribute__((vector_size(64)));
 using SixteenInts = int __attribute__((vector_size(64)));
 
-inline int compress(SixteenInts mask, SixteenFloats value, int first, float* values, int* indices) {
-  int count = 0;
-  for (int lane = 0; lane < VECTOR_LANES; ++lane) {
-    if (mask[lane] == 0) continue;
-    values[count] = value[lane];
-    indices[count++] = first + lane;
-  }
-  return count;
+typedef SixteenInts Lanes;
+inline Lanes lanes_where(SixteenInts mask) { return mask; }
+inline int size_of(Lanes chosen) {
+  int size = 0;
+  for (int lane = 0; lane < VECTOR_LANES; ++lane) size += static_cast<int>(chosen[lane] != 0);
+  return size;
+}
+inline void store_lanes(Lanes chosen, SixteenFloats value, float* to) {
+  for (int lane = 0; lane < VECTOR_LANES; ++lane)
+    if (chosen[lane] != 0) *to++ = value[lane];
+}
+inline void store_numbers(Lanes chosen, int first, int* to) {
+  for (int lane = 0; lane < VECTOR_LANES; ++lane)
+    if (chosen[lane] != 0) *to++ = first + lane;
 }
 
 inline SixteenFloats select_of_four(const float* four, SixteenInts choice) {
