@@ -144,8 +144,9 @@ TEST_CASE("kernel choice: all kernels compute the dense layer that the reference
     CHECK(parsed->text() == problem.text());
     const ConvPasses want = passes_of(*reference, problem);
     for (const Precision precision : {Precision::fp32, Precision::bf16})
-      for (const char* kernels : {"plain", "packed", "onednn_bf16", "packed plain plain", "onednn_bf16 plain packed",
-                                  "plain onednn_bf16 onednn_bf16", "no such kernels"}) {
+      for (const char* kernels :
+           {"plain", "packed", "onednn_bf16", "packed plain plain", "onednn_bf16 plain packed",
+            "plain onednn_bf16 onednn_bf16", "skipping", "plain skipping512 skipping512", "no such kernels"}) {
         INFO(problem.text() << ": " << kernels);
         const auto backend = cpu::make_choosing_backend(2, precision);
         cpu::kernel_choices(*backend)->put(problem.text(), {kernels});
