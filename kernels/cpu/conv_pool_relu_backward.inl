@@ -3,7 +3,7 @@
 
 // The weight gradient of a first layer: no data gradient is wanted and the field is short, so lists of entries would
 // cost more than the work. Instead every lane is an output channel, and the input that its winner met is picked by a
-// shuffle from the (at most four) candidates.
+// shuffle: from all inputs of the window where registers hold them, else from the (at most four) candidates.
 
 bool is_first_layer(const Geometry& g, const Backward& f) {
   return !f.with_dx && g.positions <= 4 && g.field <= max_first_field;
@@ -41,18 +41,33 @@ inline WindowGradient load_window_end(const float* y, const float* dy, const uns
   return w;
 }
 
-template <long Field>
-void first_weight_gradient(const Geometry& g, const Backward& f, const Scratch& s, long begin, long end, long first) {
+// The inputs that winners of a window met: of element i of the field.
+struct FromCandidates {
+  const float* candidates;
+  Mask winner;
+  Vector operator()(long i) const { return select_of_four(candidates + 4 * i, winner); }
+};
+struct FromTable {
+  Table inputs;
+  Mask first;  // the winner's first input
+  Vector operator()(long i) const { return select_of_table(inputs, first + static_cast<int>(i)); }
+};
+
+// Channels [first, first + lanes). inputs_of(window, winner) gives its FromCandidates or FromTable.
+template <long Field, class InputsOf>
+void first_weight_gradient(const Geometry& g, const Backward& f, const Scratch& s, long begin, long end, long first,
+                           const InputsOf& inputs_of) {
   Vector sum[Field] = {}, bias{};
   const long count = g.out_channels - first < lanes ? g.out_channels - first : lanes;
-  const float* candidates = s.candidates;
-  for (long window = begin; window < end; ++window, candidates += Field * 4) {
+  for (long window = begin; window < end; ++window) {
     const long at = window * g.out_channels + first;
     const bool whole = at + lanes <= g.windows * g.out_channels;  // else it would read past the row
     const WindowGradient w = whole ? load_window(f.y + at, f.dy + at, f.winner + at)
                                    : load_window_end(f.y + at, f.dy + at, f.winner + at, count);
     bias += w.gradient;
-    for (long i = 0; i < Field; ++i) sum[i] += w.gradient * select_of_four(candidates + 4 * i, w.winner);
+    const auto input = inputs_of(window, w.winner);
+#pragma GCC unroll 12
+    for (long i = 0; i < Field; ++i) sum[i] += w.gradient * input(i);
   }
   for (long lane = 0; lane < count; ++lane) {
     s.db[first + lane] += bias[lane];
@@ -61,13 +76,28 @@ void first_weight_gradient(const Geometry& g, const Backward& f, const Scratch& 
   }
 }
 
+// For all channels.
+template <class InputsOf>
+void first_weight_gradients(const Geometry& g, const Backward& f, const Scratch& s, long begin, long end,
+                            const InputsOf& inputs_of) {
+  for (long first = 0; first < g.out_channels; first += lanes)
+    with_constant<max_first_field>(g.field, [&](auto field) {
+      first_weight_gradient<decltype(field)::value>(g, f, s, begin, end, first, inputs_of);
+    });
+}
+
 void backward_first(const Geometry& g, const Backward& f, const Scratch& s) {
+  const long inputs = (g.window + g.kernel - 1) * g.in_channels, step = g.window * g.in_channels;
+  if (g.window_lines == 1 && g.kernel_lines == 1 && inputs <= table_floats)
+    return first_weight_gradients(g, f, s, 0, g.windows, [&](long window, Mask winner) {
+      return FromTable{load_table(f.x + window * step, inputs), winner * static_cast<int>(g.in_channels)};
+    });
   for (long begin = 0; begin < g.windows; begin += g.chunk) {
     const long end = begin + g.chunk < g.windows ? begin + g.chunk : g.windows;
     list_candidates(g, f, s, begin, end);
-    for (long first = 0; first < g.out_channels; first += lanes)
-      with_constant<max_first_field>(
-          g.field, [&](auto field) { first_weight_gradient<decltype(field)::value>(g, f, s, begin, end, first); });
+    first_weight_gradients(g, f, s, begin, end, [&](long window, Mask winner) {
+      return FromCandidates{s.candidates + (window - begin) * g.field * 4, winner};
+    });
   }
 }
 
@@ -125,16 +155,18 @@ void list_by_position(const Geometry& g, const Backward& f, const Scratch& s, lo
   for (long window = begin; window < end; ++window) {
     take_window(g, f, s, window);
     for (int p = 0; p < static_cast<int>(g.positions); ++p) {
-      *group++ = count;
-      const int offset = static_cast<int>(window * g.window * g.in_channels + g.input_offset[p]);
+      const int group_begin = count;
+      *group++ = group_begin;
       for (long o = 0; o < g.padded_out; o += lanes) {
         const Mask code = *reinterpret_cast<const MaskAnywhere*>(s.code + o);
-        *reinterpret_cast<MaskAnywhere*>(s.offset + count) = offset - Mask{};
         const Lanes chosen = lanes_where(code == p);
         store_lanes(chosen, load(s.gradient + o), s.value + count);
         store_numbers(chosen, static_cast<int>(o), s.channel + count);
         count += size_of(chosen);
       }
+      const int offset = static_cast<int>(window * g.window * g.in_channels + g.input_offset[p]);
+      for (int e = group_begin; e < count; e += static_cast<int>(lanes))
+        *reinterpret_cast<MaskAnywhere*>(s.offset + e) = offset - Mask{};
     }
   }
   *group = count;

@@ -28,6 +28,17 @@ inline __m512 select_of_four(const float* four, __v16si choice) {
   return _mm512_maskz_permutevar_ps(all, everywhere, reinterpret_cast<__m512i>(choice));
 }
 
+constexpr long table_floats = 32;
+struct Table {
+  __m512 low, high;
+};
+inline Table load_table(const float* from, long count) {
+  return {_mm512_loadu_ps(from), count > 16 ? _mm512_loadu_ps(from + 16) : _mm512_setzero_ps()};
+}
+inline __m512 select_of_table(const Table& table, __v16si choice) {
+  return _mm512_permutex2var_ps(table.low, reinterpret_cast<__m512i>(choice), table.high);
+}
+
 inline __v16si load_bytes(const unsigned char* from) {
   constexpr __mmask16 all = 0xFFFF;
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));

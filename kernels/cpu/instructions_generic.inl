@@ -31,6 +31,13 @@ inline FloatLanes select_of_four(const float* four, IntLanes choice) {
   return FloatLanes{four[choice[0]], four[choice[1]], four[choice[2]], four[choice[3]]};
 }
 
+// So many floats in registers at most, of which one instruction chooses one for each lane; 0: there is none. `count` of
+// them are chosen from; a vector is read in any case, and a second where count is more than that.
+constexpr long table_floats = 0;
+struct Table {};
+inline Table load_table(const float* /*from*/, long /*count*/) { return {}; }
+inline FloatLanes select_of_table(const Table& /*table*/, IntLanes /*choice*/) { return FloatLanes{}; }
+
 // A byte for each lane.
 inline IntLanes load_bytes(const unsigned char* from) { return IntLanes{from[0], from[1], from[2], from[3]}; }
 inline void store_bytes(unsigned char* to, IntLanes ints) {

@@ -35,6 +35,22 @@ inline SixteenFloats select_of_four(const float* four, SixteenInts choice) {
   return chosen;
 }
 
+constexpr long table_floats = 32;
+struct Table {
+  SixteenFloats low, high;
+};
+inline Table load_table(const float* from, long count) {
+  Table table{};
+  std::memcpy(&table, from, sizeof(float) * static_cast<std::size_t>(count > 16 ? 32 : 16));
+  return table;
+}
+inline SixteenFloats select_of_table(const Table& table, SixteenInts choice) {
+  SixteenFloats chosen{};
+  for (int lane = 0; lane < VECTOR_LANES; ++lane)
+    chosen[lane] = choice[lane] < 16 ? table.low[choice[lane] & 15] : table.high[choice[lane] & 15];
+  return chosen;
+}
+
 inline SixteenInts load_bytes(const unsigned char* from) {
   SixteenInts ints{};
   for (int lane = 0; lane < VECTOR_LANES; ++lane) ints[lane] = from[lane];
