@@ -6,7 +6,7 @@ set -euo pipefail
 command -v objdump >/dev/null || { echo "registers: skipped: there is no objdump"; exit 77; }
 objdump -d -C --no-show-raw-insn "$1" | awk '
   /^[0-9a-f]+ </ {
-    kernel = $0 ~ /mrmf::cpu::(fused|direct|local)::.*(_chunk|_tile|_strip|_patch|_part|_block|backward|forward)[<(]/
+    kernel = $0 ~ /mrmf::cpu::(fused|direct|local|sparse)::.*(_chunk|_tile|_strip|_patch|_part|_block|backward|forward)[<(]/
     name = substr($0, index($0, "<"), 140)
     kernels += kernel
   }

@@ -71,8 +71,11 @@ fused::Geometry make_geometry(const ConvGeometry& c, const PoolGeometry& p, long
   g.positions = g.window_lines * g.window;
   for (long position = 0; position < g.positions; ++position)
     g.input_offset[position] = position / g.window * g.line + position % g.window * g.in_channels;
-  g.nearest_cache = nearest_cache();
-  const long input_floats = (g.nearest_cache - 8 * 1024) / static_cast<long>(sizeof(float));
+  // Few vectors have several sums, each of its share of a chunk: so the order of their sums follows from the chunk, and
+  // may not follow from the cache.
+  constexpr long several_vectors = 8, common = 24 * 1024;
+  const long input_bytes = g.padded_run >= several_vectors * lanes ? nearest_cache() - 8 * 1024 : common;
+  const long input_floats = input_bytes / static_cast<long>(sizeof(float));
   const long of_window = g.window * g.in_channels * (g.window_lines + g.kernel_lines - 1);
   const long most = std::clamp(input_floats / of_window, 8L, 64L);
   const long chunks = (g.windows + most - 1) / most;
@@ -110,7 +113,6 @@ class ThreadScratch {
     int* i = ints_.data();
     const auto take_int = [&i](long count) { return std::exchange(i, i + count); };
     s_.code = take_int(g.padded_out);
-    std::fill_n(s_.code + g.out_channels, g.padded_out - g.out_channels, -1);
     s_.group_begin = take_int(groups(g));
     s_.channel = take_int(entries(g) + lanes);
     s_.offset = take_int(entries(g) + lanes);

@@ -88,12 +88,15 @@ void first_weight_gradients(const Geometry& g, const Backward& f, const Scratch&
 
 void backward_first(const Geometry& g, const Backward& f, const Scratch& s) {
   const long inputs = (g.window + g.kernel - 1) * g.in_channels, step = g.window * g.in_channels;
-  if (g.window_lines == 1 && g.kernel_lines == 1 && inputs <= table_floats)
-    return first_weight_gradients(g, f, s, 0, g.windows, [&](long window, Mask winner) {
-      return FromTable{load_table(f.x + window * step, inputs), winner * static_cast<int>(g.in_channels)};
-    });
   for (long begin = 0; begin < g.windows; begin += g.chunk) {
     const long end = begin + g.chunk < g.windows ? begin + g.chunk : g.windows;
+    if constexpr (table_floats > 0)
+      if (g.window_lines == 1 && g.kernel_lines == 1 && inputs <= table_floats) {
+        first_weight_gradients(g, f, s, begin, end, [&](long window, Mask winner) {
+          return FromTable{load_table(f.x + window * step, inputs), winner * static_cast<int>(g.in_channels)};
+        });
+        continue;
+      }
     list_candidates(g, f, s, begin, end);
     first_weight_gradients(g, f, s, begin, end, [&](long window, Mask winner) {
       return FromCandidates{s.candidates + (window - begin) * g.field * 4, winner};
@@ -110,9 +113,12 @@ inline Mask load_some_bytes(const unsigned char* from, long count) {
   return load_bytes(all);
 }
 
-// A run of the data gradient is worked on in chunks whose weights for all channels fit the nearest cache.
+// A run of the data gradient is worked on in chunks whose weights for all channels fit the L1 cache, or nearly: fewer
+// and larger chunks gain more than what then comes from the L2 cache costs. The same on all processors, because the
+// order of the sums follows from it.
 inline long data_chunk(const Geometry& g, long count) {
-  long most = g.nearest_cache / (g.out_channels * lanes * static_cast<long>(sizeof(float)));
+  constexpr long cache = 48 * 1024;
+  long most = cache / (g.out_channels * lanes * static_cast<long>(sizeof(float)));
   most = most < 4 ? 4 : most;
   return next_block(count, most < max_chunk ? most : max_chunk);
 }
@@ -290,6 +296,7 @@ void backward_row(const Geometry& g, const Backward& f, const Scratch& s) {
 
 // `count` positions with their channels, which lie that many steps apart in the one and the other array.
 void copy_positions(long count, long channels, const float* from, long from_step, float* to, long to_step) {
+  if (from_step == channels && to_step == channels) channels *= count, count = 1;  // one run
   for (; count > 0; --count, from += from_step, to += to_step) {
     long c = 0;
     for (; c + lanes <= channels; c += lanes) store(to + c, load(from + c));

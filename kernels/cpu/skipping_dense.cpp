@@ -3,7 +3,6 @@
 #include "kernels/cpu/skipping_dense.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <utility>
 #include <vector>

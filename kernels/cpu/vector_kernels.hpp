@@ -32,8 +32,7 @@ struct Geometry {
   long run;                   ///< contiguous floats of a line under one output position: kernel * in_channels
   long padded_run;            ///< run rounded up to whole vectors
   long padded_out;            ///< out_channels rounded up to whole vectors
-  long nearest_cache;         ///< bytes of the L1 cache, as far as backward may count on them
-  long chunk;                 ///< windows that backward takes at a time, so that their input stays in that cache
+  long chunk;                 ///< windows that backward takes at a time, so that their input stays in the L1 cache
   long positions;             ///< positions of a window, at most 255
   long input_offset[255];     ///< by position of a window: where its input lies, from the window's own
   long field;                 ///< floats under one output position: kernel_lines * run
@@ -53,7 +52,7 @@ struct Scratch {
   int* group_begin;             ///< chunk * positions + 1
   float* value;                 ///< chunk * padded_out + one vector
   int* channel;                 ///< chunk * padded_out + one vector
-  int* offset;                  ///< the same: from x's or dx's begin to an entry's input
+  int* offset;                  ///< chunk * padded_out + one vector: where an entry's input is, as ChannelEntry::offset
   int* channel_end;             ///< out_channels: where a channel's entries end
   ChannelEntry* channel_entry;  ///< out_channels * chunk
   float* x;           ///< in_lines * line + one vector: a sample with its padding, or so that reads may pass its end
@@ -89,7 +88,7 @@ struct Kernels {
   void (*pack_backward)(const Geometry&, const float* w, float* packed);
   void (*forward)(const Geometry&, const Forward&);
   void (*backward)(const Geometry&, const Backward&, const Scratch&);  ///< adds to scratch.dw and .db
-  /// Copies positions with their channels. Positions have a number of floats from one to the next.
+  /// Copies positions with their channels. from_step and to_step: floats from one position to the next.
   void (*copy_positions)(long count, long channels, const float* from, long from_step, float* to, long to_step);
   /// Forward by Winograd's algorithm: whether it serves, the scratch that it needs, the weights, for which padded_out *
   /// ((kernel + 3) * in_channels + 1) floats are kept, and forward itself.
@@ -281,7 +280,7 @@ constexpr long most_depth = 512;  ///< columns of a group: rows of B in a panel,
 /// bit r), the columns of A in which exactly the rows of the set are not zero; and for each row of the set what it has
 /// there, one list behind the other, each with a vector's room behind it.
 struct Group {
-  int begin[group_sets];  ///< where the columns of set s begin: at [s - 1]; those of the last end at the last number
+  int begin[group_sets];  ///< the columns of set s are [begin[s - 1], begin[s])
   const int* column;
   const float* value;
 };

@@ -1,5 +1,4 @@
-// The fused kernel, the loops of batch norm, the products of locally connected layers and the direct kernels for AVX2
-// with FMA. See conv_pool_relu.inl, batch_norm.inl, locally_connected.inl and direct_kernels.inl.
+// The kernels for AVX2 with FMA. See the .inl files below, and vector_kernels.hpp for who uses them.
 #include "kernels/cpu/vector_kernels.hpp"
 // Behind it, because the kernels are written in its terms:
 #include "kernels/cpu/instructions_avx2.inl"

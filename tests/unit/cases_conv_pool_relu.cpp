@@ -40,6 +40,7 @@ LayerCases conv_pool_relu_cases() {
       {"1-D, 15->8, k4, pool 2: channels filled up", line(3, 20, 15), conv(8, {1, 1, 4}), max_pool({1, 1, 2})},
       {"2-D, 15->8, same k3x3, pool 2x2: channels filled up", image(3, 9, 8, 15), conv(8, {1, 3, 3}, {0, 0, 0}, true),
        max_pool({1, 2, 2})},
+      {"1-D, 12->8, k1, pool 4: more inputs than two registers hold", line(3, 13, 12), conv(8, {1, 1, 1}), by4},
       {"1-D, 4->16, k5, pool 3", line(4, 32, 4), conv(16, {1, 1, 5}), max_pool({1, 1, 3})},
       {"1-D, same padding", line(4, 17, 3), conv(30, {1, 1, 4}, {0, 0, 0}, true), by4},
       {"1-D, zeros after only", line(4, 17, 3), padded, by4},
