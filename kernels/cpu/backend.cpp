@@ -170,7 +170,8 @@ bool deep_enough_for_planes(const ConvGeometry& c) {
 //   taps          the same, but for the weight gradient, which goes tap by tap (gemm_conv.cpp)
 //   all_taps      all passes tap by tap, for many weights and few positions
 //   plain, packed                        dense layers by oneDNN: weights as they are, or packed in each call
-//   skipping      the same as plain, but for gradients, which skip zeros of dy (skipping_dense.cpp)
+//   skipping      the same as plain, or in bf16 as onednn_bf16, but for gradients, which skip zeros of dy
+//                 (skipping_dense.cpp)
 //   generic, avx2, avx512, avx512_bf16   convolution, pooling and ReLU by plain products (conv_pool_relu.inl)
 //
 // Three names in a row are of forward, data gradient and weight gradient.
@@ -235,10 +236,8 @@ std::vector<std::string> CpuBackend::dense_kernels_of(const ConvProblem& p) cons
   if (instruction_set() != InstructionSet::avx512) return {"plain", "skipping"};
   std::vector<std::string> names{"plain", "packed"};
   if (p.rows >= many_rows) std::swap(names[0], names[1]);
-  if (onednn_in_bf16())
-    names.insert(p.rows >= rows_for_bf16 ? names.begin() : names.end(), "onednn_bf16");
-  else
-    names.push_back("skipping512");
+  if (onednn_in_bf16()) names.insert(p.rows >= rows_for_bf16 ? names.begin() : names.end(), "onednn_bf16");
+  names.push_back("skipping512");
   return names;
 }
 
@@ -278,8 +277,8 @@ std::unique_ptr<WeightedOp> CpuBackend::dense_by(const std::string& kernels, con
   const InstructionSet best = instruction_set();
   const bool wide = kernels == "skipping512";
   if (kernels == "skipping" || (wide && best == InstructionSet::avx512))
-    return make_skipping_dense(wide ? best : std::min(InstructionSet::avx2, best), dense_by("plain", p), in, out,
-                               workspace_);
+    return make_skipping_dense(wide ? best : std::min(InstructionSet::avx2, best),
+                               dense_by(onednn_in_bf16() ? "onednn_bf16" : "plain", p), in, out, workspace_);
   return nullptr;
 }
 
