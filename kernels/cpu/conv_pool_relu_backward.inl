@@ -1,5 +1,5 @@
 // The backward half of conv_pool_relu.inl (included there, inside its anonymous namespace): gradients of a first layer,
-// which needs none of its input, and of all others.
+// which needs none of its input, and of all others; and copies of positions, which forward has, too.
 
 // The weight gradient of a first layer: no data gradient is wanted and the field is short, so lists of entries would
 // cost more than the work. Instead every lane is an output channel, and the input that its winner met is picked by a
@@ -23,6 +23,13 @@ void list_candidates(const Geometry& g, const Backward& f, const Scratch& s, lon
     }
 }
 
+// The first `count` bytes, and zeros.
+inline Mask load_some_bytes(const unsigned char* from, long count) {
+  unsigned char all[lanes] = {};
+  for (long lane = 0; lane < count; ++lane) all[lane] = from[lane];
+  return load_bytes(all);
+}
+
 // Channels [first, first + lanes) of one window: dy where ReLU was active, and the winners.
 struct WindowGradient {
   Vector gradient;
@@ -33,12 +40,7 @@ inline WindowGradient load_window(const float* y, const float* dy, const unsigne
 }
 // The same where a whole vector would reach past the end of the row of windows.
 inline WindowGradient load_window_end(const float* y, const float* dy, const unsigned char* winner, long count) {
-  WindowGradient w{};
-  for (long lane = 0; lane < count; ++lane) {
-    w.gradient[lane] = y[lane] <= 0 ? 0.0F : dy[lane];
-    w.winner[lane] = winner[lane];
-  }
-  return w;
+  return {load_some(y, count) <= 0 ? Vector{} : load_some(dy, count), load_some_bytes(winner, count)};
 }
 
 // The inputs that winners of a window met: of element i of the field.
@@ -105,13 +107,6 @@ void backward_first(const Geometry& g, const Backward& f, const Scratch& s) {
 }
 
 // All other layers.
-
-// The first `count` bytes, and zeros.
-inline Mask load_some_bytes(const unsigned char* from, long count) {
-  unsigned char all[lanes] = {};
-  for (long lane = 0; lane < count; ++lane) all[lane] = from[lane];
-  return load_bytes(all);
-}
 
 // A run of the data gradient is worked on in chunks whose weights for all channels fit the L1 cache, or nearly: fewer
 // and larger chunks gain more than what then comes from the L2 cache costs. The same on all processors, because the

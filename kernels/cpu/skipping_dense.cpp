@@ -90,8 +90,8 @@ class SkippingDense final : public WeightedOp {
   /// Memory for its lists; takes none that is there already.
   void reserve(const SparseFactor& a) {
     const Index lists = groups_of(a) * blocks_of(a);
-    memory_->reserve(lists * (columns_of(a) + values_of(a)),
-                     whole_lines((kDepth + group_rows) * std::max(kernels_.columns, Index{group_rows})));
+    // A thread has a panel and an edge, or the rows of a group, which are less.
+    memory_->reserve(lists * (columns_of(a) + values_of(a)), whole_lines((kDepth + group_rows) * kernels_.columns));
     groups_.resize(std::max(groups_.size(), static_cast<std::size_t>(lists)));
   }
 
