@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "mpi/comm.hpp"
+#include "mpi/cores.hpp"
 #include "mpi/environment.hpp"
 
 namespace mrmf::mpi {
@@ -152,6 +153,7 @@ namespace {
 
 void watch(const std::stop_token& done, const WaitLimit& limit, const char* function) {
   constexpr std::chrono::milliseconds kBetweenUpdates(50);
+  leave_place();
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any wake;

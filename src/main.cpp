@@ -31,6 +31,7 @@
 #include "io/files/text.hpp"
 #include "kernels/errors.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/cores.hpp"
 #include "mpi/environment.hpp"
 #include "src/cli/commands.hpp"
 #include "src/run/signals.hpp"
@@ -40,7 +41,9 @@ namespace {
 // Makes waiting threads spin for some microseconds, about as long as waking them takes. libgomp's default is some
 // milliseconds, which would take time from the awaited thread when others compute on the machine, too. libgomp reads
 // GOMP_SPINCOUNT before main() begins, so this sets it and restarts the program in the same process. Call it before MPI
-// is initialised. Does nothing if the environment says how threads wait (GOMP_SPINCOUNT, OMP_WAIT_POLICY).
+// is initialised. Does nothing if the environment says how threads wait (GOMP_SPINCOUNT, OMP_WAIT_POLICY). Where
+// OpenMP binds threads, this one is bound by now: without leave_place() the restarted program would have that core
+// only.
 void spin_briefly(char** argv) {
   constexpr const char* kVariable = "GOMP_SPINCOUNT";
   constexpr const char* kSpins = "1000";  // 20 to 60 us
@@ -50,6 +53,7 @@ void spin_briefly(char** argv) {
   // Under its own name, which ps and pkill know.
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
   if (unknown || setenv(kVariable, kSpins, 0) != 0) return;
+  mrmf::leave_place();
   execv(program.c_str(), argv);
 }
 

@@ -8,6 +8,7 @@
 
 #include "io/rows/not_finite.hpp"
 #include "kernels/errors.hpp"
+#include "mpi/cores.hpp"
 
 namespace mrmf {
 namespace {
@@ -168,7 +169,11 @@ void SampleFiles::read_converted(const Source& source, const ReadPart& rows, std
 
 ReaderPool::ReaderPool(int threads, Read read) : read_(std::move(read)) {
   try {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    for (int i = 0; i < threads; ++i)
+      threads_.emplace_back([this] {
+        leave_place();
+        work();
+      });
   } catch (const std::exception& error) {
     std::unique_lock lock(mutex_);
     stop_ = true;  // otherwise the threads already started would never end

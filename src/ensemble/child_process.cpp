@@ -28,6 +28,7 @@
 #include "io/files/work_folder.hpp"
 #include "kernels/errors.hpp"
 #include "kernels/file_descriptor.hpp"
+#include "mpi/cores.hpp"
 #include "mpi/environment.hpp"
 #include "src/run/signals.hpp"
 
@@ -75,6 +76,10 @@ std::vector<std::string> environment_of(const ChildCall& call) {
     const bool replaced =
         std::ranges::any_of(call.environment, [&](const auto& set) { return variable.starts_with(set.first + "="); });
     // Under a launcher some of these are its own; otherwise they are the user's.
+    // Several children at a time would all be bound to the first cores.
+    if (std::ranges::any_of(std::array{"OMP_PROC_BIND=", "OMP_PLACES=", "GOMP_CPU_AFFINITY="},
+                            [&](const char* binding) { return variable.starts_with(binding); }))
+      continue;
     const bool setting = variable.starts_with("OMPI_MCA_") || variable.starts_with("PMIX_MCA_");
     if ((setting ? launched : tells_of_tasks(variable)) || replaced) continue;
     variables.emplace_back(variable);
@@ -96,6 +101,7 @@ struct Prepared {
   std::vector<char*> argv, envp;
   FileDescriptor rules, log, nothing;
   const char* folder;
+  CoreSet cores;  // OpenMP may have bound the thread that forks to some
 };
 
 // Only calls that are safe after a fork.
@@ -107,6 +113,7 @@ struct Prepared {
   for (const int signal : kEndingSignals) ::signal(signal, SIG_DFL);
   for (const int signal : {SIGXFSZ, SIGPIPE}) ::signal(signal, SIG_DFL);
   let_signals_in();
+  child.cores.hold_this_thread();
   if (::dup2(child.nothing.number(), STDIN_FILENO) < 0 || ::dup2(child.log.number(), STDOUT_FILENO) < 0 ||
       ::dup2(child.log.number(), STDERR_FILENO) < 0)
     std::_Exit(kCannotStart);
@@ -179,7 +186,8 @@ ChildEnd run_child(const ChildCall& call, const std::atomic<bool>& stop) {
                  call.confined ? write_rules(call) : FileDescriptor(),
                  open_log(call.log),
                  FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-                 call.folder.c_str()};
+                 call.folder.c_str(),
+                 CoreSet(process_cores())};
   child.argv = pointers(child.words), child.envp = pointers(child.variables);
   const pid_t parent = ::getpid(), started = ::fork();
   if (started == 0) become(child, parent);

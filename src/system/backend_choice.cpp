@@ -14,12 +14,12 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <omp.h>
-#include <sched.h>
 
 #include "generated/cuda_interface.hpp"
 #include "io/files/output_file.hpp"
 #include "kernels/cpu/kernel_choice.hpp"
 #include "kernels/cpu/threads.hpp"
+#include "mpi/cores.hpp"
 #include "src/system/host_info.hpp"
 
 namespace mrmf {
@@ -27,10 +27,9 @@ namespace {
 
 // The host, and the cores there that the scheduler, a cpuset or a binding leaves to this rank.
 std::string host_and_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof(cores), &cores);  // stays empty on a host of more than 1024: then all ranks share
-  return host_name() + '\0' + std::string(reinterpret_cast<const char*>(&cores), sizeof(cores));
+  std::string text = host_name();
+  for (const int core : process_cores()) text += ' ' + std::to_string(core);
+  return text;
 }
 
 // Ranks that share this rank's cores: all of the host if unbound, none if each is bound to its own.
@@ -41,7 +40,16 @@ int default_threads(Comm& world) {
   const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
   const char* wanted = std::getenv("OMP_NUM_THREADS");
   if (wanted != nullptr && std::atoi(wanted) > 0) return std::atoi(wanted);  // "4,2" begins with the outermost level
-  return std::max(1, omp_get_num_procs() / sharing);
+  const auto cores = static_cast<int>(process_cores().size());
+  return std::max(1, (cores > 0 ? cores : omp_get_num_procs()) / sharing);
+}
+
+// Ranks that share cores would each have OpenMP bind their threads to the same ones, the first: then to none.
+void start_threads(int threads, Comm& world) {
+  omp_set_num_threads(threads);
+  if (ranks_on_these_cores(world) == 1) return;
+#pragma omp parallel num_threads(threads)
+  leave_place();
 }
 
 // The file of this name that keeps the fastest ways from run to run; none without a home folder.
@@ -77,7 +85,7 @@ int choose_device(const RunConfig& run, Comm& world) {
 }
 
 std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
-  omp_set_num_threads(choose_threads(run.threads, world));  // for the host's work: reading, averaging, gathering
+  start_threads(choose_threads(run.threads, world), world);  // for the host's work: reading, averaging, gathering
   cuda::Settings settings;
   settings.device = choose_device(run, world);
   settings.precision = run.precision;
@@ -128,7 +136,7 @@ int choose_threads(int wanted, Comm& world) {
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
   if (wants_cuda(run, world)) return make_gpu_backend(run, world);
   const int threads = choose_threads(run.threads, world);
-  omp_set_num_threads(threads);
+  start_threads(threads, world);
   return cpu_backend_of(run, threads);
 }
 

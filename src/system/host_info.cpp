@@ -1,7 +1,6 @@
 #include "src/system/host_info.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "generated/version.hpp"
 #include "io/hdf5/file.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/cores.hpp"
 #include "mpi/environment.hpp"
 
 namespace mrmf {
@@ -50,13 +50,11 @@ std::string proc_value(const std::string& path, const std::string& name) {
 
 /// 1 for each of the host's cores that this process may use; all that there are, where the system does not say.
 std::vector<std::int64_t> usable_cores() {
-  std::vector<std::int64_t> cores(CPU_SETSIZE);
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      cores[static_cast<std::size_t>(core)] = CPU_ISSET(core, &set) ? 1 : 0;
-  else
-    std::fill_n(cores.begin(), std::clamp<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN), 1, CPU_SETSIZE), 1);
+  const std::vector<int> numbers = process_cores();
+  const auto there = std::max<std::int64_t>(sysconf(_SC_NPROCESSORS_CONF), 1);
+  std::vector<std::int64_t> cores(static_cast<std::size_t>(numbers.empty() ? there : numbers.back() + 1));
+  if (numbers.empty()) std::ranges::fill(cores, 1);
+  for (const int number : numbers) cores[static_cast<std::size_t>(number)] = 1;
   return cores;
 }
 
@@ -68,6 +66,7 @@ int count_used(const std::vector<std::int64_t>& users) {
 
 int cores_together(Comm& ranks) {
   std::vector<std::int64_t> users = usable_cores();
+  users.resize(static_cast<std::size_t>(ranks.max(static_cast<double>(users.size()))));
   ranks.sum(std::span(users));
   return count_used(users);
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
+#include "mpi/cores.hpp"
 
 namespace mrmf {
 
@@ -74,6 +75,10 @@ void ReplicaThreads::barrier() {
 
 void ReplicaThreads::live(int member) {
   omp_set_num_threads(1);
+  // OpenMP binds a thread in its first region: all of these to one place. A region that does nothing is no region.
+#pragma omp parallel num_threads(1)
+  omp_get_place_num();
+  leave_place();
   Lock lock(mutex_);
   for (int seen = 0;; ++seen) {
     changed_.wait(lock, [&] { return end_ || jobs_ > seen; });

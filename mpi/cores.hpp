@@ -1,0 +1,29 @@
+// The cores that this process may use. OpenMP can bind threads to places, each a core or a few (OMP_PROC_BIND,
+// OMP_PLACES, GOMP_CPU_AFFINITY). It binds a process's first thread before main() begins, and whatever that thread
+// starts, threads and programs, would stay on its place, too.
+#pragma once
+
+#include <vector>
+
+namespace mrmf {
+
+/// Their numbers, in order: those of all of OpenMP's places, or where it binds no threads, those that the system leaves
+/// to the calling thread. Empty where the system does not say.
+std::vector<int> process_cores();
+
+/// A set of cores as the system takes it.
+class CoreSet {
+ public:
+  explicit CoreSet(const std::vector<int>& cores);
+  /// Lets the calling thread run on all of them, and nowhere else; false if the system refuses. Safe after a fork.
+  bool hold_this_thread() const;
+
+ private:
+  std::vector<unsigned long> bits_;
+};
+
+/// Lets the calling thread run on all of the process's cores, where OpenMP binds threads: a thread that does not
+/// compute with others would take time from one that does, beside cores that nobody uses.
+void leave_place();
+
+}  // namespace mrmf

@@ -1,0 +1,60 @@
+"""OpenMP binds threads to cores in many jobs on clusters: then each has its own core, and what the program starts beside
+them has all."""
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+import h5py
+import support
+
+CORES = sorted(os.sched_getaffinity(0))
+BOUND = {"OMP_PROC_BIND": "close", "OMP_PLACES": "threads"}
+MEMBER = """
+import os, sys, h5py
+with h5py.File(sys.argv[1], "w") as file:
+    file["cores"] = [float(len(os.sched_getaffinity(0)))]
+    file["bound"] = [float("OMP_PROC_BIND" in os.environ or "OMP_PLACES" in os.environ)]
+"""
+SPEC = """
+ensemble = {{ folder = "ens", side_by_side = 2 }}
+command = {{ line = "{python} {member} {{output}} {{a}}", collect = {{ cores = [1], bound = [1] }} }}
+design = {{ kind = "grid", keys.a = {{ values = [1, 2] }} }}
+"""
+
+
+class BoundThreads(support.MrmfTest):
+    def ran(self, *words, **variables):
+        """stdout and stderr, with no other variables of OpenMP than these: so the program starts itself again."""
+        free = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_"))}
+        done = subprocess.run([support.MRMF, *words], cwd=self.folder, capture_output=True, text=True, timeout=300,
+                              env={**free, "MRMF_CPU_KERNELS": "fixed", **variables})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout, done.stderr
+
+    def test_all_cores_are_found(self):
+        free, bound = (json.loads(self.ran("doctor", "--json", **variables)[0]) for variables in ({}, BOUND))
+        self.assertEqual(free["cores"], len(CORES))
+        self.assertEqual([bound["cores"], bound["threads"]], [free["cores"], free["threads"]])
+
+    def test_each_thread_has_a_core_of_its_own(self):
+        _, errors = self.ran("bench", "training", "--length", "160", "--batch", "8", "--steps", "1",
+                             "--threads", str(len(CORES)), **BOUND, OMP_DISPLAY_AFFINITY="true",
+                             OMP_AFFINITY_FORMAT="thread %n of %N on %A")
+        found = set(re.findall(rf"thread (\d+) of {len(CORES)} on (\S+)", errors))
+        self.assertEqual(sorted(int(number) for number, _ in found), list(range(len(CORES))), errors)
+        self.assertEqual(sorted(int(core) for _, core in found), CORES, errors)
+
+    def test_members_of_an_ensemble_are_not_bound(self):
+        self.write("member.py", MEMBER)
+        self.write("spec.toml", SPEC.format(python=sys.executable, member=self.path("member.py")))
+        self.ran("ensemble", "spec.toml", **BOUND)
+        with h5py.File(self.path("ens/data.h5")) as file:
+            self.assertEqual(file["cores"][()].ravel().tolist(), [len(CORES)] * 2)
+            self.assertEqual(file["bound"][()].ravel().tolist(), [0, 0])
+
+
+if __name__ == "__main__":
+    unittest.main()
