@@ -14,6 +14,18 @@ namespace {
 
 constexpr long run = 32;  // rows summed as floats
 
+// Asks for what a loop will read. Processors foresee no reads behind a page of 4 KB, and none of several runs that are
+// read together. near: into the L1 cache. One vector of a line asks for all of it.
+inline __attribute__((always_inline)) void prefetch(const float* p, long channel, bool near = true) {
+  if (lanes < 16 && channel % 16 != 0) return;
+  if (near)
+    __builtin_prefetch(p, 0, 3);
+  else
+    __builtin_prefetch(p, 0, 2);
+}
+// Whether so many floats of each of some tensors, and as many behind them, stay in the L1 cache.
+inline bool stays_near(long floats, long tensors) { return floats * tensors * 4 <= 32 * 1024; }
+
 // Some neighbouring channels: a vector, or a shorter one of those that are left behind whole vectors.
 template <class Floats, long Count>
 struct Channels {
@@ -47,6 +59,16 @@ inline __attribute__((always_inline)) void for_vectors(long channels, const Body
   for (; c < channels; ++c) body(c, Channels<float, 1>{});
 }
 
+// body(first channel, Channels, Constant<n>): n vectors side by side, which make a whole line of memory, and then those
+// that are left, one by one. A processor keeps few lines that are written past the caches and not whole.
+template <class Body>
+inline __attribute__((always_inline)) void for_lines(long channels, const Body& body) {
+  constexpr long of_line = lanes < 16 ? 16 / lanes : 1;
+  long c = 0;
+  for (; c + of_line * lanes <= channels; c += of_line * lanes) body(c, Channels<Vector, lanes>{}, Constant<of_line>{});
+  for_vectors(channels - c, [&](long more, auto some) { body(c + more, some, Constant<1>{}); });
+}
+
 template <class Some, class V>
 inline void flush(const Some& some, V v, double* sums) {
   for (long c = 0; c < some.count; ++c) sums[c] += static_cast<double>(some.at(v, c));
@@ -77,11 +99,13 @@ inline void for_runs(long rows, long of_run, long together, const Body& body) {
 
 template <long Runs>
 inline void moments_of(long rows, long channels, const float* x, const float* shift, double* sums) {
+  const bool near = stays_near(Runs * run * channels, 1);
   for_vectors(channels, [&](long c, auto some) {
     const auto from = some.get(shift + c);
     typename decltype(some)::V sum[Runs]{}, squares[Runs]{};
     for (long r = 0; r < rows; ++r)
       for (long k = 0; k < Runs; ++k) {
+        prefetch(x + ((k + Runs) * run + r) * channels + c, c, near);
         const auto d = some.get(x + (k * run + r) * channels + c) - from;
         sum[k] += d;
         squares[k] += d * d;
@@ -138,20 +162,33 @@ inline V activate(V z, float slope) {
 // Positions that are made together: what their channels have in common stays in registers meanwhile. No more, so that
 // lines that are written past the caches in several vectors are whole soon.
 constexpr long at_once = lanes >= 16 ? 8 : 4;
+// Floats from what is read to what is to be asked for then: 1 KB, or those that are made next.
+inline long ahead(long channels) {
+  constexpr long least = 256;
+  return at_once * channels > least ? at_once * channels : least;
+}
 
 // Without pooling: loops that the compiler knows to have one turn take a third less time. plus(z, channels, where they
 // lie in x): what is activated.
 template <class Plus>
 void forward_alone(const Line& l, const Terms& terms, const float* x, float* y, const Plus& plus) {
+  const long next = ahead(l.channels);
   for (long first = 0; first < l.pooled; first += at_once) {
     const long last = first + at_once < l.pooled ? first + at_once : l.pooled;
-    for_vectors(l.channels, [&](long c, auto some) {
-      const Affine<decltype(some)> a(terms, c);
-      for (long k = first; k < last; ++k) {
-        const long at = k * l.channels + c;
-        const auto z = (some.get(x + at) - a.mean) * a.factor + a.beta;
-        put_to(l, some, y + k * l.y_stride + c, activate(plus(z, some, at), l.slope));
+    for_lines(l.channels, [&](long begin, auto some, auto vectors) {
+      constexpr long of_line = decltype(vectors)::value;
+      typename decltype(some)::V mean[of_line], factor[of_line], beta[of_line];
+      for (long v = 0; v < of_line; ++v) {
+        const Affine<decltype(some)> a(terms, begin + v * lanes);
+        mean[v] = a.mean, factor[v] = a.factor, beta[v] = a.beta;
       }
+      for (long k = first; k < last; ++k)
+        for (long v = 0; v < of_line; ++v) {
+          const long c = begin + v * lanes, at = k * l.channels + c;
+          prefetch(x + at + next, c);
+          const auto z = (some.get(x + at) - mean[v]) * factor[v] + beta[v];
+          put_to(l, some, y + k * l.y_stride + c, activate(plus(z, some, at), l.slope));
+        }
     });
   }
 }
@@ -223,13 +260,17 @@ void kept_gradients(long windows, long channels, float share, const float* kept,
 template <bool kAlone, long Runs>
 inline void gradients_of_runs(const Line& l, const Terms& terms, long windows, const float* x, const float* dy,
                               double* sums) {
-  const long window = kAlone ? 1 : l.window;
+  const long window = kAlone ? 1 : l.window, all = Runs * windows * l.channels;
+  const bool near = stays_near(all, 2);
   for_vectors(l.channels, [&](long c, auto some) {
     const Affine<decltype(some)> a(terms, c);
     typename decltype(some)::V sum[Runs]{}, products[Runs]{};
     for (long k = 0; k < windows; ++k)
       for (long n = 0; n < Runs; ++n) {
-        const auto d = l.share * some.get(dy + (n * windows + k) * l.channels + c);
+        const long at = (n * windows + k) * l.channels + c;
+        const auto d = l.share * some.get(dy + at);
+        prefetch(dy + at + all, c, near);
+        if constexpr (kAlone) prefetch(x + at + all, c, near);
         for (long w = 0; w < window; ++w) {
           const auto centred = some.get(x + ((n * windows + k) * window + w) * l.channels + c) - a.mean;
           const auto g = gradient(a, centred, d, l.slope);
@@ -260,7 +301,11 @@ void gradients(const Line& l, const Terms& terms, const float* x, const float* d
 }
 
 void forward_adding(const Line& l, const Terms& terms, const float* x, const float* shortcut, float* y) {
-  forward_alone(l, terms, x, y, [&](auto z, auto some, long at) { return z + some.get(shortcut + at); });
+  const long next = ahead(l.channels);
+  forward_alone(l, terms, x, y, [&](auto z, auto some, long at) {
+    prefetch(shortcut + at + next, at);
+    return z + some.get(shortcut + at);
+  });
   if (l.stream) fence();
 }
 
@@ -268,12 +313,15 @@ void forward_adding(const Line& l, const Terms& terms, const float* x, const flo
 template <long Runs>
 inline void gradients_adding_of(const Line& l, const Terms& terms, long positions, const float* x, const float* y,
                                 const float* dy, float* g, double* sums) {
+  const long all = Runs * positions * l.channels;
+  const bool near = stays_near(all, 3);
   for_vectors(l.channels, [&](long c, auto some) {
     const auto mean = some.get(terms.mean + c);
     typename decltype(some)::V sum[Runs]{}, products[Runs]{};
     for (long k = 0; k < positions; ++k)
       for (long n = 0; n < Runs; ++n) {
         const long at = (n * positions + k) * l.channels + c;
+        if (near) prefetch(dy + at + all, c), prefetch(y + at + all, c), prefetch(x + at + all, c);
         const auto d = some.get(dy + at), of_sum = some.get(y + at) <= 0 ? l.slope * d : d;  // lets NaN pass
         some.put(g + at, of_sum);
         sum[n] += of_sum;
@@ -317,12 +365,15 @@ struct DataAffine {
 template <bool kAlone>
 void data_under(const Line& l, const Terms& terms, const DataTerms& more, const float* x, const float* dy, float* dx) {
   const long window = kAlone ? 1 : l.window, windows = at_once / window < 1 ? 1 : at_once / window;
+  const long next = ahead(l.channels);
   for (long first = 0; first < l.pooled; first += windows) {
     const long last = first + windows < l.pooled ? first + windows : l.pooled;
     for_vectors(l.channels, [&](long c, auto some) {
       const DataAffine<decltype(some)> a(terms, more, c);
       for (long k = first; k < last; ++k) {
         const auto d = l.share * some.get(dy + k * l.channels + c);
+        prefetch(dy + k * l.channels + c + next, c);
+        prefetch(x + k * window * l.channels + c + next, c);
         for (long p = k * window; p < (k + 1) * window; ++p)
           put_to(l, some, dx + p * l.channels + c, a(some.get(x + p * l.channels + c), d, l.slope));
       }
