@@ -177,7 +177,8 @@ struct Kernels {
   Sizes (*sizes)(const Geometry&);
   /// Packs the weights of one vector of output channels, from `first` on. Those that are not there get zeros.
   void (*pack)(const Geometry&, const Weights&, long first, float* packed);
-  /// Copies an input plane, or those that are taken together, one behind the other in x; map may be null.
+  /// Copies an input plane, or those that are taken together, one behind the other in x; map may be null. Without it a
+  /// copy may say where the plane is: x stays as it is while the copy is used.
   void (*copy)(const Geometry&, const float* x, const Affine* map, float* plane);
   /// The same in the form that `weights` reads; equal to `copy` where both read one form.
   void (*copy_for_weights)(const Geometry&, const float* x, const Affine* map, float* plane);

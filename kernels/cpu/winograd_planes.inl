@@ -8,10 +8,11 @@
 // lie row by row, those of planes that are taken together plane by plane.
 //
 // The copy of input planes has transforms of tiles, (transform, run of in channels, tile, in channel of the run), and
-// behind them the padded planes. Where several output planes read a plane, its tiles are transformed as it is copied;
-// else group by group as they are wanted, so that the transforms stay in the nearest caches. Weights and their gradient
-// are (block of out channels, transform, depth of one transform's product, out channel of the block). The t-th
-// transform of columns and the s-th of rows is transform across * t + s.
+// behind them the padded planes. These stay empty where tiles can be transformed from the input itself. Where several
+// output planes read a plane, its tiles are transformed as it is copied; else group by group as they are wanted, so
+// that the transforms stay in the nearest caches. Weights and their gradient are (block of out channels, transform,
+// depth of one transform's product, out channel of the block). The t-th transform of columns and the s-th of rows is
+// transform across * t + s.
 
 // Comes after winograd.inl, whose transforms along the third axis it uses.
 
@@ -45,6 +46,7 @@ struct PlaneTiles {
   long run, runs;         // in channels side by side, and how many of those
   long transform;  // floats from one transform to the next: an odd number of lines, or all would meet in the caches
   long depth;      // depth of one transform's product
+  long place;      // floats in front of a Place
   explicit PlaneTiles(const Geometry& g)
       : at_once(g.kernel[0] > 1),
         of_row((g.width + wide - 1) / wide),
@@ -56,22 +58,30 @@ struct PlaneTiles {
         run(g.in_channels % most_run == 0 ? most_run : g.in_channels),
         runs(g.in_channels / run),
         transform((held * g.in_channels + 31) / 32 * 32 + 16),
-        depth(g.kernel[0] * g.in_channels) {}
+        depth(g.kernel[0] * g.in_channels),
+        place(transforms * transform + g.together * padded) {}
 };
 
-// A tile, and then the next ones: where its input begins in padded planes, the first of its outputs as a position
-// counted over all planes, and how many rows and columns of them are there.
+// Where a copy's planes are: their first row that is there, and in every row the first position. Behind it lie zeros
+// for a tile's row of input.
+struct Place {
+  const float* x;
+  long row, plane;  // floats from one row to the next, and from one plane to the next
+  bool padded;      // whether there are positions of padding around them
+};
+constexpr long place_floats = 16;  // a line
+inline long zeros_of(const Geometry& g) { return (along * g.in_channels + 15) / 16 * 16; }
+
+// A tile, and then the next ones: the first of its outputs as a position counted over all planes, and how many rows and
+// columns of them are there.
 class PlaneTile {
  public:
-  long input, position, rows, width;
+  long position, rows, width;
   PlaneTile(const Geometry& g, const PlaneTiles& tiles, long number)
       : of_row_(tiles.of_row),
         of_column_(tiles.of_plane / tiles.of_row),
         plane_rows_(g.rows),
         plane_width_(g.width),
-        channels_(g.in_channels),
-        padded_row_(tiles.row),
-        padded_(tiles.padded),
         column_(number % of_row_),
         row_(number / of_row_ % of_column_),
         plane_(number / tiles.of_plane) {
@@ -84,16 +94,19 @@ class PlaneTile {
     }
     place();
   }
+  long column() const { return column_ * wide; }
+  long row() const { return row_ * high; }
+  long plane() const { return plane_; }
+  bool is_last() const { return column_ + 1 == of_row_; }  // of its row
 
  private:
   void place() {
     const long x = column_ * wide, y = row_ * high;
-    input = plane_ * padded_ + y * padded_row_ + x * channels_;
     position = (plane_ * plane_rows_ + y) * plane_width_ + x;
     rows = plane_rows_ - y < high ? plane_rows_ - y : high;
     width = plane_width_ - x < wide ? plane_width_ - x : wide;
   }
-  long of_row_, of_column_, plane_rows_, plane_width_, channels_, padded_row_, padded_;
+  long of_row_, of_column_, plane_rows_, plane_width_;
   long column_, row_, plane_;  // of the tile
 };
 
@@ -111,10 +124,10 @@ Geometry of_transform(const Geometry& g, const PlaneTiles& tiles, long channels)
   return t;
 }
 
-// Behind the transforms lie the padded planes.
+// Behind the transforms lie the padded planes, where they are, and zeros.
 Sizes sizes(const Geometry& g) {
   const PlaneTiles tiles(g);
-  const long plane = transforms * tiles.transform + g.together * tiles.padded;
+  const long plane = tiles.place + place_floats + zeros_of(g);
   return {plane, plane, transforms * tiles.depth * g.padded_out, (transforms * tiles.depth + 1) * g.padded_out};
 }
 
@@ -142,14 +155,21 @@ struct TileRange {
   long first, count;
 };
 
+// Whether a tile's first or last column of input is padding, which is not there.
+enum class Edge { none, first, last, both };
+
 // Two of a tile's transforms of columns, of all rows. No more at a time, so that they stay in registers.
-template <long One, long Other, class V>
-inline void transform_pair(const float* from, long row, long channels, float* to, long step) {
+template <long One, long Other, Edge At, class V>
+inline void transform_pair(const float* const (&rows)[across], long first, long channels, float* to, long step) {
   V one[across], other[across], all[across];
 #pragma GCC unroll 6
   for (long k = 0; k < across; ++k) {
     V d[along], six[along];
-    for (long t = 0; t < along; ++t) d[t] = get<V>(from + k * row + t * channels);
+    for (long t = 0; t < along; ++t) {
+      const bool padding = (t == 0 && (At == Edge::first || At == Edge::both)) ||
+                           (t == along - 1 && (At == Edge::last || At == Edge::both));
+      d[t] = padding ? V{} : get<V>(rows[k] + first + t * channels);
+    }
     transform_six(d, six);
     one[k] = six[One], other[k] = six[Other];
   }
@@ -159,21 +179,47 @@ inline void transform_pair(const float* from, long row, long channels, float* to
   for (long s = 0; s < across; ++s) put(to + (Other * across + s) * step, all[s]);
 }
 
-// Transforms some tiles of a copy's padded planes.
+// All channels of a tile whose rows of input begin there.
+template <Edge At, class V>
+void transform_tile(const Geometry& g, const PlaneTiles& tiles, const float* const (&rows)[across], float* to) {
+  const long channels = g.in_channels, step = tiles.transform, run = tiles.run;
+  for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
+    float* const at = to + c / run * tiles.held * run + c % run;
+    transform_pair<1, 2, At, V>(rows, c, channels, at, step);
+    transform_pair<3, 4, At, V>(rows, c, channels, at, step);
+    transform_pair<0, 5, At, V>(rows, c, channels, at, step);
+  }
+}
+
+// Transforms some tiles of a copy's planes.
 template <class V>
 void transform_as(const Geometry& g, const TileRange& s, float* plane) {
   const PlaneTiles tiles(g);
-  const float* const padded = plane + transforms * tiles.transform;
-  const long channels = g.in_channels, row = tiles.row, step = tiles.transform, run = tiles.run;
+  Place place;
+  __builtin_memcpy(&place, plane + tiles.place, sizeof place);
+  const float* const zeros = plane + tiles.place + place_floats;
   PlaneTile at(g, tiles, s.first);
-  for (long p = 0; p < s.count; ++p, at.next())
-    for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
-      const float* const from = padded + at.input + c;
-      float* const to = plane + (c / run * tiles.held + p) * run + c % run;
-      transform_pair<1, 2, V>(from, row, channels, to, step);
-      transform_pair<3, 4, V>(from, row, channels, to, step);
-      transform_pair<0, 5, V>(from, row, channels, to, step);
+  for (long p = 0; p < s.count; ++p, at.next()) {
+    const long row = at.row() - g.rows_before, column = at.column() - g.columns_before;
+    const float* const from = place.x + at.plane() * place.plane + row * place.row + column * g.in_channels;
+    const float* rows[across];
+    for (long k = 0; k < across; ++k)
+      rows[k] = place.padded || (row + k >= 0 && row + k < g.in_rows) ? from + k * place.row : zeros;
+    float* const to = plane + p * tiles.run;
+    if constexpr (sizeof(V) == sizeof(Vector)) {
+      const bool first = !place.padded && column < 0, last = !place.padded && at.is_last();
+      if (first && last) transform_tile<Edge::both, V>(g, tiles, rows, to);
+      if (first && !last) transform_tile<Edge::first, V>(g, tiles, rows, to);
+      if (last && !first) transform_tile<Edge::last, V>(g, tiles, rows, to);
+      if (first || last) continue;
     }
+    transform_tile<Edge::none, V>(g, tiles, rows, to);
+  }
+}
+
+// Whether only the outermost columns of tiles are padding, so that tiles can be transformed from the input itself.
+inline bool reads_input(const Geometry& g) {
+  return g.in_channels % lanes == 0 && g.columns_before == 1 && g.in_width == g.width && g.width % wide == 0;
 }
 
 void transform_tiles(const Geometry& g, const TileRange& s, float* plane) {
@@ -189,8 +235,14 @@ void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   const long width = g.in_width * g.in_channels;
   float* const inner =
       plane + transforms * tiles.transform + g.rows_before * tiles.row + g.columns_before * g.in_channels;
-  for (long p = 0; p < g.there; ++p)
-    for (long r = 0; r < g.in_rows; ++r, x += width) copy_row(x, width, map, inner + p * tiles.padded + r * tiles.row);
+  Place place{x, width, g.in_rows * width, false};
+  if (map != nullptr || !reads_input(g)) {
+    place = {inner, tiles.row, tiles.padded, true};
+    for (long p = 0; p < g.there; ++p)
+      for (long r = 0; r < g.in_rows; ++r, x += width)
+        copy_row(x, width, map, inner + p * tiles.padded + r * tiles.row);
+  }
+  __builtin_memcpy(plane + tiles.place, &place, sizeof place);
   if (tiles.at_once) transform_tiles(g, {0, tiles.count}, plane);
 }
 
