@@ -75,29 +75,58 @@ inline void put(float* p, V v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
 
-// The transforms of one padded row of input: those of a tile lie `step` floats apart, the tiles `tile_step`.
+// Whether a tile's first or last position of input is padding, which is not there.
+enum class Edge { none, first, last, both };
+constexpr bool is_padding(Edge at, long t) {
+  return (t == 0 && (at == Edge::first || at == Edge::both)) ||
+         (t == transforms - 1 && (at == Edge::last || at == Edge::both));
+}
+// Whether only the outermost positions of tiles are padding, so that tiles can be transformed from the input itself.
+inline bool reads_input(const Geometry& g) {
+  return g.in_channels % lanes == 0 && g.columns_before == 1 && g.in_width == g.width && g.width % outputs == 0;
+}
+
+// The transforms of a tile of input, `step` floats apart.
+template <Edge At, class V>
+inline void transform_tile(const float* x, long channels, float* to, long step) {
+  for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
+    V d[transforms], transformed[transforms];
+    for (long t = 0; t < transforms; ++t) d[t] = is_padding(At, t) ? V{} : get<V>(x + t * channels + c);
+    transform_six(d, transformed);
+    for (long t = 0; t < transforms; ++t) put(to + t * step + c, transformed[t]);
+  }
+}
+
+// Those of a padded row; the tiles' lie `tile_step` floats apart.
 template <class V>
-inline void transform_row(const float* row, long channels, long tiles, float* to, long step, long tile_step) {
+void transform_row(const float* row, long channels, long tiles, float* to, long step, long tile_step) {
   for (long t = 0; t < tiles; ++t, row += outputs * channels, to += tile_step)
-    for (long c = 0; c < channels; c += sizeof(V) / sizeof(float)) {
-      V d[transforms], transformed[transforms];
-      for (long k = 0; k < transforms; ++k) d[k] = get<V>(row + k * channels + c);
-      transform_six(d, transformed);
-      for (long k = 0; k < transforms; ++k) put(to + k * step + c, transformed[k]);
-    }
+    transform_tile<Edge::none, V>(row, channels, to, step);
+}
+// Those of a row that is not padded.
+void transform_input_row(const float* row, long channels, long tiles, float* to, long step, long tile_step) {
+  row -= channels;
+  if (tiles == 1) return transform_tile<Edge::both, Vector>(row, channels, to, step);
+  transform_tile<Edge::first, Vector>(row, channels, to, step);
+  transform_row<Vector>(row + outputs * channels, channels, tiles - 2, to + tile_step, step, tile_step);
+  row += (tiles - 1) * outputs * channels, to += (tiles - 1) * tile_step;
+  transform_tile<Edge::last, Vector>(row, channels, to, step);
 }
 
 void copy(const Geometry& g, const float* x, const Affine* map, float* plane) {
   typedef float Quad __attribute__((vector_size(16)));
   const Tiles tiles(g);
   const long width = g.in_width * g.in_channels, tile_step = tiles.rows * g.in_channels;
+  const bool from_input = map == nullptr && reads_input(g);
   float *row = plane + transforms * tiles.transform, *inner = row + g.columns_before * g.in_channels;
-  const auto transform = g.in_channels % lanes == 0 ? transform_row<Vector>
-                         : g.in_channels % 4 == 0   ? transform_row<Quad>
-                                                    : transform_row<float>;
+  const auto transform = from_input                   ? transform_input_row
+                         : g.in_channels % lanes == 0 ? transform_row<Vector>
+                         : g.in_channels % 4 == 0     ? transform_row<Quad>
+                                                      : transform_row<float>;
   for (long r = 0; r < g.in_rows; ++r, x += width) {
-    copy_row(x, width, map, inner);
-    transform(row, g.in_channels, tiles.count, plane + (r + g.rows_before) * g.in_channels, tiles.transform, tile_step);
+    if (!from_input) copy_row(x, width, map, inner);
+    transform(from_input ? x : row, g.in_channels, tiles.count, plane + (r + g.rows_before) * g.in_channels,
+              tiles.transform, tile_step);
   }
 }
 

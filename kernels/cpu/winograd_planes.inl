@@ -21,9 +21,12 @@
 using winograd::add_moments;
 using winograd::column_outputs;
 using winograd::column_taps;
+using winograd::Edge;
 using winograd::get;
+using winograd::is_padding;
 using winograd::load_row;
 using winograd::put;
+using winograd::reads_input;
 using winograd::RowStore;
 using winograd::TileRow;
 using winograd::transform_outputs;
@@ -155,9 +158,6 @@ struct TileRange {
   long first, count;
 };
 
-// Whether a tile's first or last column of input is padding, which is not there.
-enum class Edge { none, first, last, both };
-
 // Two of a tile's transforms of columns, of all rows. No more at a time, so that they stay in registers.
 template <long One, long Other, Edge At, class V>
 inline void transform_pair(const float* const (&rows)[across], long first, long channels, float* to, long step) {
@@ -165,11 +165,7 @@ inline void transform_pair(const float* const (&rows)[across], long first, long 
 #pragma GCC unroll 6
   for (long k = 0; k < across; ++k) {
     V d[along], six[along];
-    for (long t = 0; t < along; ++t) {
-      const bool padding = (t == 0 && (At == Edge::first || At == Edge::both)) ||
-                           (t == along - 1 && (At == Edge::last || At == Edge::both));
-      d[t] = padding ? V{} : get<V>(rows[k] + first + t * channels);
-    }
+    for (long t = 0; t < along; ++t) d[t] = is_padding(At, t) ? V{} : get<V>(rows[k] + first + t * channels);
     transform_six(d, six);
     one[k] = six[One], other[k] = six[Other];
   }
@@ -215,11 +211,6 @@ void transform_as(const Geometry& g, const TileRange& s, float* plane) {
     }
     transform_tile<Edge::none, V>(g, tiles, rows, to);
   }
-}
-
-// Whether only the outermost columns of tiles are padding, so that tiles can be transformed from the input itself.
-inline bool reads_input(const Geometry& g) {
-  return g.in_channels % lanes == 0 && g.columns_before == 1 && g.in_width == g.width && g.width % wide == 0;
 }
 
 void transform_tiles(const Geometry& g, const TileRange& s, float* plane) {
