@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdlib>
 
 namespace mrmf {
 namespace {
@@ -16,7 +18,8 @@ cpu_set_t* as_set(std::vector<unsigned long>& bits) { return reinterpret_cast<cp
 
 std::vector<int> cores_of_places() {
   std::vector<int> cores;
-  for (int place = 0; place < omp_get_num_places(); ++place) {
+  const int places = omp_get_proc_bind() == omp_proc_bind_master ? 1 : omp_get_num_places();
+  for (int place = 0; place < places; ++place) {
     std::vector<int> of_place(static_cast<std::size_t>(omp_get_place_num_procs(place)));
     omp_get_place_proc_ids(place, of_place.data());
     cores.insert(cores.end(), of_place.begin(), of_place.end());
@@ -51,6 +54,18 @@ CoreSet::CoreSet(const std::vector<int>& cores)
 bool CoreSet::hold_this_thread() const {
   return !bits_.empty() &&
          ::sched_setaffinity(0, bits_.size() * sizeof bits_[0], reinterpret_cast<const cpu_set_t*>(bits_.data())) == 0;
+}
+
+void leave_shared_node() {
+  constexpr std::array variables{"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE",
+                                 "SLURM_STEP_TASKS_PER_NODE"};  // the last as "4(x2),3"
+  const auto several = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && std::atoi(value) > 1;
+  };
+  if (omp_get_num_places() == 0 || std::ranges::none_of(variables, several)) return;
+  if (std::ssize(process_cores()) < ::sysconf(_SC_NPROCESSORS_ONLN)) return;  // the launcher has bound each task
+  for (const char* variable : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) ::unsetenv(variable);
 }
 
 void leave_place() {

@@ -7,8 +7,8 @@
 
 namespace mrmf {
 
-/// Their numbers, in order: those of all of OpenMP's places, or where it binds no threads, those that the system leaves
-/// to the calling thread. Empty where the system does not say.
+/// Their numbers, in order: those of all places that OpenMP gives to threads, or where it binds none, those that the
+/// system leaves to the calling thread. Empty where the system does not say.
 std::vector<int> process_cores();
 
 /// A set of cores as the system takes it.
@@ -21,6 +21,11 @@ class CoreSet {
  private:
   std::vector<unsigned long> bits_;
 };
+
+/// Before the program starts itself again: where a launcher has started several tasks on this node and leaves all of
+/// its cores to each, removes OpenMP's variables that bind threads. They would bind those of all tasks to the same
+/// cores.
+void leave_shared_node();
 
 /// Lets the calling thread run on all of the process's cores, where OpenMP binds threads: a thread that does not
 /// compute with others would take time from one that does, beside cores that nobody uses.

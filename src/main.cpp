@@ -54,6 +54,7 @@ void spin_briefly(char** argv) {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
   if (unknown || setenv(kVariable, kSpins, 0) != 0) return;
   mrmf::leave_place();
+  mrmf::leave_shared_node();
   execv(program.c_str(), argv);
 }
 

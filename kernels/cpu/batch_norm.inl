@@ -23,7 +23,8 @@ inline __attribute__((always_inline)) void prefetch(const float* p, long channel
   else
     __builtin_prefetch(p, 0, 2);
 }
-// Whether so many floats of each of some tensors, and as many behind them, stay in the L1 cache.
+// Whether so many floats of each of some tensors are few enough to ask for as many behind them into the L1 cache. What
+// was read is then no longer needed.
 inline bool stays_near(long floats, long tensors) { return floats * tensors * 4 <= 32 * 1024; }
 
 // Some neighbouring channels: a vector, or a shorter one of those that are left behind whole vectors.

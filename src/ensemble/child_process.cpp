@@ -75,11 +75,11 @@ std::vector<std::string> environment_of(const ChildCall& call) {
     const std::string_view variable = *at;
     const bool replaced =
         std::ranges::any_of(call.environment, [&](const auto& set) { return variable.starts_with(set.first + "="); });
-    // Under a launcher some of these are its own; otherwise they are the user's.
     // Several children at a time would all be bound to the first cores.
     if (std::ranges::any_of(std::array{"OMP_PROC_BIND=", "OMP_PLACES=", "GOMP_CPU_AFFINITY="},
                             [&](const char* binding) { return variable.starts_with(binding); }))
       continue;
+    // Under a launcher some of these are its own; otherwise they are the user's.
     const bool setting = variable.starts_with("OMPI_MCA_") || variable.starts_with("PMIX_MCA_");
     if ((setting ? launched : tells_of_tasks(variable)) || replaced) continue;
     variables.emplace_back(variable);

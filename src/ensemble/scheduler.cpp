@@ -14,6 +14,7 @@
 #include "kernels/errors.hpp"
 #include "kernels/timer.hpp"
 #include "mpi/comm.hpp"
+#include "mpi/cores.hpp"
 #include "src/ensemble/ensemble.hpp"
 #include "src/method/train_run.hpp"
 #include "src/run/signals.hpp"
@@ -113,6 +114,7 @@ class Makers {
   }
 
   void work() {
+    leave_place();
     const auto memory = members_->memory();
     for (;;) {
       Chunk chunk;

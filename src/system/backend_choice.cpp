@@ -36,20 +36,11 @@ std::string host_and_cores() {
 int ranks_on_these_cores(Comm& world) { return ranks_of_same(host_and_cores(), world).size(); }
 
 // The number from OMP_NUM_THREADS, else this rank's share of its cores.
-int default_threads(Comm& world) {
-  const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
+int default_threads(int sharing) {
   const char* wanted = std::getenv("OMP_NUM_THREADS");
   if (wanted != nullptr && std::atoi(wanted) > 0) return std::atoi(wanted);  // "4,2" begins with the outermost level
   const auto cores = static_cast<int>(process_cores().size());
   return std::max(1, (cores > 0 ? cores : omp_get_num_procs()) / sharing);
-}
-
-// Ranks that share cores would each have OpenMP bind their threads to the same ones, the first: then to none.
-void start_threads(int threads, Comm& world) {
-  omp_set_num_threads(threads);
-  if (ranks_on_these_cores(world) == 1) return;
-#pragma omp parallel num_threads(threads)
-  leave_place();
 }
 
 // The file of this name that keeps the fastest ways from run to run; none without a home folder.
@@ -85,7 +76,7 @@ int choose_device(const RunConfig& run, Comm& world) {
 }
 
 std::unique_ptr<Backend> make_gpu_backend(const RunConfig& run, Comm& world) {
-  start_threads(choose_threads(run.threads, world), world);  // for the host's work: reading, averaging, gathering
+  omp_set_num_threads(choose_threads(run.threads, world));  // for the host's work: reading, averaging, gathering
   cuda::Settings settings;
   settings.device = choose_device(run, world);
   settings.precision = run.precision;
@@ -128,15 +119,20 @@ bool wants_cuda(const RunConfig& run, Comm& world) {
 }  // namespace
 
 int choose_threads(int wanted, Comm& world) {
-  const int threads = wanted > 0 ? wanted : default_threads(world);
+  const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
+  const int threads = wanted > 0 ? wanted : default_threads(sharing);
   cpu::require_threads(threads);
+  if (sharing == 1) return threads;
+    // OpenMP would bind the threads of all these ranks to the same cores, the first (see leave_shared_node()).
+#pragma omp parallel num_threads(threads)
+  leave_place();
   return threads;
 }
 
 std::unique_ptr<Backend> make_backend(const RunConfig& run, Comm& world) {
   if (wants_cuda(run, world)) return make_gpu_backend(run, world);
   const int threads = choose_threads(run.threads, world);
-  start_threads(threads, world);
+  omp_set_num_threads(threads);
   return cpu_backend_of(run, threads);
 }
 
