@@ -122,8 +122,8 @@ int choose_threads(int wanted, Comm& world) {
   const int sharing = ranks_on_these_cores(world);  // collective, so before any rank decides by its own environment
   const int threads = wanted > 0 ? wanted : default_threads(sharing);
   cpu::require_threads(threads);
-  if (sharing == 1) return threads;
-    // OpenMP would bind the threads of all these ranks to the same cores, the first (see leave_shared_node()).
+  // OpenMP would bind the threads of all ranks that share cores to the same ones, the first (see leave_shared_node()).
+  if (sharing == 1 || omp_get_num_places() == 0) return threads;
 #pragma omp parallel num_threads(threads)
   leave_place();
   return threads;
