@@ -65,7 +65,7 @@ void leave_shared_node() {
   };
   if (omp_get_num_places() == 0 || std::ranges::none_of(variables, several)) return;
   if (std::ssize(process_cores()) < ::sysconf(_SC_NPROCESSORS_ONLN)) return;  // the launcher has bound each task
-  for (const char* variable : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) ::unsetenv(variable);
+  for (const char* variable : kBindingVariables) ::unsetenv(variable);
 }
 
 void leave_place() {

@@ -3,6 +3,7 @@
 // starts, threads and programs, would stay on its place, too.
 #pragma once
 
+#include <array>
 #include <vector>
 
 namespace mrmf {
@@ -22,9 +23,11 @@ class CoreSet {
   std::vector<unsigned long> bits_;
 };
 
+/// OpenMP's variables that bind threads to places.
+inline constexpr std::array<const char*, 3> kBindingVariables{"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"};
+
 /// Before the program starts itself again: where a launcher has started several tasks on this node and leaves all of
-/// its cores to each, removes OpenMP's variables that bind threads. They would bind those of all tasks to the same
-/// cores.
+/// its cores to each, removes these variables. They would bind the threads of all tasks to the same cores.
 void leave_shared_node();
 
 /// Lets the calling thread run on all of the process's cores, where OpenMP binds threads: a thread that does not

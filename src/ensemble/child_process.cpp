@@ -76,8 +76,7 @@ std::vector<std::string> environment_of(const ChildCall& call) {
     const bool replaced =
         std::ranges::any_of(call.environment, [&](const auto& set) { return variable.starts_with(set.first + "="); });
     // Several children at a time would all be bound to the first cores.
-    if (std::ranges::any_of(std::array{"OMP_PROC_BIND=", "OMP_PLACES=", "GOMP_CPU_AFFINITY="},
-                            [&](const char* binding) { return variable.starts_with(binding); }))
+    if (std::ranges::find(kBindingVariables, variable.substr(0, variable.find('='))) != kBindingVariables.end())
       continue;
     // Under a launcher some of these are its own; otherwise they are the user's.
     const bool setting = variable.starts_with("OMPI_MCA_") || variable.starts_with("PMIX_MCA_");
