@@ -177,14 +177,15 @@ class FusedConvPool final : public ConvPoolOp {
     const bool with_dx = !dx.data.empty();
     float* packed = with_dx ? packed_backward_.span().data() : nullptr;
     if (with_dx) kernels_.pack_backward(wide_, is_wide() ? widened(w) : w.data(), packed);
-    SharedLoop loop(parts, threads());
+    SharedLoop loop(parts, threads()), sums(g_.out_channels, threads());
 #pragma omp parallel num_threads(threads())
     {
-      fused::Scratch s = scratch_[static_cast<std::size_t>(omp_get_thread_num())].get();
-      while (const auto part = loop.next(omp_get_thread_num())) {
-        s.dw = weight_gradient(part->first), s.db = bias_gradient(part->first);
+      const int thread = omp_get_thread_num();
+      fused::Scratch s = scratch_[static_cast<std::size_t>(thread)].get();
+      loop.work(thread, [&](Index part, Index next) {
+        s.dw = weight_gradient(part), s.db = bias_gradient(part);
         std::fill_n(s.dw, gradient_floats(), 0.0F);
-        for (long n = rows * part->first / parts; n < rows * part->last / parts; ++n) {
+        for (long n = rows * part / parts; n < rows * next / parts; ++n) {
           const float* sample = x.data.data() + n * in_;
           if (padded_ || is_wide())
             sample = with_padding(wide_, sample, s.x);
@@ -195,11 +196,11 @@ class FusedConvPool final : public ConvPoolOp {
               {packed, sample, y.data.data() + n * out, dy.data.data() + n * out, winner.data() + n * out, with_dx}, s);
           if (with_dx) without_padding(s.dx, dx.data.data() + n * in_);
         }
-      }
+      });
 #pragma omp barrier
-#pragma omp for schedule(static)
-      for (long o = 0; o < g_.out_channels; ++o)
-        add_parts(parts, o, dw.data() + o * g_.field, db[static_cast<std::size_t>(o)]);
+      sums.work(thread, [&](Index o, Index end) {
+        for (; o < end; ++o) add_parts(parts, o, dw.data() + o * g_.field, db[static_cast<std::size_t>(o)]);
+      });
     }
   }
 

@@ -382,34 +382,34 @@ bool DirectConv::backward_making(const Gradients& call, const MadeGradient& dy, 
 
 void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy, Span dw, Span db,
                                      const Along& along) {
-  if (dy.made != nullptr)
-    prepare_making(dy.shape.n, along.data);
-  else
-    prepare(dy.shape.n);
+  dy.made != nullptr ? prepare_making(dy.shape.n, along.data) : prepare(dy.shape.n);
   const Sweep& sweep = weights_.whole();
   const Index planes = dy.shape.n * sweep.planes, parts = std::min(parts_, planes);
   if (along.taps != nullptr) along.taps->start(parts);
-  SharedLoop loop(parts, threads_);
+  const Index lanes = sweep.kernels.lanes;
+  constexpr Index line = whole_lines(1);  // floats
+  SharedLoop loop(parts, threads_), sums(gradient_floats_ / line, threads_),
+      vectors(sweep.g.padded_out / lanes, threads_);
   weights_.rings.start(along.data != nullptr ? &along.data->data_.rings : nullptr);
 #pragma omp parallel num_threads(threads_)
   {
     const int thread = omp_get_thread_num();
-    while (const auto part = loop.next(thread)) {
-      const Index number = part->first;
+    loop.work(thread, [&](Index number, Index next) {
       std::ranges::fill(gradient(number), 0.0F);
-      add_weights(thread, input, dy, {number, planes * number / parts, planes * part->last / parts}, along);
-    }
+      add_weights(thread, input, dy, {number, planes * number / parts, planes * next / parts}, along);
+    });
 #pragma omp barrier
-    constexpr Index block = 1024;  // floats
-#pragma omp for schedule(static)
-    for (Index first = 0; first < gradient_floats_; first += block)
+    sums.work(thread, [&](Index first, Index last) {
       for (Index p = 1; p < parts; ++p) {  // always in their order
         float *const sum = gradient(0).data(), *const more = gradient(p).data();
-        for (Index i = first; i < std::min(gradient_floats_, first + block); ++i) sum[i] += more[i];
+        for (Index i = first * line; i < last * line; ++i) sum[i] += more[i];
       }
-#pragma omp for schedule(static)
-    for (Index o = 0; o < sweep.g.out_channels; o += sweep.kernels.lanes)
-      sweep.kernels.unpack(sweep.g, gradient(0).data(), o, dw.data(), db.data());
+    });
+#pragma omp barrier
+    vectors.work(thread, [&](Index first, Index last) {
+      for (Index o = first * lanes; o < last * lanes; o += lanes)
+        sweep.kernels.unpack(sweep.g, gradient(0).data(), o, dw.data(), db.data());
+    });
   }
 }
 

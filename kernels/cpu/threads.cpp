@@ -11,6 +11,18 @@
 #include "kernels/errors.hpp"
 
 namespace mrmf::cpu {
+namespace {
+
+/// Tells the processor that this thread waits, so that it leaves the core's units to another thread of the core.
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // yield does nothing on most of these processors
+#endif
+}
+
+}  // namespace
 
 void require_threads(int wanted) {
   const int besides_this = std::min(wanted, omp_get_thread_limit()) - 1;
@@ -41,6 +53,17 @@ ThreadScope::ThreadScope(int wanted)
 ThreadScope::~ThreadScope() {
   if (count_before_ != count_) omp_set_num_threads(count_before_);
   if (dynamic_before_ != 0) omp_set_dynamic(dynamic_before_);
+}
+
+void SharedLoop::wait(Clock::duration of_run) {
+  // Several times what waking takes. A program that holds a core keeps it for milliseconds, and the awaited thread can
+  // have this core sooner, once this thread sleeps.
+  constexpr Clock::duration longest = std::chrono::microseconds(200);
+  const int all = omp_get_num_threads();
+  if (through_.fetch_add(1, std::memory_order_acq_rel) + 1 >= all) return;
+  const Clock::time_point end = Clock::now() + std::min(longest, 2 * of_run);
+  while (through_.load(std::memory_order_acquire) < all && Clock::now() < end)
+    for (int i = 0; i < 16; ++i) pause();
 }
 
 }  // namespace mrmf::cpu

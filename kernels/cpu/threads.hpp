@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -77,10 +78,24 @@ class SharedLoop {
     return std::nullopt;
   }
 
+  /// What a thread of a parallel region does: body(first, last) for runs until all are begun. Then it stays awake for
+  /// the region's other threads, unless they take so much longer than a run that another program may hold a core. For a
+  /// barrier should follow, where a thread soon sleeps, and to be woken takes it as long as a short loop.
+  template <class Body>
+  void work(int thread, const Body& body) {
+    const Clock::time_point began = Clock::now();
+    Index runs = 0;
+    for (; const auto run = next(thread); ++runs) body(run->first, run->last);
+    wait(runs > 0 ? (Clock::now() - began) / runs : Clock::duration::zero());
+  }
+
  private:
+  using Clock = std::chrono::steady_clock;
   struct alignas(64) Share {
     std::atomic<std::uint64_t> left;  // begin and end of what nobody has begun
   };
+  void wait(Clock::duration of_run);
+
   static constexpr std::uint64_t packed(const Run& run) {
     return static_cast<std::uint64_t>(run.first) << 32U | static_cast<std::uint64_t>(run.last);
   }
@@ -100,6 +115,7 @@ class SharedLoop {
 
   Index most_;  // iterations of a run
   std::vector<Share> shares_;
+  alignas(64) std::atomic<int> through_ = 0;
 };
 
 /// Calls body(first, last, thread) on runs that together are [0, count), on at most so many threads.
@@ -111,8 +127,8 @@ void share_out(Index count, int threads, const Body& body) {
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
-    while (const auto run = loop.next(thread))
-      body(run->first * together, std::min(run->last * together, count), thread);
+    loop.work(thread,
+              [&](Index first, Index last) { body(first * together, std::min(last * together, count), thread); });
   }
 }
 

@@ -56,6 +56,21 @@ TEST_CASE("threads take over the iterations of one that is held up") {
   CHECK((held.load() > 0) == two);
 }
 
+TEST_CASE("a thread that is through does not wait for ever for one that is held up") {
+  cpu::SharedLoop loop(2, 2);
+  std::atomic<bool> through{false};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+#pragma omp parallel num_threads(2)
+  {
+    loop.work(omp_get_thread_num(), [&](Index first, Index) {
+      while (omp_get_num_threads() == 2 && first == 1 && !through && std::chrono::steady_clock::now() < end)
+        std::this_thread::yield();
+    });
+    through = true;
+  }
+  CHECK(std::chrono::steady_clock::now() < end);
+}
+
 TEST_CASE("sums are kept in several parts a thread while they are small") {
   CHECK(cpu::sum_parts(1, 10) == 1);
   CHECK(cpu::sum_parts(4, 10) == 16);
