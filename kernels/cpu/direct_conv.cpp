@@ -137,53 +137,6 @@ class DirectConv final : public PlanewiseConv {
   Index gradient_floats_, parts_;  // of a part of the planes, weights and bias
 };
 
-/// Whether the second and third axis have less padding than taps.
-bool little_padding(const ConvGeometry& c) {
-  const auto at_most = [](Index pad, Index kernel) { return pad >= 0 && pad < kernel; };
-  return std::ranges::all_of(std::array{1U, 2U}, [&](std::size_t a) {
-    return at_most(c.pad_before[a], c.kernel[a]) && at_most(c.pad_after[a], c.kernel[a]);
-  });
-}
-
-/// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
-bool winograd_serves(const ConvGeometry& c) {
-  constexpr Index least_rows = 6, least_width = 4;
-  const Extent one{1, 1, 1};
-  return c.stride == one && little_padding(c) && c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
-         std::min(c.out()[2], c.in[2]) >= least_width;
-}
-
-bool amx_serves(const ConvGeometry& c) {
-  return has_amx() && little_padding(c) && c.in[2] * c.in_channels % direct::amx_kernels().fp32.lanes == 0;
-}
-
-/// Null where they do not serve.
-const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& c) {
-  using Algorithm = DirectKernels::Algorithm;
-  if (kernels.set > instruction_set()) return nullptr;
-  const direct::KernelSet& of =
-      of_set(kernels.set, direct::generic_kernels, direct::avx2_kernels, direct::avx512_kernels)();
-  const bool rows = c.kernel[1] == 3 && c.stride == Extent{1, 1, 1};  // for Winograd's along the second axis
-  const bool winograd = winograd_serves(c), amx = amx_serves(c);
-  switch (kernels.algorithm) {
-    case Algorithm::plain: return &of.plain;
-    case Algorithm::winograd: return winograd ? &of.winograd : nullptr;
-    case Algorithm::winograd_planes: return winograd && rows ? &of.winograd_planes : nullptr;
-    case Algorithm::winograd_squares: return winograd && rows ? &of.winograd_squares : nullptr;
-    case Algorithm::amx: return amx ? &direct::amx_kernels().fp32 : nullptr;
-    case Algorithm::amx_winograd: return amx && rows ? &direct::amx_kernels().winograd : nullptr;
-    case Algorithm::amx_bf16: return amx ? &direct::amx_kernels().bf16 : nullptr;
-  }
-  return nullptr;
-}
-
-/// A plane must have enough positions to be worth a pass over the weight gradient.
-bool supported(const ConvGeometry& c, const Kernels& kernels) {
-  constexpr Index least_positions = 64;
-  const Extent out = c.out(), one{1, 1, 1};
-  return c.dilation == one && c.out_channels % kernels.lanes == 0 && out[1] * out[2] >= least_positions;
-}
-
 DirectConv::DirectConv(const Kernels& kernels, const ConvGeometry& geometry, Index room, SharedWorkspace memory)
     : threads_(memory->threads()),
       memory_(std::move(memory)),
@@ -220,12 +173,6 @@ void DirectConv::forward_of(const PlaneInput& input, ConstSpan w, ConstSpan b, T
 void DirectConv::backward_data(ConstTensor dy, ConstSpan w, Tensor dx) {
   prepare(dx.shape.n);
   pack_for_data(w);
-  if (!data_.shape.all_meet_taps()) {
-    const Index planes = data_.shape.to[0], floats = data_.whole().output_sample / planes;
-    share_out(dx.shape.n * planes, threads_, [&](Index first, Index last, int) {
-      std::fill_n(dx.data.data() + first * floats, (last - first) * floats, 0.0F);
-    });
-  }
   convolve(data_, {dy.data.data()}, dx, nullptr);
 }
 
@@ -294,7 +241,9 @@ void DirectConv::convolve(Pass& pass, const PlaneInput& input, Tensor y, NormSum
       const Index unit = i / planes, plane = i % planes;
       const Sweep& band = bands[unit % count];
       float* const* under = rings[bands.kind(unit % count)].under(band, input, unit, count, plane);
-      float* const to = y.data.data() + unit / count * band.output_sample + plane * band.output_plane + band.output_row;
+      float* const sample = y.data.data() + unit / count * band.output_sample;
+      float* const to = sample + plane * band.output_plane + band.output_row;
+      if (!pass.shape.all_meet_taps()) pass.clear(unit % count, plane, sample);
       for (std::size_t p = 0; p < band.parts.size(); ++p) {
         const Sweep::Part& part = band.parts[p];
         if (plane >= part.planes || part.g.rows == 0) continue;
@@ -416,7 +365,7 @@ void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy
 std::unique_ptr<DirectConv> DirectConv::make(DirectKernels kernels, const ConvGeometry& geometry,
                                              SharedWorkspace memory) {
   const Kernels* found = find_kernels(kernels, geometry);
-  if (found == nullptr || !supported(geometry, *found)) return nullptr;
+  if (found == nullptr) return nullptr;
   if (data_gradient_of(geometry).lattices.empty()) return nullptr;  // no position of x meets a tap
   return std::make_unique<DirectConv>(*found, geometry, kernels.room, std::move(memory));
 }

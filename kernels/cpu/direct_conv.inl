@@ -113,4 +113,7 @@ void unpack(const Geometry& g, const float* gradient, long first, float* dw, flo
   }
 }
 
-const Kernels kernels{lanes, false, one_plane, sizes, pack, copy, copy, forward, weights, unpack};
+// Rows without padding are as long as those of a copy, which then is the plane itself: rows outside it are not read.
+bool reads_input(const Geometry& g) { return g.padded_width * g.step == g.in_width * g.in_channels; }
+
+const Kernels kernels{lanes, false, one_plane, sizes, pack, copy, copy, forward, weights, unpack, reads_input};

@@ -7,6 +7,60 @@
 #include <limits>
 
 namespace mrmf::cpu {
+namespace {
+
+/// Whether the second and third axis have less padding than taps.
+bool little_padding(const ConvGeometry& c) {
+  const auto at_most = [](Index pad, Index kernel) { return pad >= 0 && pad < kernel; };
+  return std::ranges::all_of(std::array{1U, 2U}, [&](std::size_t a) {
+    return at_most(c.pad_before[a], c.kernel[a]) && at_most(c.pad_after[a], c.kernel[a]);
+  });
+}
+
+/// Winograd's kernels take four positions along the last axis, and rows to fill the registers.
+bool winograd_serves(const ConvGeometry& c) {
+  constexpr Index least_rows = 6, least_width = 4;
+  const Extent one{1, 1, 1};
+  return c.stride == one && little_padding(c) && c.kernel[2] == 3 && std::min(c.out()[1], c.in[1]) >= least_rows &&
+         std::min(c.out()[2], c.in[2]) >= least_width;
+}
+
+bool amx_serves(const ConvGeometry& c) {
+  return has_amx() && little_padding(c) && c.in[2] * c.in_channels % direct::amx_kernels().fp32.lanes == 0;
+}
+
+const Kernels* kernels_of(DirectKernels kernels, const ConvGeometry& c) {
+  using Algorithm = DirectKernels::Algorithm;
+  if (kernels.set > instruction_set()) return nullptr;
+  const direct::KernelSet& of =
+      of_set(kernels.set, direct::generic_kernels, direct::avx2_kernels, direct::avx512_kernels)();
+  const bool rows = c.kernel[1] == 3 && c.stride == Extent{1, 1, 1};  // for Winograd's along the second axis
+  const bool winograd = winograd_serves(c), amx = amx_serves(c);
+  switch (kernels.algorithm) {
+    case Algorithm::plain: return &of.plain;
+    case Algorithm::winograd: return winograd ? &of.winograd : nullptr;
+    case Algorithm::winograd_planes: return winograd && rows ? &of.winograd_planes : nullptr;
+    case Algorithm::winograd_squares: return winograd && rows ? &of.winograd_squares : nullptr;
+    case Algorithm::amx: return amx ? &direct::amx_kernels().fp32 : nullptr;
+    case Algorithm::amx_winograd: return amx && rows ? &direct::amx_kernels().winograd : nullptr;
+    case Algorithm::amx_bf16: return amx ? &direct::amx_kernels().bf16 : nullptr;
+  }
+  return nullptr;
+}
+
+/// A plane must have enough positions to be worth a pass over the weight gradient.
+bool supported(const ConvGeometry& c, const Kernels& kernels) {
+  constexpr Index least_positions = 64;
+  const Extent out = c.out(), one{1, 1, 1};
+  return c.dilation == one && c.out_channels % kernels.lanes == 0 && out[1] * out[2] >= least_positions;
+}
+
+}  // namespace
+
+const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& geometry) {
+  const Kernels* const found = kernels_of(kernels, geometry);
+  return found != nullptr && supported(geometry, *found) ? found : nullptr;
+}
 
 PassShape forward_of(const ConvGeometry& c) {
   PassShape shape{c.in_channels, c.out_channels, c.bias,   c.in,    c.pad_before,
@@ -212,10 +266,10 @@ void PlaneRing::append_form(const direct::Geometry& g, std::vector<Index>& form)
 
 float* PlaneRing::copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane) {
   const Index slot = plane.number % band.g.kernel[0], known = plane.unit * band.in_planes + plane.number;
+  const float* from = input.x + plane.sample * band.input_sample + plane.number * band.input_plane + band.input_row;
+  if (input.map == nullptr && band.needs_no_copy()) return const_cast<float*>(from);  // nobody writes there
   float* to = copies_ + slot * plane_;
-  if (std::exchange(held_[static_cast<std::size_t>(slot)], known) != known)
-    copy_(band.g, input.x + plane.sample * band.input_sample + plane.number * band.input_plane + band.input_row,
-          input.map, to);
+  if (std::exchange(held_[static_cast<std::size_t>(slot)], known) != known) copy_(band.g, from, input.map, to);
   return to;
 }
 
@@ -264,6 +318,14 @@ Pass::Pass(const Kernels& kernels, PassShape of, Index room, bool for_weights, i
     packed_at.push_back(packed);
     packed += whole_lines(kernels.sizes(part.g).packed);
   }
+}
+
+void Pass::clear(Index band, Index plane, float* sample) const {
+  const Sweep& sweep = whole();
+  const Index apart = shape.apart[0], floats = sweep.output_plane / apart;  // of a plane of the output
+  const Index last = plane + 1 == sweep.planes ? shape.to[0] : (plane + 1) * apart;
+  const Index begin = bands[band].output_row, end = band + 1 == bands.count() ? floats : bands[band + 1].output_row;
+  for (Index p = plane * apart; p < last; ++p) std::fill(sample + p * floats + begin, sample + p * floats + end, 0.0F);
 }
 
 }  // namespace mrmf::cpu

@@ -1,17 +1,21 @@
-// Passes of a convolution over the direct kernels (vector_kernels.hpp): how their planes are cut into bands of rows,
-// and the copies of input planes that the kernels read.
+// Passes of a convolution over the direct kernels (vector_kernels.hpp): which of them serve, how their planes are cut
+// into bands of rows, and the copies of input planes that the kernels read.
 #pragma once
 
 #include <utility>
 #include <vector>
 
 #include "kernels/cpu/arena.hpp"
+#include "kernels/cpu/convolutions.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
 #include "kernels/operations.hpp"
 
 namespace mrmf::cpu {
 
 using direct::Kernels;
+
+/// Null where they do not serve this convolution.
+const Kernels* find_kernels(DirectKernels kernels, const ConvGeometry& geometry);
 
 /// Positions of a pass's output at regular distances, which one convolution makes. Those of a data gradient that leave
 /// one remainder by the strides meet the same taps.
@@ -53,6 +57,8 @@ struct Sweep {
   Index output_plane, output_sample;       ///< floats from one plane of a lattice to the next, and of a sample
   Index input_row = 0, output_row = 0;     ///< where a band's rows begin in a plane: floats
 
+  /// Whether the kernels read planes of the input where they are, unless these pass a map.
+  bool needs_no_copy() const { return kernels.reads_input != nullptr && kernels.reads_input(g); }
   /// Whether each plane of the output comes from one of the input, with the same number.
   bool planes_alone() const {
     return g.kernel[0] == 1 && plane_stride == 1 && planes_before == 0 && planes == in_planes;
@@ -155,6 +161,9 @@ struct Pass {
 
   Pass(const Kernels& kernels, PassShape of, Index room, bool for_weights, int threads);
   const Sweep& whole() const { return bands.whole(); }
+  /// Sets to zero the rows of a sample's output that lie between this band of a lattice's plane and the next one, or
+  /// the plane's end, in all planes up to the lattice's next one: for outputs that meet no tap.
+  void clear(Index band, Index plane, float* sample) const;
 };
 
 }  // namespace mrmf::cpu

@@ -190,6 +190,8 @@ struct Kernels {
   /// Unpacks one vector of output channels, from `first` on: from the parts' summed gradient into dw (out channels,
   /// depth) and, with a bias, db.
   void (*unpack)(const Geometry&, const float* gradient, long first, float* dw, float* db);
+  /// Whether `forward` and `weights` take an input plane itself for its copy, and do not write there; null: never.
+  bool (*reads_input)(const Geometry&) = nullptr;
 };
 
 /// The kernels of one instruction set.

@@ -109,8 +109,13 @@ TEST_CASE("kernel choice: all kernels compute the convolution that the reference
   padded.geometry.pad_before = {0, 2, 0}, padded.geometry.pad_after = {0, 0, 2};
   ConvProblem begins_outside = strided(conv_problem({1, 17, 32}, 16, 16, {1, 2, 2}), {1, 2, 2});
   begins_outside.geometry.pad_before = {0, 1, 1}, begins_outside.geometry.pad_after = {0, 0, 0};
+  ConvProblem planes_outside = strided(conv_problem({5, 16, 32}, 16, 16, {1, 1, 1}), {2, 1, 2});
+  planes_outside.geometry.pad_before[0] = 1;  // no window holds the first and the last plane
+  ConvProblem unpadded = conv_problem({2, 12, 16}, 16, 16, {1, 3, 3});
+  unpadded.geometry.pad_before = unpadded.geometry.pad_after = {0, 0, 0};
   for (const ConvProblem& problem :
-       {strided(conv_problem({6, 5, 4}, 64, 48, {3, 3, 3}), {2, 2, 2}), padded, begins_outside,
+       {strided(conv_problem({6, 5, 4}, 64, 48, {3, 3, 3}), {2, 2, 2}), padded, begins_outside, planes_outside,
+        unpadded, strided(conv_problem({1, 16, 32}, 16, 32, {1, 1, 1}), {1, 2, 2}),
         strided(conv_problem({1, 16, 32}, 16, 32, {1, 3, 3}), {1, 2, 2}),
         strided(conv_problem({1, 17, 33}, 16, 32, {1, 1, 1}), {1, 2, 2}),
         strided(conv_problem({7, 18, 16}, 16, 16, {3, 3, 3}), {2, 2, 2}),

@@ -34,6 +34,7 @@ std::vector<NormConvCase> norm_conv_cases() {
       {"3-D, zeros on all sides", volume(3, {4, 3, 5}, 4), padded_conv(8, {3, 3, 3}, one, one, one)},
       {"3-D, stride 2, zeros after alone", volume(2, {6, 7, 8}, 4), padded_conv(8, {3, 3, 3}, two, {0, 0, 0}, one)},
       {"3-D, the direct kernels", volume(3, {4, 9, 8}, 4), padded_conv(16, {3, 3, 3}, one, one, one)},
+      {"2-D, the direct kernels, no padding", image(4, 12, 10, 4), padded_conv(16, {1, 3, 3})},
       {"2-D, the direct kernels, stride 2", image(4, 19, 20, 4), padded_conv(16, {1, 3, 3}, {1, 2, 2}, {0, 1, 1})},
       {"3-D, the direct kernels, stride 2", volume(3, {4, 17, 16}, 3), padded_conv(16, {3, 3, 3}, two, one, one)},
   };
