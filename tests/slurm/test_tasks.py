@@ -54,6 +54,12 @@ class Tasks(JobTest):
         self.slurm("srun", "-n", "2", "sh", "-c", 'test $SLURM_PROCID = 0 || sbatch -n 1 --wait -o inner.out batch.sh')
         self.assertEqual((self.folder / "inner.out").read_text(), alone)
 
+    def test_threads_that_openmp_is_told_to_bind(self):
+        def cores(*variables):
+            output, _ = self.slurm("srun", "-n", "1", "env", *variables, MRMF, "doctor")
+            return next(line for line in output.splitlines() if line.startswith("processor"))
+        self.assertEqual(cores("OMP_PROC_BIND=close", "OMP_PLACES=cores"), cores())
+
     def test_tasks_that_are_to_work_apart(self):
         self.shorten()
         self.slurm("srun", "-n", "2", "sh", "-c", f"SLURM_STEP_NUM_TASKS=1 {MRMF} train config.toml --set run.folder=run-"
