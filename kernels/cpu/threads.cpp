@@ -61,7 +61,7 @@ void SharedLoop::wait(Clock::duration of_run) {
   constexpr Clock::duration longest = std::chrono::microseconds(200);
   const int all = omp_get_num_threads();
   if (through_.fetch_add(1, std::memory_order_acq_rel) + 1 >= all) return;
-  const Clock::time_point end = Clock::now() + std::min(longest, 2 * of_run);
+  const Clock::time_point end = Clock::now() + std::min(longest, of_run);
   while (through_.load(std::memory_order_acquire) < all && Clock::now() < end)
     for (int i = 0; i < 16; ++i) pause();
 }
