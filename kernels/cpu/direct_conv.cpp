@@ -14,6 +14,7 @@
 #include "kernels/cpu/instruction_set.hpp"
 #include "kernels/cpu/threads.hpp"
 #include "kernels/cpu/vector_kernels.hpp"
+#include "kernels/errors.hpp"
 
 namespace mrmf::cpu {
 namespace {
@@ -213,6 +214,7 @@ void make_outputs(const OutputRows& rows, NormSums* moments, Index part) {
 void DirectConv::convolve_together(Pass& pass, const PlaneInput& input, Tensor y, NormSums* moments) {
   const Sweep& sweep = pass.whole();
   const Index planes = y.shape.n * sweep.planes, most = sweep.g.together;
+  MRMF_CHECK(pass.shape.all_meet_taps(), "planes with strides are not taken together");
   const Index groups = std::min(planes, ((planes + most - 1) / most + threads_ - 1) / threads_ * threads_);
   const bool stream = streams(y);
   share_planes(groups, moments, [&](Index begin, Index end, int thread, Index part) {
@@ -234,7 +236,7 @@ void DirectConv::convolve(Pass& pass, const PlaneInput& input, Tensor y, NormSum
   const Index planes = bands.whole().planes, count = bands.count();
   pass.rings.start();
   if (bands.whole().g.together > 1) return convolve_together(pass, input, y, moments);
-  const bool stream = streams(y);
+  const bool clears = !pass.shape.all_meet_taps(), stream = !clears && streams(y);  // zeros are in the caches
   share_planes(y.shape.n * count * planes, moments, [&](Index first, Index last, int thread, Index number) {
     std::vector<PlaneRing>& rings = pass.rings.of(thread, *memory_);
     for (Index i = first; i < last; ++i) {
@@ -243,7 +245,7 @@ void DirectConv::convolve(Pass& pass, const PlaneInput& input, Tensor y, NormSum
       float* const* under = rings[bands.kind(unit % count)].under(band, input, unit, count, plane);
       float* const sample = y.data.data() + unit / count * band.output_sample;
       float* const to = sample + plane * band.output_plane + band.output_row;
-      if (!pass.shape.all_meet_taps()) pass.clear(unit % count, plane, sample);
+      if (clears) pass.clear(unit % count, plane, sample);
       for (std::size_t p = 0; p < band.parts.size(); ++p) {
         const Sweep::Part& part = band.parts[p];
         if (plane >= part.planes || part.g.rows == 0) continue;
@@ -331,13 +333,16 @@ bool DirectConv::backward_making(const Gradients& call, const MadeGradient& dy, 
 
 void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy, Span dw, Span db,
                                      const Along& along) {
-  dy.made != nullptr ? prepare_making(dy.shape.n, along.data) : prepare(dy.shape.n);
+  if (dy.made != nullptr)
+    prepare_making(dy.shape.n, along.data);
+  else
+    prepare(dy.shape.n);
   const Sweep& sweep = weights_.whole();
   const Index planes = dy.shape.n * sweep.planes, parts = std::min(parts_, planes);
   if (along.taps != nullptr) along.taps->start(parts);
   const Index lanes = sweep.kernels.lanes;
-  constexpr Index line = whole_lines(1);  // floats
-  SharedLoop loop(parts, threads_), sums(gradient_floats_ / line, threads_),
+  constexpr Index block = 128;  // floats
+  SharedLoop loop(parts, threads_), sums((gradient_floats_ + block - 1) / block, threads_),
       vectors(sweep.g.padded_out / lanes, threads_);
   weights_.rings.start(along.data != nullptr ? &along.data->data_.rings : nullptr);
 #pragma omp parallel num_threads(threads_)
@@ -351,7 +356,7 @@ void DirectConv::backward_weights_of(const PlaneInput& input, const Gradient& dy
     sums.work(thread, [&](Index first, Index last) {
       for (Index p = 1; p < parts; ++p) {  // always in their order
         float *const sum = gradient(0).data(), *const more = gradient(p).data();
-        for (Index i = first * line; i < last * line; ++i) sum[i] += more[i];
+        for (Index i = first * block; i < std::min(last * block, gradient_floats_); ++i) sum[i] += more[i];
       }
     });
 #pragma omp barrier

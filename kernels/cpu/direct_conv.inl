@@ -1,6 +1,7 @@
 // The direct convolution, by GCC's vector extensions. Included once per instruction set, inside a namespace of its own.
 //
-// Both kernels are products of direct_tiles.inl over padded copies of the input planes.
+// Both kernels are products of direct_tiles.inl over padded copies of the input planes, or over planes that need no
+// padding.
 
 #include "kernels/cpu/direct_tiles.inl"
 

@@ -244,8 +244,12 @@ void PlaneRing::start(float* copies) {
 }
 
 float* const* PlaneRing::together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input, Index first) {
-  copy_(g, input.x + first * sweep.input_plane, input.map, copies_);
+  const float* const from = input.x + first * sweep.input_plane;
   planes_[0] = copies_;
+  if (input.map == nullptr && sweep.needs_no_copy())
+    planes_[0] = const_cast<float*>(from);  // nobody writes there
+  else
+    copy_(g, from, input.map, copies_);
   return planes_.data();
 }
 

@@ -97,7 +97,8 @@ struct PlaneInput {
 };
 
 /// One thread's copies of the input planes under an output plane, of bands of one kind. The next output plane shares
-/// all but one of them. Or its copy of planes that are taken together.
+/// all but one of them. Or its copy of planes that are taken together. Where the kernels need no copy it gives the
+/// planes themselves, which nobody may write to.
 class PlaneRing {
  public:
   PlaneRing(const Sweep& sweep, bool for_weights);

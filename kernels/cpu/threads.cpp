@@ -1,8 +1,10 @@
 #include "kernels/cpu/threads.hpp"
 
 #include <omp.h>
+#include <strings.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <latch>
 #include <string>
 #include <thread>
@@ -14,12 +16,21 @@ namespace mrmf::cpu {
 namespace {
 
 /// Tells the processor that this thread waits, so that it leaves the core's units to another thread of the core.
-inline void pause() {
+void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("isb");  // yield does nothing on most of these processors
 #endif
+}
+
+/// Whether waiting threads are to sleep at once: as the environment says, or because awaited ones have no core else.
+bool sleep_at_once(int threads) {
+  static const bool wanted = [] {
+    const char* const policy = std::getenv("OMP_WAIT_POLICY");
+    return policy != nullptr && strcasecmp(policy, "passive") == 0;
+  }();
+  return wanted || threads > omp_get_num_procs();
 }
 
 }  // namespace
@@ -60,10 +71,10 @@ void SharedLoop::wait(Clock::duration of_run) {
   // have this core sooner, once this thread sleeps.
   constexpr Clock::duration longest = std::chrono::microseconds(200);
   const int all = omp_get_num_threads();
-  if (through_.fetch_add(1, std::memory_order_acq_rel) + 1 >= all) return;
+  if (through_.fetch_add(1, std::memory_order_acq_rel) + 1 >= all || sleep_at_once(all)) return;
   const Clock::time_point end = Clock::now() + std::min(longest, of_run);
   while (through_.load(std::memory_order_acquire) < all && Clock::now() < end)
-    for (int i = 0; i < 16; ++i) pause();
+    for (int i = 0; i < 16; ++i) relax();
 }
 
 }  // namespace mrmf::cpu

@@ -78,9 +78,9 @@ class SharedLoop {
     return std::nullopt;
   }
 
-  /// What a thread of a parallel region does: body(first, last) for runs until all are begun. Then it stays awake for
-  /// the region's other threads, unless they take so much longer than a run that another program may hold a core. For a
-  /// barrier should follow, where a thread soon sleeps, and to be woken takes it as long as a short loop.
+  /// What a thread of a parallel region does: body(first, last) for runs until all are begun. A barrier should follow.
+  /// There a thread soon sleeps, and waking it takes as long as a short loop. So it first waits awake for the others:
+  /// for about one of its own runs, at most 200 us; not if it had none, or others compute in its place.
   template <class Body>
   void work(int thread, const Body& body) {
     const Clock::time_point began = Clock::now();

@@ -115,8 +115,8 @@ struct Moments {
 };
 
 /// A convolution as the kernels see it: a product of the weights with runs of channels-last input. The kernels read
-/// copies of the input planes in their own form, padded along the third axis, or along the second as well. Winograd's
-/// are for strides of one, no shifts, and outputs side by side.
+/// copies of the input planes in their own form, padded along the third axis, or along the second as well; or the
+/// planes themselves (Kernels::reads_input). Winograd's are for strides of one, no shifts, and outputs side by side.
 struct Geometry {
   long in_channels, out_channels;
   long kernel[3];

@@ -1,7 +1,9 @@
 // Convolutions of planes in bands of rows, of small planes taken together, and both gradients in one loop
 // (kernels/cpu/direct_conv.cpp): the same bits as of whole planes one by one.
 #include <doctest/doctest.h>
+
 #include <omp.h>
+#include <limits>
 
 #include "kernels/cpu/convolutions.hpp"
 #include "kernels/random.hpp"
@@ -43,6 +45,7 @@ Results results_of(DirectKernels kernels, Index room, const ConvGeometry& c) {
   Results r{std::vector<float>(dy.size()), std::vector<float>(x.size()), std::vector<float>(w.size()),
             std::vector<float>(b.size())};
   for (int i = 0; i < 2; ++i) {
+    std::ranges::fill(r.dx, std::numeric_limits<float>::quiet_NaN());  // which equals nothing
     op->forward({in, x}, w, b, {out, r.y});
     op->backward_data({out, dy}, w, {in, r.dx});
     op->backward_weights({in, x}, {out, dy}, r.dw, r.db);
@@ -55,6 +58,7 @@ Results results_of(DirectKernels kernels, Index room, const ConvGeometry& c) {
 TEST_CASE("conv bands: planes in bands of rows have the bits of whole planes, whatever the padding") {
   const ConvGeometry cases[] = {
       geometry({3, 40, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}),
+      geometry({3, 40, 8}, {3, 3, 1}, {1, 1, 0}, {1, 1, 0}),  // read where they are
       geometry({1, 49, 9}, {1, 3, 3}, {0, 2, 1}, {0, 0, 2}),
       geometry({2, 70, 12}, {1, 13, 3}, {0, 0, 0}, {0, 0, 0}),  // the data gradient has twelve rows of padding
       geometry({1, 66, 10}, {1, 9, 3}, {0, 8, 1}, {0, 3, 1}),
