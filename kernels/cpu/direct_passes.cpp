@@ -245,11 +245,8 @@ void PlaneRing::start(float* copies) {
 
 float* const* PlaneRing::together(const Sweep& sweep, const direct::Geometry& g, const PlaneInput& input, Index first) {
   const float* const from = input.x + first * sweep.input_plane;
-  planes_[0] = copies_;
-  if (input.map == nullptr && sweep.needs_no_copy())
-    planes_[0] = const_cast<float*>(from);  // nobody writes there
-  else
-    copy_(g, from, input.map, copies_);
+  planes_[0] = in_place(sweep, input, from);
+  if (planes_[0] == nullptr) copy_(g, from, input.map, planes_[0] = copies_);
   return planes_.data();
 }
 
@@ -268,10 +265,14 @@ void PlaneRing::append_form(const direct::Geometry& g, std::vector<Index>& form)
   form.insert(form.end(), {g.columns_before, g.row_stride, g.step, g.padded_rows, g.padded_width, g.together});
 }
 
+float* PlaneRing::in_place(const Sweep& sweep, const PlaneInput& input, const float* plane) {
+  return input.map == nullptr && sweep.needs_no_copy() ? const_cast<float*>(plane) : nullptr;  // nobody writes there
+}
+
 float* PlaneRing::copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane) {
   const Index slot = plane.number % band.g.kernel[0], known = plane.unit * band.in_planes + plane.number;
   const float* from = input.x + plane.sample * band.input_sample + plane.number * band.input_plane + band.input_row;
-  if (input.map == nullptr && band.needs_no_copy()) return const_cast<float*>(from);  // nobody writes there
+  if (float* const there = in_place(band, input, from)) return there;
   float* to = copies_ + slot * plane_;
   if (std::exchange(held_[static_cast<std::size_t>(slot)], known) != known) copy_(band.g, from, input.map, to);
   return to;

@@ -119,6 +119,8 @@ class PlaneRing {
     Index unit, sample, number;
   };
   float* copy(const Sweep& band, const PlaneInput& input, const InputPlane& plane);
+  /// What the kernels read for a copy of this plane if they need none, else null.
+  static float* in_place(const Sweep& sweep, const PlaneInput& input, const float* plane);
 
   decltype(Kernels::copy) copy_;
   Index plane_;  // floats

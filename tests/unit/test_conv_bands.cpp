@@ -1,8 +1,9 @@
 // Convolutions of planes in bands of rows, of small planes taken together, and both gradients in one loop
 // (kernels/cpu/direct_conv.cpp): the same bits as of whole planes one by one.
 #include <doctest/doctest.h>
-
 #include <omp.h>
+
+#include <algorithm>
 #include <limits>
 
 #include "kernels/cpu/convolutions.hpp"
